@@ -1,0 +1,379 @@
+//! What flows through a pipeline: a [`Batch`] of one [`Signal`], and the [`Nack`] that refuses it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+use smallvec::SmallVec;
+pub use tonic::Code;
+
+use crate::memory::Permit;
+
+/// The kinds of telemetry of OTLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Data points.
+    Metrics,
+    /// Log records.
+    Logs,
+    /// Samples of continuous profiles.
+    Profiles,
+}
+
+impl Signal {
+    /// All signals, in the order of their discriminants.
+    pub const ALL: [Signal; 4] = [
+        Signal::Traces,
+        Signal::Metrics,
+        Signal::Logs,
+        Signal::Profiles,
+    ];
+
+    /// The name in a configuration: `traces`, `metrics`, `logs`, `profiles`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Signal::Traces => "traces",
+            Signal::Metrics => "metrics",
+            Signal::Logs => "logs",
+            Signal::Profiles => "profiles",
+        }
+    }
+
+    /// What one item is called in metric names: `spans`, `metric_points`, `log_records`, `profile_samples`.
+    pub const fn items_name(self) -> &'static str {
+        match self {
+            Signal::Traces => "spans",
+            Signal::Metrics => "metric_points",
+            Signal::Logs => "log_records",
+            Signal::Profiles => "profile_samples",
+        }
+    }
+
+    /// The signal of that [`name`](Self::name).
+    pub fn from_name(name: &str) -> Option<Signal> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
+    /// A position for tables with one entry per signal.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Some telemetry of one signal on its way.
+///
+/// Cloning is cheap while the payload is on the wire: the bytes are shared.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    signal: Signal,
+    items: usize,
+    payload: Payload,
+    /// What the client sent along (headers), when the receiver was asked to keep it.
+    pub metadata: Option<Arc<Metadata>>,
+    /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
+    permits: SmallVec<[Arc<Permit>; 1]>,
+}
+
+/// Request headers that travel with a batch: lower-case name to values, in order.
+pub type Metadata = BTreeMap<String, Vec<String>>;
+
+/// The telemetry itself, in whichever form was asked for last.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// Encoded requests.
+    Wire(Requests),
+    /// The structs of `opentelemetry-proto`.
+    Decoded(Box<Decoded>),
+}
+
+/// One or more encoded `Export*ServiceRequest`s.
+///
+/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
+/// request: batching is appending a part, and no byte is copied until the socket. A profiles request has one
+/// dictionary and is always a single part.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    parts: SmallVec<[Bytes; 1]>,
+    len: usize,
+}
+
+impl Requests {
+    /// The bytes of all parts together.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The parts, in order. Each is a complete, valid request.
+    pub fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
+
+    /// Appends a request.
+    pub fn push(&mut self, part: Bytes) {
+        self.len += part.len();
+        self.parts.push(part);
+    }
+
+    /// Appends all parts of `other`.
+    pub fn append(&mut self, other: Requests) {
+        self.len += other.len;
+        self.parts.extend(other.parts);
+    }
+
+    /// One contiguous request; copies only when there are several parts.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.parts.as_slice() {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            many => {
+                let mut joined = BytesMut::with_capacity(self.len);
+                for part in many {
+                    joined.extend_from_slice(part);
+                }
+                joined.freeze()
+            }
+        }
+    }
+
+    /// The parts by value.
+    pub fn into_parts(self) -> impl ExactSizeIterator<Item = Bytes> {
+        self.parts.into_iter()
+    }
+}
+
+impl From<Bytes> for Requests {
+    fn from(part: Bytes) -> Self {
+        Requests {
+            len: part.len(),
+            parts: SmallVec::from_elem(part, 1),
+        }
+    }
+}
+
+impl FromIterator<Bytes> for Requests {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(parts: I) -> Self {
+        let parts: SmallVec<[Bytes; 1]> = parts.into_iter().collect();
+        Requests {
+            len: parts.iter().map(Bytes::len).sum(),
+            parts,
+        }
+    }
+}
+
+/// A request as structs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decoded {
+    /// A traces request.
+    Traces(ExportTraceServiceRequest),
+    /// A metrics request.
+    Metrics(ExportMetricsServiceRequest),
+    /// A logs request.
+    Logs(ExportLogsServiceRequest),
+    /// A profiles request.
+    Profiles(ExportProfilesServiceRequest),
+}
+
+impl Decoded {
+    /// Decodes one request of `signal`.
+    pub fn decode(signal: Signal, request: &[u8]) -> Result<Self, prost::DecodeError> {
+        Ok(match signal {
+            Signal::Traces => Decoded::Traces(Message::decode(request)?),
+            Signal::Metrics => Decoded::Metrics(Message::decode(request)?),
+            Signal::Logs => Decoded::Logs(Message::decode(request)?),
+            Signal::Profiles => Decoded::Profiles(Message::decode(request)?),
+        })
+    }
+
+    /// Encodes to one request.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Decoded::Traces(request) => request.encode_to_vec(),
+            Decoded::Metrics(request) => request.encode_to_vec(),
+            Decoded::Logs(request) => request.encode_to_vec(),
+            Decoded::Profiles(request) => request.encode_to_vec(),
+        }
+        .into()
+    }
+}
+
+impl Batch {
+    /// A batch of requests that were validated, with the number of items that [`crate::wire::validate`] counted.
+    pub fn new(signal: Signal, items: usize, requests: impl Into<Requests>) -> Self {
+        Batch {
+            signal,
+            items,
+            payload: Payload::Wire(requests.into()),
+            metadata: None,
+            permits: SmallVec::new(),
+        }
+    }
+
+    /// The signal.
+    pub fn signal(&self) -> Signal {
+        self.signal
+    }
+
+    /// How many spans, data points, log records or samples.
+    pub fn items(&self) -> usize {
+        self.items
+    }
+
+    /// Attaches what keeps the bytes counted in the memory budget.
+    pub fn hold(&mut self, permit: Permit) {
+        self.permits.push(Arc::new(permit));
+    }
+
+    /// Bytes of the payload; for a decoded payload what its encoding would take.
+    pub fn bytes(&self) -> usize {
+        match &self.payload {
+            Payload::Wire(requests) => requests.len(),
+            Payload::Decoded(decoded) => match decoded.as_ref() {
+                Decoded::Traces(request) => request.encoded_len(),
+                Decoded::Metrics(request) => request.encoded_len(),
+                Decoded::Logs(request) => request.encoded_len(),
+                Decoded::Profiles(request) => request.encoded_len(),
+            },
+        }
+    }
+
+    /// The payload as encoded requests; encodes at most once.
+    pub fn wire(&mut self) -> &Requests {
+        if let Payload::Decoded(decoded) = &self.payload {
+            self.payload = Payload::Wire(decoded.encode().into());
+        }
+        match &self.payload {
+            Payload::Wire(requests) => requests,
+            Payload::Decoded(_) => unreachable!("was encoded above"),
+        }
+    }
+
+    /// The payload as encoded requests, without the batch.
+    pub fn into_wire(mut self) -> Requests {
+        self.wire();
+        match self.payload {
+            Payload::Wire(requests) => requests,
+            Payload::Decoded(_) => unreachable!("was encoded above"),
+        }
+    }
+
+    /// The payload as structs; decodes at most once.
+    ///
+    /// # Errors
+    /// When the bytes are not a valid request: a permanent [`Nack`].
+    pub fn decoded(&mut self) -> Result<&mut Decoded, Nack> {
+        if let Payload::Wire(requests) = &self.payload {
+            let decoded = Decoded::decode(self.signal, &requests.to_bytes()).map_err(|error| {
+                Nack::invalid(format!("malformed {} request: {error}", self.signal))
+            })?;
+            self.payload = Payload::Decoded(Box::new(decoded));
+        }
+        match &mut self.payload {
+            Payload::Decoded(decoded) => Ok(decoded),
+            Payload::Wire(_) => unreachable!("was decoded above"),
+        }
+    }
+
+    /// The same batch with other content; permits and metadata stay.
+    pub fn with_wire(self, items: usize, requests: impl Into<Requests>) -> Self {
+        Batch {
+            items,
+            payload: Payload::Wire(requests.into()),
+            ..self
+        }
+    }
+
+    /// The same batch with other structs; permits and metadata stay.
+    pub fn with_decoded(self, items: usize, decoded: Decoded) -> Self {
+        Batch {
+            items,
+            payload: Payload::Decoded(Box::new(decoded)),
+            ..self
+        }
+    }
+
+    /// Appends `other`, which must be of the same signal and not profiles. Nothing is copied.
+    pub fn append(&mut self, mut other: Batch) {
+        debug_assert_eq!(self.signal, other.signal);
+        debug_assert_ne!(self.signal, Signal::Profiles);
+        self.wire();
+        other.wire();
+        self.items += other.items;
+        self.permits.append(&mut other.permits);
+        if let (Payload::Wire(mine), Payload::Wire(theirs)) = (&mut self.payload, other.payload) {
+            mine.append(theirs);
+        }
+    }
+}
+
+/// Why a batch was not accepted: the only error that crosses stages. The sender still has the data.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Nack {
+    /// Whether trying again may help.
+    pub retryable: bool,
+    /// The nearest gRPC status, for the client.
+    pub code: Code,
+    /// What happened and what to do, for people.
+    pub reason: Cow<'static, str>,
+    /// When to try again, if somebody knows.
+    pub retry_after: Option<Duration>,
+}
+
+impl Nack {
+    /// Not now: nothing is wrong with the data (`UNAVAILABLE`).
+    pub fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Nack {
+            retryable: true,
+            code: Code::Unavailable,
+            reason: reason.into(),
+            retry_after: None,
+        }
+    }
+
+    /// Not now: a limit is reached (`RESOURCE_EXHAUSTED` with a time to retry after, as the specification demands of
+    /// a refusal that is not final).
+    pub fn exhausted(reason: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
+        Nack {
+            retryable: true,
+            code: Code::ResourceExhausted,
+            reason: reason.into(),
+            retry_after: Some(retry_after),
+        }
+    }
+
+    /// Never: the data is at fault (`INVALID_ARGUMENT`).
+    pub fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
+        Nack::permanent(Code::InvalidArgument, reason)
+    }
+
+    /// Never, with the given status.
+    pub fn permanent(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
+        Nack {
+            retryable: false,
+            code,
+            reason: reason.into(),
+            retry_after: None,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a component is to the rest of the program: how it is configured, built and listed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::batch::Signal;
+use crate::config::{ComponentId, Node, Report, Validate};
+use crate::memory::Budget;
+use crate::net::listeners::Listeners;
+use crate::pipeline::{Component, Consumer, Processor};
+
+/// What a component is given when it is built.
+#[derive(Clone)]
+pub struct BuildContext {
+    /// Its id in the configuration.
+    pub id: ComponentId,
+    /// The process-wide memory budget.
+    pub budget: Arc<Budget>,
+    /// Where to get listening sockets from; they survive a reload.
+    pub listeners: Listeners,
+}
+
+/// Why a component could not be built: said to the operator, at start or reload.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BuildError(pub String);
+
+/// A consumer per signal, where there is a pipeline (or an exporter) for it.
+#[derive(Clone, Default)]
+pub struct Outputs([Option<Arc<dyn Consumer>>; 4]);
+
+impl Outputs {
+    /// The consumer of a signal.
+    pub fn get(&self, signal: Signal) -> Option<&Arc<dyn Consumer>> {
+        self.0[signal.index()].as_ref()
+    }
+
+    /// Sets the consumer of a signal.
+    pub fn set(&mut self, signal: Signal, consumer: Arc<dyn Consumer>) {
+        self.0[signal.index()] = Some(consumer);
+    }
+
+    /// The signals that have a consumer.
+    pub fn signals(&self) -> impl Iterator<Item = Signal> + '_ {
+        Signal::ALL
+            .into_iter()
+            .filter(|signal| self.get(*signal).is_some())
+    }
+}
+
+/// What a processor is inside its pipeline.
+pub enum Stage {
+    /// Edits batches as they pass.
+    Pure(Box<dyn Processor>),
+    /// Holds batches, or has timers: it hands on to the consumer it was built with.
+    Holding {
+        /// Where batches enter.
+        consumer: Arc<dyn Consumer>,
+        /// Its life.
+        component: Box<dyn Component>,
+    },
+}
+
+/// An exporter or a connector, seen from the pipelines that end in it.
+pub struct Terminal {
+    /// Where batches enter, by signal.
+    pub inputs: Outputs,
+    /// Its life.
+    pub component: Box<dyn Component>,
+}
+
+/// Everything a configuration can do besides being built. Implemented for every configuration type that serializes.
+pub trait Settings: Validate + fmt::Debug + Send + Sync {
+    /// The resolved configuration with its defaults, secrets masked.
+    fn print(&self) -> serde_yaml::Value;
+}
+
+impl<T: Validate + fmt::Debug + serde::Serialize + Send + Sync> Settings for T {
+    fn print(&self) -> serde_yaml::Value {
+        serde_yaml::to_value(self).unwrap_or(serde_yaml::Value::Null)
+    }
+}
+
+/// A receiver's configuration. One instance serves all signals.
+pub trait ReceiverConfig: Settings {
+    /// Builds it; sockets are bound here, and nothing is accepted before [`Component::start`].
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError>;
+}
+
+/// A processor's configuration. One instance per pipeline.
+pub trait ProcessorConfig: Settings {
+    /// Builds it; `next` is for stages that hold batches.
+    fn build(
+        &self,
+        cx: &BuildContext,
+        signal: Signal,
+        next: Arc<dyn Consumer>,
+    ) -> Result<Stage, BuildError>;
+}
+
+/// An exporter's configuration. One instance serves all signals.
+pub trait ExporterConfig: Settings {
+    /// Builds it for the signals of the pipelines that use it.
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError>;
+}
+
+/// A connector's configuration: the end of some pipelines and the start of others.
+pub trait ConnectorConfig: Settings {
+    /// Builds it for the signals that flow in; `outputs` are the pipelines that start with it.
+    fn build(
+        &self,
+        cx: &BuildContext,
+        inputs: &[Signal],
+        outputs: Outputs,
+    ) -> Result<Terminal, BuildError>;
+}
+
+/// An extension's configuration.
+pub trait ExtensionConfig: Settings {
+    /// Builds it.
+    fn build(&self, cx: &BuildContext) -> Result<Box<dyn Component>, BuildError>;
+}
+
+/// How far a component can be relied on, in the Collector's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stability {
+    /// Works; details of configuration or output may change.
+    Alpha,
+    /// Configuration will not break.
+    Beta,
+    /// Neither configuration nor output will break.
+    Stable,
+}
+
+/// One component in a registry: `C` is the kind's configuration trait.
+pub struct Entry<C: ?Sized + 'static> {
+    /// The type in a component id.
+    pub name: &'static str,
+    /// Older spellings of the same type, accepted with a notice.
+    pub aliases: &'static [&'static str],
+    /// What the component does, in one sentence.
+    pub summary: &'static str,
+    /// Signals it takes, with their stability. For a connector: the signals that flow in, and out unchanged.
+    pub signals: &'static [(Signal, Stability)],
+    /// Reads its configuration; errors go to the report.
+    pub decode: fn(&Node, &mut Report) -> Option<Box<C>>,
+    /// The JSON Schema of its configuration.
+    pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+}
+
+impl<C: ?Sized> Entry<C> {
+    /// Whether it takes the signal.
+    pub fn supports(&self, signal: Signal) -> bool {
+        self.signals
+            .iter()
+            .any(|(supported, _)| *supported == signal)
+    }
+}
+
+/// The entry of that name or alias.
+pub fn find<C: ?Sized>(registry: &'static [Entry<C>], name: &str) -> Option<&'static Entry<C>> {
+    registry
+        .iter()
+        .find(|entry| entry.name == name || entry.aliases.contains(&name))
+}
+
+/// Fills in the parts of an [`Entry`] that follow from the configuration type.
+#[macro_export]
+macro_rules! entry {
+    ($kind:ty, $config:ty, $name:literal, aliases: $aliases:expr, $summary:literal, $signals:expr) => {
+        $crate::component::Entry::<$kind> {
+            name: $name,
+            aliases: $aliases,
+            summary: $summary,
+            signals: $signals,
+            decode: |node, report| {
+                $crate::config::decode::<$config>(node, report)
+                    .map(|config| Box::new(config) as Box<$kind>)
+            },
+            schema: |generator| generator.subschema_for::<$config>(),
+        }
+    };
+}

@@ -1,0 +1,6 @@
+//! The extensions. A new one is one file and one line in [`REGISTRY`].
+
+use crate::component::{Entry, ExtensionConfig};
+
+/// Every extension that is built in.
+pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[];

@@ -1,0 +1,29 @@
+//! Tributary: an OpenTelemetry Collector-style pipeline processor with profiles as a first-class signal.
+//!
+//! Read the modules in this order:
+//!
+//! 1. [`batch`]: what flows. A [`batch::Batch`] is some telemetry of one signal, kept as the bytes it arrived in.
+//! 2. [`wire`]: everything that is done to those bytes: validate, count, edit, concatenate, split, transcode.
+//! 3. [`pipeline`]: where batches go. A consumer's return value is the acknowledgement.
+//! 4. [`component`]: what a receiver, processor, exporter, connector or extension is to the rest of the program.
+//! 5. [`receivers`], [`processors`], [`exporters`], [`connectors`], [`extensions`]: one component, one file;
+//!    one registry line each.
+//! 6. [`queue`]: the sending queue in front of every network exporter.
+//! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
+//! 8. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
+
+pub mod batch;
+pub mod component;
+pub mod compression;
+pub mod config;
+pub mod connectors;
+pub mod exporters;
+pub mod extensions;
+pub mod memory;
+pub mod net;
+pub mod pipeline;
+pub mod processors;
+pub mod queue;
+pub mod receivers;
+pub mod telemetry;
+pub mod wire;

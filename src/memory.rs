@@ -1,0 +1,118 @@
+//! The process-wide memory budget, in bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
+///
+/// It never waits: a receiver that gets no permit refuses the request, which is cheaper than holding the connection.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicUsize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Budget {
+            limit: AtomicUsize::new(limit),
+            used: AtomicUsize::new(0),
+        })
+    }
+
+    /// A permit for `bytes`, unless that would exceed the limit.
+    pub fn acquire(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
+        self.take(bytes).then(|| Permit {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the limit. Permits that were given stay valid.
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Relaxed);
+    }
+
+    /// Bytes held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let limit = self.limit();
+        self.used
+            .fetch_update(Relaxed, Relaxed, |used| {
+                used.checked_add(bytes).filter(|total| *total <= limit)
+            })
+            .is_ok()
+    }
+}
+
+/// The right to hold some bytes; given back when dropped.
+#[derive(Debug)]
+pub struct Permit {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Permit {
+    /// The size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Enlarges by `more` bytes, or returns `false` and stays as it is.
+    pub fn grow(&mut self, more: usize) -> bool {
+        let granted = self.budget.take(more);
+        if granted {
+            self.bytes += more;
+        }
+        granted
+    }
+
+    /// Gives back what is above `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if let Some(surplus) = self.bytes.checked_sub(bytes) {
+            self.budget.used.fetch_sub(surplus, Relaxed);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_never_exceed_the_limit_and_return_when_dropped() {
+        let budget = Budget::new(100);
+        let mut first = budget.acquire(60).unwrap();
+        assert!(budget.acquire(41).is_none());
+        assert!(!first.grow(41));
+        assert!(first.grow(40));
+        assert_eq!(budget.used(), 100);
+        first.shrink_to(10);
+        assert_eq!(budget.used(), 10);
+        drop(first);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn absurd_sizes_do_not_overflow() {
+        let budget = Budget::new(usize::MAX);
+        let _held = budget.acquire(10).unwrap();
+        assert!(budget.acquire(usize::MAX).is_none());
+    }
+}

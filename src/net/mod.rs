@@ -1,0 +1,3 @@
+//! What every server and client shares: listening sockets, the accept loop, connections, TLS.
+
+pub mod listeners;

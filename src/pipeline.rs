@@ -1,0 +1,45 @@
+//! Where batches go: the traits every stage implements, and the two ways to combine stages.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::time::Instant;
+
+use crate::batch::{Batch, Nack};
+
+/// A future in a box; one per batch and stage that waits, so its cost does not matter.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where batches go next.
+pub trait Consumer: Send + Sync + 'static {
+    /// Takes responsibility for the batch (`Ok`) or refuses it (`Err`); a dropped future counts as neither, and the
+    /// sender still has the data.
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
+}
+
+/// A pure edit of one batch: no waiting, no state that outlives the call but counters.
+pub trait Processor: Send + Sync + 'static {
+    /// The batch as it goes on; `None` drops it on purpose (and is counted as such).
+    ///
+    /// # Errors
+    /// A [`Nack`] refuses the batch; the sender hears of it.
+    fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack>;
+}
+
+/// Something with a life of its own: a listener, a scraper, a sending queue.
+pub trait Component: Send + 'static {
+    /// Begins work. What can fail (binding a port, reading a file) was done when the component was built.
+    fn start(&mut self) {}
+
+    /// Stops taking work, finishes what it holds until `deadline`, and returns what it had to give up.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered>;
+}
+
+/// What a component had taken responsibility for and could not deliver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Undelivered {
+    /// Batches.
+    pub batches: usize,
+    /// Items in them.
+    pub items: usize,
+}

@@ -1,0 +1,6 @@
+//! The processors. A new one is one file and one line in [`REGISTRY`].
+
+use crate::component::{Entry, ProcessorConfig};
+
+/// Every processor that is built in.
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[];

@@ -1,0 +1,1 @@
+//! The sending queue in front of every network exporter.

@@ -1,0 +1,220 @@
+//! Every own metric's name, in one place, and the handles the components count with.
+//!
+//! Names and labels are the Collector's where it has one, so that existing dashboards and alerts work. What it has no
+//! name for begins with `tributary_`. Handles are resolved once, when a component is built: looking one up costs more
+//! than counting.
+//!
+//! Two equations hold at any quiet moment, in items; the integration tests assert them:
+//!
+//! ```text
+//! tributary_pipeline_*{pipeline}:            received = forwarded + dropped + refused + in_flight
+//! tributary_exporter_*{exporter,data_type}:  received = delivered + dropped + refused + in_flight
+//! ```
+//!
+//! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
+
+use metrics::{Counter, Gauge, counter, gauge};
+
+use crate::batch::Signal;
+use crate::config::ComponentId;
+
+/// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// A processor dropped them on purpose.
+    Filtered,
+    /// The next hop refused them for good.
+    Permanent,
+    /// The time for retries was used up.
+    RetriesExhausted,
+    /// The next hop accepted the request but not these items.
+    PartialSuccess,
+    /// The process ended before they could be delivered.
+    Shutdown,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [DropReason; 5] = [
+        DropReason::Filtered,
+        DropReason::Permanent,
+        DropReason::RetriesExhausted,
+        DropReason::PartialSuccess,
+        DropReason::Shutdown,
+    ];
+
+    /// The label's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Filtered => "filtered",
+            DropReason::Permanent => "permanent",
+            DropReason::RetriesExhausted => "retries_exhausted",
+            DropReason::PartialSuccess => "partial_success",
+            DropReason::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// What a receiver counts, for one transport (`grpc`, `http`).
+#[derive(Clone)]
+pub struct ReceiverMetrics {
+    accepted: [Counter; 4],
+    refused: [Counter; 4],
+}
+
+impl ReceiverMetrics {
+    /// The handles of a receiver.
+    pub fn new(receiver: &ComponentId, transport: &'static str) -> Self {
+        let each = |outcome: &str| {
+            Signal::ALL.map(|signal| {
+                counter!(
+                    format!("otelcol_receiver_{outcome}_{}", signal.items_name()),
+                    "receiver" => receiver.to_string(),
+                    "transport" => transport
+                )
+            })
+        };
+        ReceiverMetrics {
+            accepted: each("accepted"),
+            refused: each("refused"),
+        }
+    }
+
+    /// The next stage took the items.
+    pub fn accepted(&self, signal: Signal, items: usize) {
+        self.accepted[signal.index()].increment(items as u64);
+    }
+
+    /// The items were refused, and the client was told. A request that could not be read counts no item.
+    pub fn refused(&self, signal: Signal, items: usize) {
+        self.refused[signal.index()].increment(items as u64);
+    }
+}
+
+/// What an exporter counts, for one signal.
+#[derive(Clone)]
+pub struct ExporterMetrics {
+    sent: Counter,
+    send_failed: Counter,
+    enqueue_failed: Counter,
+    account: Account,
+    /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
+    pub queue_size: Gauge,
+    /// `otelcol_exporter_queue_capacity`, in the same units.
+    pub queue_capacity: Gauge,
+    /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
+    pub in_flight_requests: Gauge,
+}
+
+impl ExporterMetrics {
+    /// The handles of an exporter for one signal.
+    pub fn new(exporter: &ComponentId, signal: Signal) -> Self {
+        let items = |outcome: &str| {
+            counter!(
+                format!("otelcol_exporter_{outcome}_{}", signal.items_name()),
+                "exporter" => exporter.to_string()
+            )
+        };
+        let labels = [
+            ("exporter", exporter.to_string()),
+            ("data_type", signal.name().to_owned()),
+        ];
+        ExporterMetrics {
+            sent: items("sent"),
+            send_failed: items("send_failed"),
+            enqueue_failed: items("enqueue_failed"),
+            queue_size: gauge!("otelcol_exporter_queue_size", &labels),
+            queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
+            in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            account: Account::new("tributary_exporter", "delivered", &labels),
+        }
+    }
+
+    /// Items came in from a pipeline; they are in flight until one of the calls below.
+    pub fn received(&self, items: usize) {
+        self.account.received(items);
+    }
+
+    /// The items were not taken, and the sender was told.
+    pub fn refused(&self, items: usize) {
+        self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The next hop acknowledged the items.
+    pub fn delivered(&self, items: usize) {
+        self.sent.increment(items as u64);
+        self.account.passed(items);
+    }
+
+    /// The items are lost, for this reason.
+    pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.send_failed.increment(items as u64);
+        self.account.dropped(items, reason);
+    }
+}
+
+/// What a pipeline counts.
+pub type PipelineMetrics = Account;
+
+impl Account {
+    /// The account of a pipeline.
+    pub fn of_pipeline(pipeline: &str) -> Self {
+        Account::new(
+            "tributary_pipeline",
+            "forwarded",
+            &[("pipeline", pipeline.to_owned())],
+        )
+    }
+}
+
+/// One side of the conservation equation, in items: received = passed + dropped + refused + in flight.
+#[derive(Clone)]
+pub struct Account {
+    received: Counter,
+    passed: Counter,
+    refused: Counter,
+    dropped: [Counter; DropReason::ALL.len()],
+    in_flight: Gauge,
+}
+
+impl Account {
+    fn new(prefix: &str, passed: &str, labels: &[(&'static str, String)]) -> Self {
+        let items = |outcome: &str| counter!(format!("{prefix}_{outcome}_items"), labels);
+        Account {
+            received: items("received"),
+            passed: items(passed),
+            refused: items("refused"),
+            dropped: DropReason::ALL.map(|reason| {
+                let mut labels = labels.to_vec();
+                labels.push(("reason", reason.name().to_owned()));
+                counter!(format!("{prefix}_dropped_items"), &labels)
+            }),
+            in_flight: gauge!(format!("{prefix}_in_flight_items"), labels),
+        }
+    }
+
+    /// Items came in and are in flight from now on.
+    pub fn received(&self, items: usize) {
+        self.received.increment(items as u64);
+        self.in_flight.increment(items as f64);
+    }
+
+    /// Items left for the next stage, which took responsibility.
+    pub fn passed(&self, items: usize) {
+        self.passed.increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+
+    /// Items were given back to the sender.
+    pub fn refused(&self, items: usize) {
+        self.refused.increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+
+    /// Items were dropped.
+    pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.dropped[reason as usize].increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+}
