@@ -10,9 +10,11 @@
 //!    one registry line each.
 //! 6. [`queue`]: the sending queue in front of every network exporter.
 //! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
-//! 8. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
+//! 8. [`cli`]: the command line.
+//! 9. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
 
 pub mod batch;
+pub mod cli;
 pub mod component;
 pub mod compression;
 pub mod config;
