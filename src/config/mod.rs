@@ -97,6 +97,12 @@ pub trait Validate {
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
         Vec::new()
     }
+
+    /// The extensions it cannot work without, each with the path of the key that names it, so that one that is missing
+    /// or does not run is found.
+    fn uses_extensions(&self) -> Vec<(Vec<&'static str>, ComponentId)> {
+        Vec::new()
+    }
 }
 
 /// Says why a file that a configuration names cannot be read; for [`Validate::validate`].
