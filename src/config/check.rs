@@ -81,7 +81,10 @@ fn pipelines(facts: &Facts, report: &mut Report) {
     }
     for draft in facts.pipelines.iter().filter(|draft| !draft.broken) {
         let id = draft.id.to_string();
-        for (list, what) in [(&draft.receivers, "receiver"), (&draft.exporters, "exporter")] {
+        for (list, what) in [
+            (&draft.receivers, "receiver"),
+            (&draft.exporters, "exporter"),
+        ] {
             if list.is_empty() {
                 let message = format!("the pipeline `{id}` has no {what}");
                 let diagnostic = Diagnostic::error(message, draft.span);
@@ -106,7 +109,10 @@ fn twice(pipeline: &str, what: &str, error: bool, list: &[Reference], report: &m
         let id = &reference.id;
         let message = format!("the pipeline `{pipeline}` names the {what} `{id}` twice");
         let diagnostic = if error {
-            let help = format!("to run it twice, define a second one, as in `{}/2`", id.kind());
+            let help = format!(
+                "to run it twice, define a second one, as in `{}/2`",
+                id.kind()
+            );
             Diagnostic::error(message, reference.span).help(help)
         } else {
             Diagnostic::warning(message, reference.span)

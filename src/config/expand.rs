@@ -122,7 +122,10 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
             rest = after;
         } else if let Some(inner) = after.strip_prefix('{') {
             let Some(end) = closing(inner) else {
-                resolver.warn("`${` without a `}`: this stays as it is", "write `$${` to mean it");
+                resolver.warn(
+                    "`${` without a `}`: this stays as it is",
+                    "write `$${` to mean it",
+                );
                 out.push('$');
                 rest = after;
                 continue;

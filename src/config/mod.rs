@@ -11,10 +11,12 @@ mod merge;
 pub mod model;
 mod node;
 mod parse;
+mod print;
 mod read;
 mod render;
 mod report;
 mod scalar;
+mod schema;
 mod source;
 mod suggest;
 pub mod telemetry;
@@ -26,10 +28,11 @@ pub use load::{Loaded, Sources, load};
 pub use model::{Config, Configured, PipelineConfig, PipelineId, ServiceConfig};
 pub use node::Node;
 pub use report::Report;
+pub use schema::schema;
 pub use telemetry::{
     LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, TelemetryConfig,
 };
-pub use units::{Endpoint, Secret, Section};
+pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 
 use std::path::Path;
 

@@ -52,7 +52,9 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
             report.push(
                 Diagnostic::error(message, reference.span)
                     .path(reference.path.clone())
-                    .help(format!("add `{id}` to the `receivers` of a {signal} pipeline")),
+                    .help(format!(
+                        "add `{id}` to the `receivers` of a {signal} pipeline"
+                    )),
             );
         }
     }
@@ -69,7 +71,9 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
             report.push(
                 Diagnostic::error(message, reference.span)
                     .path(reference.path.clone())
-                    .help(format!("add `{id}` to the `exporters` of a {signal} pipeline")),
+                    .help(format!(
+                        "add `{id}` to the `exporters` of a {signal} pipeline"
+                    )),
             );
         }
     }
@@ -141,7 +145,10 @@ fn describe(drafts: &[Draft], edges: &[Vec<Edge<'_>>], circle: &[(usize, usize)]
             .get(*node)
             .and_then(|edges| edges.get(next.saturating_sub(1)));
         if let (Some(draft), Some(edge)) = (drafts.get(*node), edge) {
-            text.push_str(&format!("`{}` -> connector `{}` -> ", draft.id, edge.through.id));
+            text.push_str(&format!(
+                "`{}` -> connector `{}` -> ",
+                draft.id, edge.through.id
+            ));
             first = first.or(Some(edge.through));
         }
     }
@@ -150,9 +157,7 @@ fn describe(drafts: &[Draft], edges: &[Vec<Edge<'_>>], circle: &[(usize, usize)]
     }
     let message = format!("these pipelines form a circle: {text}");
     let diagnostic = match first {
-        Some(reference) => {
-            Diagnostic::error(message, reference.span).path(reference.path.clone())
-        }
+        Some(reference) => Diagnostic::error(message, reference.span).path(reference.path.clone()),
         None => Diagnostic::error(message, crate::config::source::Span::default()),
     };
     diagnostic.help("what enters it would never leave; take a connector out of one of the lists")

@@ -30,7 +30,10 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
                 diagnostic = diagnostic.related(earlier.span, "the other one");
             } else {
                 let path = earlier.path.join(".");
-                diagnostic = diagnostic.help(format!("`{}` is the default of `{path}`", earlier.endpoint.0));
+                diagnostic = diagnostic.help(format!(
+                    "`{}` is the default of `{path}`",
+                    earlier.endpoint.0
+                ));
             }
             report.push(diagnostic.help("give one of them another port"));
         }

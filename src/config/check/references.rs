@@ -10,9 +10,15 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         let signal = draft.id.signal;
         let user = format!("the pipeline `{}`", draft.id);
         let ends = [
-            (&draft.receivers, [Kind::Receiver, Kind::Connector].as_slice()),
+            (
+                &draft.receivers,
+                [Kind::Receiver, Kind::Connector].as_slice(),
+            ),
             (&draft.processors, [Kind::Processor].as_slice()),
-            (&draft.exporters, [Kind::Exporter, Kind::Connector].as_slice()),
+            (
+                &draft.exporters,
+                [Kind::Exporter, Kind::Connector].as_slice(),
+            ),
         ];
         for (list, kinds) in ends {
             for reference in list {
@@ -21,7 +27,14 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         }
     }
     for reference in &facts.extensions {
-        one(facts, reference, &[Kind::Extension], "`service.extensions`", None, report);
+        one(
+            facts,
+            reference,
+            &[Kind::Extension],
+            "`service.extensions`",
+            None,
+            report,
+        );
     }
     for need in &facts.needs {
         if !facts.runs(need.kind, &need.owner) {
@@ -31,8 +44,14 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         let extension = &need.reference;
         let before = report.errors();
         one(facts, extension, &[Kind::Extension], &user, None, report);
-        if report.errors() == before && facts.complete() && !facts.runs(Kind::Extension, &extension.id) {
-            let message = format!("{user} needs the extension `{}`, which does not run", extension.id);
+        if report.errors() == before
+            && facts.complete()
+            && !facts.runs(Kind::Extension, &extension.id)
+        {
+            let message = format!(
+                "{user} needs the extension `{}`, which does not run",
+                extension.id
+            );
             report.push(
                 Diagnostic::error(message, extension.span)
                     .path(extension.path.clone())
@@ -63,7 +82,10 @@ fn one(
         return;
     }
     let names: Vec<&str> = signals.iter().map(|(signal, _)| signal.name()).collect();
-    let message = format!("the {} `{id}` does not support {signal}", declared.kind.name());
+    let message = format!(
+        "the {} `{id}` does not support {signal}",
+        declared.kind.name()
+    );
     let help = match names.as_slice() {
         [] => "it supports no signal".to_owned(),
         names => format!("it supports {}", names.join(", ")),
@@ -92,7 +114,11 @@ fn dangling(facts: &Facts, reference: &Reference, kinds: &[Kind], user: &str) ->
     let mut diagnostic = Diagnostic::error(message, reference.span).path(reference.path.clone());
     let elsewhere = facts.declared.iter().find(|declared| declared.id == *id);
     if let Some(other) = elsewhere {
-        let help = format!("`{id}` is defined as {} {}", article(other.kind), other.kind.name());
+        let help = format!(
+            "`{id}` is defined as {} {}",
+            article(other.kind),
+            other.kind.name()
+        );
         diagnostic = diagnostic.help(help);
     } else if near.is_none() && !candidates.is_empty() {
         diagnostic = diagnostic.help(format!("defined: `{}`", candidates.join("`, `")));

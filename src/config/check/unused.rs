@@ -24,7 +24,10 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
                 format!("add `{id}` to `service.extensions`, or remove it"),
             ),
             _ => (
-                format!("the {} `{id}` is defined, and no pipeline uses it", kind.name()),
+                format!(
+                    "the {} `{id}` is defined, and no pipeline uses it",
+                    kind.name()
+                ),
                 "add it to a pipeline, or remove it".to_owned(),
             ),
         };

@@ -69,7 +69,10 @@ impl<'a> Resolver<'a> {
             None => (reference, None),
         };
         if !is_name(name) {
-            let message = format!("`{}` is not the name of an environment variable", shown(name));
+            let message = format!(
+                "`{}` is not the name of an environment variable",
+                shown(name)
+            );
             let help = "names have letters, digits and `_`, and no digit first; for the text itself \
                         write `$${`";
             return Err(self.fail(Diagnostic::error(message, self.at.0).help(help)));

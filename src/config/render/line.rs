@@ -43,7 +43,9 @@ impl Shown {
         let hidden = hidden_ranges(report, &letters, span);
         let caret = usize::try_from(span.column).ok()?.saturating_sub(1);
         let length = usize::try_from(span.length).unwrap_or(usize::MAX).max(1);
-        let caret_end = caret.saturating_add(length).min(letters.len().max(caret + 1));
+        let caret_end = caret
+            .saturating_add(length)
+            .min(letters.len().max(caret + 1));
         let mut start = 0;
         if letters.len() > WINDOW {
             start = caret.saturating_sub(BEFORE).min(letters.len() - WINDOW);
@@ -60,7 +62,10 @@ impl Shown {
         }
         let mut index = start;
         while index < end {
-            if let Some((from, to)) = hidden.iter().find(|(from, to)| (*from..*to).contains(&index)) {
+            if let Some((from, to)) = hidden
+                .iter()
+                .find(|(from, to)| (*from..*to).contains(&index))
+            {
                 shown.put(MASK, *from..*to, caret..caret_end);
                 index = *to;
                 continue;
@@ -101,7 +106,9 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
         if (secret.source, secret.line) != (span.source, span.line) {
             continue;
         }
-        let from = usize::try_from(secret.column).unwrap_or(1).saturating_sub(1);
+        let from = usize::try_from(secret.column)
+            .unwrap_or(1)
+            .saturating_sub(1);
         let length = usize::try_from(secret.length).unwrap_or(usize::MAX);
         let to = from.saturating_add(length).min(letters.len());
         if from < to && !is_reference(letters, from, to) {
