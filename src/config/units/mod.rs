@@ -1,0 +1,11 @@
+//! The types of configuration values that several components share.
+
+mod duration;
+mod endpoint;
+mod secret;
+mod section;
+
+pub use duration::Duration;
+pub use endpoint::Endpoint;
+pub use secret::Secret;
+pub use section::Section;
