@@ -5,11 +5,11 @@ pub mod descriptor;
 pub mod json;
 pub mod reader;
 mod schema;
+mod split;
 mod validate;
 
-use bytes::Bytes;
-
 pub use self::count::count;
+pub use self::split::split;
 pub use self::validate::DEPTH_LIMIT;
 use crate::batch::Signal;
 
@@ -59,8 +59,4 @@ pub struct Limit {
     pub items: usize,
     /// Encoded bytes.
     pub bytes: usize,
-}
-pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
-    let _ = limit;
-    vec![(validate(signal, request).unwrap_or(0), request.clone())]
 }
