@@ -102,12 +102,18 @@ pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
 impl Progress {
     /// Whether the branch has the batch.
     pub fn has(&self, branch: usize) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&branch)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&branch)
     }
 
     /// The branch took the batch.
     pub fn add(&self, branch: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(branch);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(branch);
     }
 }
 

@@ -59,10 +59,15 @@ impl Health {
 
     /// The current phase.
     pub fn phase(&self) -> Phase {
-        [Phase::Starting, Phase::Ready, Phase::Failed, Phase::Stopping]
-            .into_iter()
-            .find(|phase| *phase as u8 == self.phase.load(Relaxed))
-            .unwrap_or(Phase::Failed)
+        [
+            Phase::Starting,
+            Phase::Ready,
+            Phase::Failed,
+            Phase::Stopping,
+        ]
+        .into_iter()
+        .find(|phase| *phase as u8 == self.phase.load(Relaxed))
+        .unwrap_or(Phase::Failed)
     }
 
     /// When the process started, and how long ago.
@@ -72,15 +77,24 @@ impl Health {
 
     /// Where an exporter tells how it fares.
     pub fn exporter(&self, id: &ComponentId, signal: Signal) -> Arc<Trouble> {
-        let trouble = Arc::new(Trouble { epoch: Instant::now(), since: AtomicU64::new(0) });
-        let mut exporters = self.exporters.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = Arc::new(Trouble {
+            epoch: Instant::now(),
+            since: AtomicU64::new(0),
+        });
+        let mut exporters = self
+            .exporters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         exporters.insert((id.clone(), signal), trouble.clone());
         trouble
     }
 
     /// The exporters that have refused or lost data for longer than `tolerance` without delivering any.
     pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
-        let mut exporters = self.exporters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut exporters = self
+            .exporters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // An exporter that only this table remembers was in a configuration before this one.
         exporters.retain(|_, trouble| Arc::strong_count(trouble) > 1);
         exporters
@@ -104,12 +118,18 @@ impl Trouble {
     /// Data was refused or lost.
     pub fn begins(&self) {
         let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let _ = self.since.compare_exchange(0, now.saturating_add(1), Relaxed, Relaxed);
+        let _ = self
+            .since
+            .compare_exchange(0, now.saturating_add(1), Relaxed, Relaxed);
     }
 
     fn lasting(&self) -> Option<Duration> {
         let since = self.since.load(Relaxed).checked_sub(1)?;
-        Some(self.epoch.elapsed().saturating_sub(Duration::from_millis(since)))
+        Some(
+            self.epoch
+                .elapsed()
+                .saturating_sub(Duration::from_millis(since)),
+        )
     }
 }
 
@@ -132,7 +152,9 @@ mod tests {
     #[test]
     fn an_exporter_that_is_gone_is_not_reported() {
         let health = Health::default();
-        health.exporter(&"gone".parse().unwrap(), Signal::Traces).begins();
+        health
+            .exporter(&"gone".parse().unwrap(), Signal::Traces)
+            .begins();
         assert!(health.failing(Duration::ZERO).is_empty());
     }
 

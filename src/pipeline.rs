@@ -17,6 +17,7 @@ use crate::batch::{Batch, Nack};
 
 pub use chain::{Chain, Counted, Entry, Exit};
 pub use fan_out::FanOut;
+pub(crate) use graph::describe;
 pub use graph::{Graph, GraphError, Retired};
 
 /// A future in a box; one per batch and stage that waits, so its cost does not matter.

@@ -41,8 +41,16 @@ const SWEEP: Duration = Duration::from_millis(250);
 /// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
 /// a stage has panicked, or something acknowledged had to be given up.
 pub async fn run(options: Options) -> ExitCode {
-    let Some(config) = load(&options) else { return ExitCode::FAILURE };
-    let logs = Logs::install(&config.service.telemetry.logs);
+    let Some(config) = load(&options) else {
+        return ExitCode::FAILURE;
+    };
+    let logs = match Logs::install(&config.service.telemetry.logs) {
+        Ok(logs) => logs,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     info!(
         version = env!("CARGO_PKG_VERSION"),
         cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -86,12 +94,9 @@ struct Signals {
 }
 
 impl Service {
-    fn start(
-        options: Options,
-        config: Config,
-        logs: Logs,
-    ) -> Result<(Service, Signals), String> {
-        let signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    fn start(options: Options, config: Config, logs: Logs) -> Result<(Service, Signals), String> {
+        let signals =
+            Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
         let exposition = Exposition::install().map_err(|error| error.to_string())?;
         tokio::spawn(exposition.clone().keep_up());
         let host = Host {
@@ -108,8 +113,16 @@ impl Service {
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
         let retired = Vec::new();
-        let service =
-            Service { options, host, logs, exposition, graph, endpoint, retired, panicked };
+        let service = Service {
+            options,
+            host,
+            logs,
+            exposition,
+            graph,
+            endpoint,
+            retired,
+            panicked,
+        };
         Ok((service, signals))
     }
 
@@ -140,11 +153,18 @@ impl Service {
             }
         };
         if left.items > 0 {
-            error!(undelivered_items = left.items, "Shutdown complete, but not everything was delivered.");
+            error!(
+                undelivered_items = left.items,
+                "Shutdown complete, but not everything was delivered."
+            );
         } else {
             info!("Shutdown complete.");
         }
-        if by_panic || left.items > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if by_panic || left.items > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
     }
 
     /// Builds the new configuration beside the old one, and swaps them when it stands.
@@ -160,14 +180,19 @@ impl Service {
             Ok(built) => built,
             Err(problem) => {
                 self.host.listeners.keep_old();
-                error!(error = problem, "The new configuration cannot run. The old one keeps running.");
+                error!(
+                    error = problem,
+                    "The new configuration cannot run. The old one keeps running."
+                );
                 return;
             }
         };
         graph.adopt(&mut self.graph);
         self.host.budget.set_limit(default_budget());
         graph.start();
-        self.logs.apply(&config.service.telemetry.logs);
+        if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
+            error!(%error, "Logs go where they went before.");
+        }
         let old = std::mem::replace(&mut self.graph, graph);
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
@@ -191,7 +216,10 @@ impl Service {
 
     async fn shut_down(self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
-        let retired = self.retired.into_iter().map(|retired| retired.shutdown(deadline));
+        let retired = self
+            .retired
+            .into_iter()
+            .map(|retired| retired.shutdown(deadline));
         let (mut left, retired) = tokio::join!(
             self.graph.shutdown(deadline),
             futures_util::future::join_all(retired)
@@ -244,8 +272,14 @@ fn watch_for_panics(health: Arc<Health>) -> Arc<Notify> {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        warn!(place, "A panic: this is a defect of the collector, please report it.");
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        warn!(
+            place,
+            "A panic: this is a defect of the collector, please report it."
+        );
         health.set_phase(Phase::Failed);
         notify.notify_one();
     }));

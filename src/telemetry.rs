@@ -186,7 +186,10 @@ impl ProcessorMetrics {
                 "otel_signal" => signal.name()
             )
         };
-        ProcessorMetrics { incoming: items("incoming"), outgoing: items("outgoing") }
+        ProcessorMetrics {
+            incoming: items("incoming"),
+            outgoing: items("outgoing"),
+        }
     }
 
     /// Items entered the processor.

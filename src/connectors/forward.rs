@@ -24,7 +24,10 @@ impl ConnectorConfig for Config {
         outputs: Outputs,
     ) -> Result<Terminal, BuildError> {
         // What comes out of the pipeline before is what goes into the one after: not even a call lies between.
-        Ok(Terminal { inputs: outputs, component: Box::new(Forward) })
+        Ok(Terminal {
+            inputs: outputs,
+            component: Box::new(Forward),
+        })
     }
 }
 

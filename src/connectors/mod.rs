@@ -1,6 +1,6 @@
 //! The connectors. A new one is one file and one line in [`REGISTRY`].
 
-mod forward;
+pub mod forward;
 
 use crate::batch::Signal::{Logs, Metrics, Profiles, Traces};
 use crate::component::Stability::{Alpha, Beta};

@@ -72,10 +72,20 @@ impl ExtensionConfig for Config {
             .listeners
             .bind(&cx.id, &self.endpoint)
             .and_then(|listener| {
-                Bound::new(listener, handler, Options::default(), "HTTP", &cx.id, "extension")
+                Bound::new(
+                    listener,
+                    handler,
+                    Options::default(),
+                    "HTTP",
+                    &cx.id,
+                    "extension",
+                )
             })
             .map_err(|error| BuildError(error.to_string()))?;
-        Ok(Box::new(HealthCheck { bound: Some(bound), server: None }))
+        Ok(Box::new(HealthCheck {
+            bound: Some(bound),
+            server: None,
+        }))
     }
 }
 
@@ -119,9 +129,17 @@ fn answer(config: &Config, health: &Health) -> Response<Full<Bytes>> {
     };
     let phase = health.phase();
     let healthy = phase == Phase::Ready && failing.is_empty();
-    let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if healthy {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     if let Some(body) = &config.response_body {
-        let text = if healthy { &body.healthy } else { &body.unhealthy };
+        let text = if healthy {
+            &body.healthy
+        } else {
+            &body.unhealthy
+        };
         return respond(status, text.clone());
     }
     let words = match phase {
@@ -132,7 +150,9 @@ fn answer(config: &Config, health: &Health) -> Response<Full<Bytes>> {
         Phase::Ready => "Some exporters do not deliver",
     };
     let (since, uptime) = health.started();
-    let since = since.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = since
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     let failing: Vec<_> = failing
         .iter()
         .map(|(id, signal, lasting)| {
@@ -150,7 +170,9 @@ fn answer(config: &Config, health: &Health) -> Response<Full<Bytes>> {
         "failing": failing,
     });
     let mut response = respond(status, body.to_string());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -170,7 +192,10 @@ mod tests {
         let health = Health::default();
         let config = Config::default();
         let at_once = Duration(std::time::Duration::from_nanos(1));
-        let impatient = Config { recovery_duration: at_once, ..config.clone() };
+        let impatient = Config {
+            recovery_duration: at_once,
+            ..config.clone()
+        };
         assert_eq!(answer(&config, &health).status(), 503);
         health.set_phase(Phase::Ready);
         assert_eq!(answer(&config, &health).status(), 200);

@@ -1,6 +1,6 @@
 //! The extensions. A new one is one file and one line in [`REGISTRY`].
 
-mod health_check;
+pub mod health_check;
 
 use crate::component::{Entry, ExtensionConfig};
 use crate::entry;

@@ -73,7 +73,11 @@ impl Listeners {
             io::Error::new(error.kind(), format!("cannot listen on {text}: {error}"))
         })?;
         let shared = listener.try_clone()?;
-        let open = Open { listener, opened: generation, last_used: generation };
+        let open = Open {
+            listener,
+            opened: generation,
+            last_used: generation,
+        };
         table.open.insert(key, open);
         Ok(shared)
     }
@@ -125,11 +129,19 @@ mod tests {
     fn a_configuration_that_fails_leaves_the_sockets_of_the_old_one() {
         let listeners = Listeners::default();
         listeners.begin();
-        let old = listeners.bind(&"old".parse().unwrap(), &any()).unwrap().local_addr().unwrap();
+        let old = listeners
+            .bind(&"old".parse().unwrap(), &any())
+            .unwrap()
+            .local_addr()
+            .unwrap();
         listeners.keep_new();
         listeners.begin();
         listeners.bind(&"old".parse().unwrap(), &any()).unwrap();
-        let new = listeners.bind(&"new".parse().unwrap(), &any()).unwrap().local_addr().unwrap();
+        let new = listeners
+            .bind(&"new".parse().unwrap(), &any())
+            .unwrap()
+            .local_addr()
+            .unwrap();
         listeners.keep_old();
         TcpListener::bind(old).expect_err("the old configuration still serves");
         TcpListener::bind(new).expect("the new one never will");

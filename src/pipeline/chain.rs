@@ -39,7 +39,10 @@ struct Received<'a> {
 impl<'a> Received<'a> {
     fn new(account: &'a Account, items: usize) -> Self {
         account.received(items);
-        Received { account, items: Some(items) }
+        Received {
+            account,
+            items: Some(items),
+        }
     }
 
     fn taken(mut self) {
@@ -69,7 +72,11 @@ impl Chain {
         account: Account,
         next: Arc<dyn Consumer>,
     ) -> Self {
-        Chain { processors, account, next }
+        Chain {
+            processors,
+            account,
+            next,
+        }
     }
 }
 
@@ -107,12 +114,20 @@ pub struct Counted {
 impl Counted {
     /// Counts what enters the processor `next`.
     pub fn incoming(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
-        Counted { count: ProcessorMetrics::incoming, metrics, next }
+        Counted {
+            count: ProcessorMetrics::incoming,
+            metrics,
+            next,
+        }
     }
 
     /// Counts what a processor hands on to `next`.
     pub fn outgoing(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
-        Counted { count: ProcessorMetrics::outgoing, metrics, next }
+        Counted {
+            count: ProcessorMetrics::outgoing,
+            metrics,
+            next,
+        }
     }
 }
 

@@ -54,7 +54,11 @@ impl Consumer for FanOut {
                         Ok(())
                     }
                 });
-            join_all(waiting).await.into_iter().reduce(worst).unwrap_or(Ok(()))
+            join_all(waiting)
+                .await
+                .into_iter()
+                .reduce(worst)
+                .unwrap_or(Ok(()))
         })
     }
 }

@@ -86,7 +86,11 @@ impl Graph {
 
     /// Takes over the exporters that [`build`](Self::build) shared with `previous`.
     pub fn adopt(&mut self, previous: &mut Graph) {
-        for exporter in self.exporters.iter_mut().filter(|part| part.component.is_none()) {
+        for exporter in self
+            .exporters
+            .iter_mut()
+            .filter(|part| part.component.is_none())
+        {
             exporter.component = previous
                 .exporters
                 .iter_mut()
@@ -101,7 +105,11 @@ impl Graph {
         for part in &mut self.extensions {
             part.component.start();
         }
-        for component in self.exporters.iter_mut().filter_map(|part| part.component.as_mut()) {
+        for component in self
+            .exporters
+            .iter_mut()
+            .filter_map(|part| part.component.as_mut())
+        {
             component.start();
         }
         for part in self.middle.iter_mut().chain(&mut self.receivers) {
@@ -118,7 +126,11 @@ impl Graph {
         for part in self.middle.into_iter().rev() {
             left += stop(part, deadline).await;
         }
-        left += stop_all(self.exporters.into_iter().filter_map(ExporterPart::owned), deadline).await;
+        left += stop_all(
+            self.exporters.into_iter().filter_map(ExporterPart::owned),
+            deadline,
+        )
+        .await;
         left += stop_all(self.extensions, deadline).await;
         left
     }
@@ -132,7 +144,11 @@ impl Graph {
             left += stop(part, deadline).await;
         }
         left += stop_all(self.extensions, deadline).await;
-        let exporters = self.exporters.into_iter().filter_map(ExporterPart::owned).collect();
+        let exporters = self
+            .exporters
+            .into_iter()
+            .filter_map(ExporterPart::owned)
+            .collect();
         Retired { exporters, left }
     }
 }
@@ -146,8 +162,9 @@ pub struct Retired {
 impl Retired {
     /// Shuts down the exporters that have delivered everything; returns whether any is left.
     pub async fn sweep(&mut self) -> bool {
-        let (idle, busy) =
-            std::mem::take(&mut self.exporters).into_iter().partition(|part| part.component.idle());
+        let (idle, busy) = std::mem::take(&mut self.exporters)
+            .into_iter()
+            .partition(|part| part.component.idle());
         self.exporters = busy;
         self.left += stop_all(idle, Instant::now() + HANDOVER).await;
         !self.exporters.is_empty()
@@ -174,7 +191,11 @@ async fn stop(part: Part, deadline: Instant) -> Undelivered {
     match timeout_at(deadline + margin, part.component.shutdown(deadline)).await {
         Ok(left) => {
             if left.items > 0 {
-                warn!(component = part.name, items = left.items, "Not everything was delivered.");
+                warn!(
+                    component = part.name,
+                    items = left.items,
+                    "Not everything was delivered."
+                );
             }
             left
         }
@@ -186,7 +207,10 @@ async fn stop(part: Part, deadline: Instant) -> Undelivered {
 }
 
 async fn stop_all(parts: impl IntoIterator<Item = Part>, deadline: Instant) -> Undelivered {
-    join_all(parts.into_iter().map(|part| stop(part, deadline))).await.into_iter().sum()
+    join_all(parts.into_iter().map(|part| stop(part, deadline)))
+        .await
+        .into_iter()
+        .sum()
 }
 
 struct Builder<'a> {
@@ -204,8 +228,14 @@ impl<'a> Builder<'a> {
         for id in &self.config.service.extensions {
             let place = format!("extensions.{id}");
             let extension = lookup(&self.config.extensions, id, &place)?;
-            let component = extension.config.build(&self.host.context(id)).map_err(at(&place))?;
-            self.graph.extensions.push(Part { name: place, component });
+            let component = extension
+                .config
+                .build(&self.host.context(id))
+                .map_err(at(&place))?;
+            self.graph.extensions.push(Part {
+                name: place,
+                component,
+            });
         }
         Ok(())
     }
@@ -213,15 +243,26 @@ impl<'a> Builder<'a> {
     /// The entry of a pipeline; builds it, and everything downstream of it, when it is first asked for.
     fn pipeline(&mut self, id: &PipelineId) -> Result<Arc<dyn Consumer>, GraphError> {
         let place = format!("service.pipelines.{id}");
-        let Some((id, pipeline)) = self.config.service.pipelines.iter().find(|(key, _)| key == id)
+        let Some((id, pipeline)) = self
+            .config
+            .service
+            .pipelines
+            .iter()
+            .find(|(key, _)| key == id)
         else {
-            return Err(GraphError { place, problem: "is not configured".to_owned() });
+            return Err(GraphError {
+                place,
+                problem: "is not configured".to_owned(),
+            });
         };
         if let Some(entry) = self.entries.get(id) {
             return Ok(entry.clone());
         }
         if !self.under_way.insert(id) {
-            return Err(GraphError { place, problem: "is part of a cycle".to_owned() });
+            return Err(GraphError {
+                place,
+                problem: "is part of a cycle".to_owned(),
+            });
         }
         let exporters = pipeline
             .exporters
@@ -251,7 +292,11 @@ impl<'a> Builder<'a> {
             let configured = lookup(&self.config.processors, processor, &place)?;
             let metrics = ProcessorMetrics::new(processor, id.signal);
             let cx = self.host.context(processor);
-            match configured.config.build(&cx, id.signal).map_err(at(&place))? {
+            match configured
+                .config
+                .build(&cx, id.signal)
+                .map_err(at(&place))?
+            {
                 Stage::Pure(processor) => pure.push((processor, metrics)),
                 Stage::Holding(connect) => {
                     let downstream = chain(std::mem::take(&mut pure), account, next);
@@ -276,7 +321,11 @@ impl<'a> Builder<'a> {
         pipeline: &str,
     ) -> Result<Arc<dyn Consumer>, GraphError> {
         let is_connector = self.config.connectors.iter().any(|(key, _)| key == id);
-        let inputs = if is_connector { self.connector(id)? } else { self.exporter(id)? };
+        let inputs = if is_connector {
+            self.connector(id)?
+        } else {
+            self.exporter(id)?
+        };
         inputs.get(signal).cloned().ok_or_else(|| GraphError {
             place: pipeline.to_owned(),
             problem: format!("`{id}` does not take {signal}"),
@@ -290,14 +339,22 @@ impl<'a> Builder<'a> {
         let place = format!("exporters.{id}");
         let configured = lookup(&self.config.exporters, id, &place)?;
         let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
-        let running = self.running.into_iter().flat_map(|graph| &graph.exporters).find(|part| {
-            part.id == *id && part.fingerprint == configured.fingerprint && part.signals == signals
-        });
+        let running = self
+            .running
+            .into_iter()
+            .flat_map(|graph| &graph.exporters)
+            .find(|part| {
+                part.id == *id
+                    && part.fingerprint == configured.fingerprint
+                    && part.signals == signals
+            });
         let (inputs, component) = match running {
             Some(part) => (part.inputs.clone(), None),
             None => {
-                let Terminal { inputs, component } =
-                    configured.config.build(&self.host.context(id), &signals).map_err(at(&place))?;
+                let Terminal { inputs, component } = configured
+                    .config
+                    .build(&self.host.context(id), &signals)
+                    .map_err(at(&place))?;
                 (inputs, Some(component))
             }
         };
@@ -323,7 +380,10 @@ impl<'a> Builder<'a> {
             .config
             .build(&self.host.context(id), &signals, outputs)
             .map_err(at(&place))?;
-        self.graph.middle.push(Part { name: place, component });
+        self.graph.middle.push(Part {
+            name: place,
+            component,
+        });
         self.connectors.insert(id, inputs.clone());
         Ok(inputs)
     }
@@ -335,9 +395,14 @@ impl<'a> Builder<'a> {
             if outputs.signals().next().is_none() {
                 continue; // Unused: the configuration check said so.
             }
-            let component =
-                configured.config.build(&self.host.context(id), outputs).map_err(at(&place))?;
-            self.graph.receivers.push(Part { name: place, component });
+            let component = configured
+                .config
+                .build(&self.host.context(id), outputs)
+                .map_err(at(&place))?;
+            self.graph.receivers.push(Part {
+                name: place,
+                component,
+            });
         }
         Ok(())
     }
@@ -394,21 +459,31 @@ fn lookup<'a, C: ?Sized>(
     id: &ComponentId,
     place: &str,
 ) -> Result<&'a Configured<C>, GraphError> {
-    configured.iter().find(|(key, _)| key == id).map(|(_, body)| body).ok_or_else(|| GraphError {
-        place: place.to_owned(),
-        problem: "is not configured".to_owned(),
-    })
+    configured
+        .iter()
+        .find(|(key, _)| key == id)
+        .map(|(_, body)| body)
+        .ok_or_else(|| GraphError {
+            place: place.to_owned(),
+            problem: "is not configured".to_owned(),
+        })
 }
 
 fn at(place: &str) -> impl Fn(BuildError) -> GraphError + '_ {
-    move |error| GraphError { place: place.to_owned(), problem: error.0 }
+    move |error| GraphError {
+        place: place.to_owned(),
+        problem: error.0,
+    }
 }
 
 /// Says what flows where, once per start and reload.
 pub(crate) fn describe(config: &Config) {
     for (id, pipeline) in &config.service.pipelines {
         let list = |ids: &[ComponentId]| {
-            ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ids.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         info!(
             otelcol.pipeline.id = %id,

@@ -48,13 +48,21 @@ impl Scripted {
 
     /// The items of every batch that was taken, in order.
     pub(crate) fn taken(&self) -> Vec<usize> {
-        self.taken.lock().unwrap().iter().map(Batch::items).collect()
+        self.taken
+            .lock()
+            .unwrap()
+            .iter()
+            .map(Batch::items)
+            .collect()
     }
 
     /// The names of all spans that were taken, in order.
     pub(crate) fn span_names(&self) -> Vec<String> {
         let taken = self.taken.lock().unwrap().clone();
-        taken.into_iter().flat_map(|batch| span_names(&batch)).collect()
+        taken
+            .into_iter()
+            .flat_map(|batch| span_names(&batch))
+            .collect()
     }
 }
 
@@ -76,12 +84,21 @@ impl Consumer for Scripted {
 pub(crate) fn spans<'a>(names: impl IntoIterator<Item = &'a str>) -> Batch {
     let spans: Vec<Span> = names
         .into_iter()
-        .map(|name| Span { name: name.to_owned(), ..Span::default() })
+        .map(|name| Span {
+            name: name.to_owned(),
+            ..Span::default()
+        })
         .collect();
     let items = spans.len();
-    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+    let scope_spans = vec![ScopeSpans {
+        spans,
+        ..ScopeSpans::default()
+    }];
     let request = ExportTraceServiceRequest {
-        resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }],
+        resource_spans: vec![ResourceSpans {
+            scope_spans,
+            ..ResourceSpans::default()
+        }],
     };
     Batch::new(Signal::Traces, items, Bytes::from(request.encode_to_vec()))
 }
@@ -90,6 +107,12 @@ pub(crate) fn spans<'a>(names: impl IntoIterator<Item = &'a str>) -> Batch {
 pub(crate) fn span_names(batch: &Batch) -> Vec<String> {
     let bytes = batch.clone().into_wire().to_bytes();
     let request = ExportTraceServiceRequest::decode(bytes).unwrap();
-    let scopes = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
-    scopes.flat_map(|scope| scope.spans).map(|span| span.name).collect()
+    let scopes = request
+        .resource_spans
+        .into_iter()
+        .flat_map(|resource| resource.scope_spans);
+    scopes
+        .flat_map(|scope| scope.spans)
+        .map(|span| span.name)
+        .collect()
 }

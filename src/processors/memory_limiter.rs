@@ -62,7 +62,10 @@ impl Validate for Config {
             }
         }
         if self.limit_percentage > 0 && self.spike_limit_percentage >= self.limit_percentage {
-            problems.error(&["spike_limit_percentage"], "must be smaller than `limit_percentage`");
+            problems.error(
+                &["spike_limit_percentage"],
+                "must be smaller than `limit_percentage`",
+            );
         }
     }
 }
@@ -73,9 +76,15 @@ impl Config {
         const MIB: u64 = 1 << 20;
         let percent = |percentage: u32| machine / 100 * u64::from(percentage);
         let (limit, spike) = if self.limit_mib > 0 {
-            (u64::from(self.limit_mib) * MIB, u64::from(self.spike_limit_mib) * MIB)
+            (
+                u64::from(self.limit_mib) * MIB,
+                u64::from(self.spike_limit_mib) * MIB,
+            )
         } else {
-            (percent(self.limit_percentage), percent(self.spike_limit_percentage))
+            (
+                percent(self.limit_percentage),
+                percent(self.spike_limit_percentage),
+            )
         };
         let spike = if spike == 0 { limit / 5 } else { spike };
         usize::try_from(limit.saturating_sub(spike)).unwrap_or(usize::MAX)
@@ -87,7 +96,10 @@ impl ProcessorConfig for Config {
         let limit = self.soft_limit(machine_memory());
         let budget = cx.budget.clone();
         Ok(Stage::Holding(Box::new(move |next| {
-            let limiter = Limiter { budget: budget.clone(), next: next.consumer };
+            let limiter = Limiter {
+                budget: budget.clone(),
+                next: next.consumer,
+            };
             (Arc::new(limiter), Box::new(Setting { budget, limit }))
         })))
     }
@@ -137,12 +149,21 @@ mod tests {
 
     #[test]
     fn the_soft_limit_is_the_limit_less_the_spike() {
-        let mib = Config { limit_mib: 100, ..Config::default() };
+        let mib = Config {
+            limit_mib: 100,
+            ..Config::default()
+        };
         assert_eq!(mib.soft_limit(0), 80 << 20);
-        let mib = Config { spike_limit_mib: 30, ..mib };
+        let mib = Config {
+            spike_limit_mib: 30,
+            ..mib
+        };
         assert_eq!(mib.soft_limit(0), 70 << 20);
-        let share =
-            Config { limit_percentage: 50, spike_limit_percentage: 10, ..Config::default() };
+        let share = Config {
+            limit_percentage: 50,
+            spike_limit_percentage: 10,
+            ..Config::default()
+        };
         assert_eq!(share.soft_limit(1000), 400);
     }
 

@@ -1,7 +1,7 @@
 //! The processors. A new one is one file and one line in [`REGISTRY`].
 
-mod batch;
-mod memory_limiter;
+pub mod batch;
+pub mod memory_limiter;
 
 use crate::batch::Signal::{Logs, Metrics, Profiles, Traces};
 use crate::component::Stability::{Alpha, Beta};

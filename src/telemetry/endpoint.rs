@@ -1,6 +1,7 @@
 //! Serves our own metrics to Prometheus.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +21,8 @@ pub struct MetricsEndpoint {
 }
 
 /// The media type of Prometheus' text format.
-const TEXT_FORMAT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const TEXT_FORMAT: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// How long a scrape that is under way may take when the endpoint closes.
 const GRACE: Duration = Duration::from_secs(1);
@@ -35,12 +37,22 @@ impl MetricsEndpoint {
         host: &Host,
         exposition: &Exposition,
     ) -> Result<Option<Self>, String> {
-        let Some(endpoint) = config.metrics.listen() else { return Ok(None) };
-        let owner = ComponentId::of_service();
+        let Some(endpoint) = config.metrics.listen() else {
+            return Ok(None);
+        };
         let serve = || {
+            let owner: ComponentId = "service".parse().map_err(std::io::Error::other)?;
             let listener = host.listeners.bind(&owner, &endpoint)?;
-            let handler = handler(exposition.clone(), config.resource_attributes());
-            Ok(Bound::new(listener, handler, Options::default(), "metrics", &owner, "service")?.start())
+            let handler = handler(exposition.clone(), resource(config));
+            Ok(Bound::new(
+                listener,
+                handler,
+                Options::default(),
+                "metrics",
+                &owner,
+                "service",
+            )?
+            .start())
         };
         match serve() {
             Ok(server) => Ok(Some(MetricsEndpoint { server })),
@@ -57,6 +69,36 @@ impl MetricsEndpoint {
     }
 }
 
+/// The attributes of this process: the defaults, overridden and removed as the configuration says.
+fn resource(config: &TelemetryConfig) -> Vec<(String, String)> {
+    static INSTANCE: LazyLock<String> = LazyLock::new(|| {
+        // RFC 9562, version 4: random but for the version and the variant.
+        let random = fastrand::u128(..) & !(0xf000 << 64) & !(0xc << 60) | (4 << 76) | (8 << 60);
+        let hex = format!("{random:032x}");
+        let parts = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        parts.join("-")
+    });
+    let mut attributes: BTreeMap<String, Option<String>> = BTreeMap::from(
+        [
+            ("service.name", "collector"),
+            ("service.version", env!("CARGO_PKG_VERSION")),
+            ("service.instance.id", INSTANCE.as_str()),
+        ]
+        .map(|(key, value)| (key.to_owned(), Some(value.to_owned()))),
+    );
+    attributes.extend(config.resource.clone());
+    attributes
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
+}
+
 fn handler(exposition: Exposition, resource: Vec<(String, String)>) -> SimpleHandler {
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
@@ -70,7 +112,9 @@ fn handler(exposition: Exposition, resource: Vec<(String, String)>) -> SimpleHan
             }
             _ => {
                 let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
-                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                response
+                    .headers_mut()
+                    .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
                 response
             }
         };

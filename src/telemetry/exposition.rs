@@ -35,8 +35,7 @@ impl Exposition {
             .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?
             .build_recorder();
         let handle = recorder.handle();
-        metrics::set_global_recorder(recorder)
-            .map_err(|error| BuildError::FailedToSetGlobalRecorder(error))?;
+        metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;
         Ok(Exposition { handle })
     }
 
@@ -58,13 +57,21 @@ impl Exposition {
             let comma = if at == 0 { "" } else { "," };
             let key: String = key
                 .chars()
-                .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' })
+                .map(|c| {
+                    if c.is_ascii_alphanumeric() || c == '_' {
+                        c
+                    } else {
+                        '_'
+                    }
+                })
                 .collect();
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
             let _ = write!(page, "{comma}{key}=\"{value}\"");
         }
         page.push_str("} 1\n");
         page
     }
 }
-

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -11,46 +13,122 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Layer, reload};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{LogEncoding, LogLevel, LogsConfig};
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {
-    shape: reload::Handle<Box<dyn Layer<tracing_subscriber::Registry> + Send + Sync>, tracing_subscriber::Registry>,
+    shape: reload::Handle<BoxedLayer, Registry>,
 }
 
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
 impl Logs {
-    /// Begins to log to stderr. Call it once; a process that has a logger already keeps it.
-    pub fn install(config: &LogsConfig) -> Logs {
-        let (layer, shape) = reload::Layer::new(layer(config));
+    /// Begins to log. Call it once; a process that has a logger already keeps it.
+    ///
+    /// # Errors
+    /// When a file of `output_paths` cannot be opened; the message names it.
+    pub fn install(config: &LogsConfig) -> io::Result<Logs> {
+        let (layer, shape) = reload::Layer::new(layer(config)?);
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
-        Logs { shape }
+        Ok(Logs { shape })
     }
 
     /// Logs as `config` says from now on.
-    pub fn apply(&self, config: &LogsConfig) {
-        let _ = self.shape.reload(layer(config));
+    ///
+    /// # Errors
+    /// When a file of `output_paths` cannot be opened; everything stays as it was.
+    pub fn apply(&self, config: &LogsConfig) -> io::Result<()> {
+        self.shape.reload(layer(config)?).map_err(io::Error::other)
     }
 }
 
-fn layer(config: &LogsConfig) -> Box<dyn Layer<tracing_subscriber::Registry> + Send + Sync> {
-    let shape = Shape { json: config.encoding == LogEncoding::Json };
+fn layer(config: &LogsConfig) -> io::Result<BoxedLayer> {
+    let outputs = config.output_paths.iter().map(|path| Output::open(path));
+    let outputs = Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into());
+    let shape = Shape {
+        json: config.encoding == LogEncoding::Json,
+        initial: config
+            .initial_fields
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into()))
+            .collect(),
+    };
     let threshold = match config.level {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Info => Level::INFO,
         LogLevel::Warn => Level::WARN,
         LogLevel::Error => Level::ERROR,
     };
-    let filter = Threshold { threshold, seen: Mutex::default() };
-    tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+    let filter = Threshold {
+        threshold,
+        seen: Mutex::default(),
+    };
+    Ok(tracing_subscriber::fmt::layer()
+        .with_writer(outputs)
         .event_format(shape)
         .with_filter(filter)
-        .boxed()
+        .boxed())
+}
+
+/// Where lines go.
+#[derive(Clone)]
+struct Outputs(Arc<[Output]>);
+
+enum Output {
+    Stderr,
+    Stdout,
+    File(File),
+}
+
+impl Output {
+    fn open(path: &str) -> io::Result<Output> {
+        match path {
+            "stderr" => Ok(Output::Stderr),
+            "stdout" => Ok(Output::Stdout),
+            path => OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .map_or_else(
+                    |error| {
+                        let text = format!("service.telemetry.logs.output_paths: {path}: {error}");
+                        Err(io::Error::new(error.kind(), text))
+                    },
+                    |file| Ok(Output::File(file)),
+                ),
+        }
+    }
+}
+
+impl Write for Outputs {
+    /// A line that one output does not take is not kept from the others, and not tried again.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        for output in self.0.iter() {
+            let _ = match output {
+                Output::Stderr => io::stderr().write_all(line),
+                Output::Stdout => io::stdout().write_all(line),
+                Output::File(file) => (&*file).write_all(line),
+            };
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Outputs {
+    type Writer = Outputs;
+
+    fn make_writer(&'a self) -> Outputs {
+        self.clone()
+    }
 }
 
 /// The first this many equal messages within a tick are logged, then every [`THEREAFTER`]th: the Collector's defaults.
@@ -92,6 +170,7 @@ impl<S> Filter<S> for Threshold {
 
 struct Shape {
     json: bool,
+    initial: Map<String, Value>,
 }
 
 impl<S, N> FormatEvent<S, N> for Shape
@@ -105,7 +184,10 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = Fields {
+            message: String::new(),
+            rest: self.initial.clone(),
+        };
         event.record(&mut fields);
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
@@ -132,7 +214,6 @@ where
     }
 }
 
-#[derive(Default)]
 struct Fields {
     message: String,
     rest: Map<String, Value>,

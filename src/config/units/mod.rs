@@ -1,10 +1,12 @@
 //! The types of configuration values that several components share.
 
+mod byte_size;
 mod duration;
 mod endpoint;
 mod secret;
 mod section;
 
+pub use byte_size::ByteSize;
 pub use duration::Duration;
 pub use endpoint::Endpoint;
 pub use secret::Secret;

@@ -28,10 +28,15 @@ pub(super) async fn run(shared: Arc<Shared>) {
             let mut state = shared.state();
             let due = state.collect_due(&shared, Instant::now());
             while under_way.len() < MAX_UNDER_WAY {
-                let Some(batch) = state.ready.pop_front() else { break };
+                let Some(batch) = state.ready.pop_front() else {
+                    break;
+                };
                 under_way.push(hand_on(&shared, batch));
             }
-            (due, state.closed && state.ready.is_empty() && under_way.is_empty())
+            (
+                due,
+                state.closed && state.ready.is_empty() && under_way.is_empty(),
+            )
         };
         if done {
             return;

@@ -103,7 +103,11 @@ impl ProcessorConfig for Config {
             let shared = Arc::new(Shared {
                 sizes: config.sizes(),
                 timeout: config.timeout.0,
-                keys: config.metadata_keys.iter().map(|key| key.to_ascii_lowercase()).collect(),
+                keys: config
+                    .metadata_keys
+                    .iter()
+                    .map(|key| key.to_ascii_lowercase())
+                    .collect(),
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
                 next,
                 metrics,
@@ -114,14 +118,26 @@ impl ProcessorConfig for Config {
                 Signal::Profiles => shared.next.consumer.clone(),
                 _ => Arc::new(Batcher(shared.clone())),
             };
-            (consumer, Box::new(Life { shared, flusher: None }))
+            (
+                consumer,
+                Box::new(Life {
+                    shared,
+                    flusher: None,
+                }),
+            )
         })))
     }
 }
 
 impl Config {
     fn sizes(&self) -> Sizes {
-        let enough = |size: u64| if self.timeout.is_zero() { 1 } else { limit(size) };
+        let enough = |size: u64| {
+            if self.timeout.is_zero() {
+                1
+            } else {
+                limit(size)
+            }
+        };
         Sizes {
             enough: Limit {
                 items: enough(u64::from(self.send_batch_size)),
@@ -182,7 +198,10 @@ impl Shared {
 
     fn partition_key(&self, batch: &Batch) -> Vec<Vec<String>> {
         let value = |key| batch.metadata.as_ref()?.get(key).cloned();
-        self.keys.iter().map(|key| value(key).unwrap_or_default()).collect()
+        self.keys
+            .iter()
+            .map(|key| value(key).unwrap_or_default())
+            .collect()
     }
 
     fn take_in(&self, batch: Batch) -> Result<(), Nack> {
@@ -215,7 +234,9 @@ impl Shared {
         partition.waiting.push(batch);
         let mut wake = false;
         while partition.waiting.is_enough(&self.sizes) {
-            let Some(batch) = partition.waiting.take(&self.sizes) else { break };
+            let Some(batch) = partition.waiting.take(&self.sizes) else {
+                break;
+            };
             self.metrics.size_trigger.increment(1);
             state.ready.push_back(batch);
             partition.due = None;
@@ -269,7 +290,8 @@ struct Life {
 
 impl Component for Life {
     fn start(&mut self) {
-        self.flusher.get_or_insert_with(|| tokio::spawn(flush::run(self.shared.clone())));
+        self.flusher
+            .get_or_insert_with(|| tokio::spawn(flush::run(self.shared.clone())));
     }
 
     fn idle(&self) -> bool {

@@ -17,14 +17,24 @@ fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
     let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
-    let next = Next { consumer: exporter.clone(), account: Account::of_pipeline("traces") };
+    let next = Next {
+        consumer: exporter.clone(),
+        account: Account::of_pipeline("traces"),
+    };
     let (consumer, mut component) = connect(next);
     component.start();
-    Fixture { consumer, component, exporter }
+    Fixture {
+        consumer,
+        component,
+        exporter,
+    }
 }
 
 fn config() -> Config {
-    Config { send_batch_size: 4, ..Config::default() }
+    Config {
+        send_batch_size: 4,
+        ..Config::default()
+    }
 }
 
 async fn later(millis: u64) {
@@ -56,7 +66,10 @@ async fn enough_goes_at_once_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn no_batch_is_larger_than_the_maximum() {
-    let config = Config { send_batch_max_size: 4, ..config() };
+    let config = Config {
+        send_batch_max_size: 4,
+        ..config()
+    };
     let f = fixture(&config, Scripted::new([]));
     f.consumer.consume(spans(["a", "b", "c"])).await.unwrap();
     f.consumer.consume(spans(["d", "e"])).await.unwrap();
@@ -68,7 +81,10 @@ async fn no_batch_is_larger_than_the_maximum() {
 async fn what_was_taken_in_is_offered_until_it_is_taken_and_then_never_again() {
     let busy = Err(Nack::unavailable("busy"));
     let f = fixture(&config(), Scripted::new(vec![busy; 5]));
-    f.consumer.consume(spans(["a", "b", "c", "d"])).await.unwrap();
+    f.consumer
+        .consume(spans(["a", "b", "c", "d"]))
+        .await
+        .unwrap();
     later(60_000).await;
     assert_eq!(f.exporter.span_names(), ["a", "b", "c", "d"]);
     assert!(f.component.idle());
@@ -76,7 +92,10 @@ async fn what_was_taken_in_is_offered_until_it_is_taken_and_then_never_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
-    let f = fixture(&config(), Scripted::refusing(|_| Some(Nack::unavailable("stopped"))));
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|_| Some(Nack::unavailable("stopped"))),
+    );
     let mut accepted = 0;
     let nack = loop {
         later(1).await;
@@ -95,7 +114,9 @@ async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
         &config(),
         Scripted::refusing(|batch| {
             let names = crate::pipeline::testing::span_names(batch);
-            names.contains(&"bad".to_owned()).then(|| Nack::invalid("bad"))
+            names
+                .contains(&"bad".to_owned())
+                .then(|| Nack::invalid("bad"))
         }),
     );
     for name in ["a", "bad", "c", "d"] {
@@ -110,16 +131,28 @@ async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
 async fn a_shutdown_flushes_what_waits() {
     let f = fixture(&config(), Scripted::new([]));
     f.consumer.consume(spans(["a"])).await.unwrap();
-    let left = f.component.shutdown(Instant::now() + StdDuration::from_secs(1)).await;
+    let left = f
+        .component
+        .shutdown(Instant::now() + StdDuration::from_secs(1))
+        .await;
     assert_eq!((left.items, f.exporter.taken()), (0, vec![1]));
-    assert!(f.consumer.consume(spans(["b"])).await.unwrap_err().retryable);
+    assert!(
+        f.consumer
+            .consume(spans(["b"]))
+            .await
+            .unwrap_err()
+            .retryable
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_reports_what_the_next_stage_did_not_take() {
     let f = fixture(&config(), Scripted::slow(StdDuration::from_secs(3600)));
     f.consumer.consume(spans(["a", "b"])).await.unwrap();
-    let left = f.component.shutdown(Instant::now() + StdDuration::from_secs(1)).await;
+    let left = f
+        .component
+        .shutdown(Instant::now() + StdDuration::from_secs(1))
+        .await;
     assert_eq!(left.items, 2);
 }
 

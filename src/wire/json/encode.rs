@@ -23,17 +23,13 @@ pub(super) fn from_wire(
         Err(Stop::Malformed(error)) => Err(error),
         Err(Stop::NeedsMerge) => {
             let merged = Decoded::decode(signal, request)
-                .map_err(|_| Malformed {
-                    offset: 0,
-                    reason: "prost refuses the request",
-                })?
+                .map_err(|_| Malformed::new(0, "prost refuses the request"))?
                 .encode();
             transcode(descriptors, signal, &merged).map_err(|stop| match stop {
                 Stop::Malformed(error) => error,
-                Stop::NeedsMerge => Malformed {
-                    offset: 0,
-                    reason: "a singular field still occurs twice after merging",
-                },
+                Stop::NeedsMerge => {
+                    Malformed::new(0, "a singular field still occurs twice after merging")
+                }
             })
         }
     }
@@ -320,7 +316,7 @@ impl<'d> Transcoder<'d, '_> {
 }
 
 fn malformed<T>(offset: usize, reason: &'static str) -> Result<T, Stop> {
-    Err(Stop::Malformed(Malformed { offset, reason }))
+    Err(Stop::Malformed(Malformed::new(offset, reason)))
 }
 
 fn take<const N: usize>(rest: &mut &[u8], at: usize) -> Result<[u8; N], Stop> {
