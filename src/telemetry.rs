@@ -69,6 +69,7 @@ impl DropReason {
 pub struct ReceiverMetrics {
     accepted: [Counter; 4],
     refused: [Counter; 4],
+    unreadable: [Counter; 4],
 }
 
 impl ReceiverMetrics {
@@ -86,6 +87,14 @@ impl ReceiverMetrics {
         ReceiverMetrics {
             accepted: each("accepted"),
             refused: each("refused"),
+            unreadable: Signal::ALL.map(|signal| {
+                counter!(
+                    "tributary_receiver_unreadable_requests",
+                    "receiver" => receiver.to_string(),
+                    "transport" => transport,
+                    "otel_signal" => signal.name()
+                )
+            }),
         }
     }
 
@@ -97,6 +106,11 @@ impl ReceiverMetrics {
     /// The items were refused, and the client was told. A request that could not be read counts no item.
     pub fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
+    }
+
+    /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.
+    pub fn unreadable(&self, signal: Signal) {
+        self.unreadable[signal.index()].increment(1);
     }
 }
 
