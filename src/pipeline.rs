@@ -1,8 +1,10 @@
 //! Where batches go: the traits every stage implements, the ways to combine stages, and the graph of them.
 
+mod builder;
 mod chain;
 mod fan_out;
 mod graph;
+mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -18,7 +20,8 @@ use crate::batch::{Batch, Nack};
 pub use chain::{Chain, Counted, Entry, Exit};
 pub use fan_out::FanOut;
 pub(crate) use graph::describe;
-pub use graph::{Graph, GraphError, Retired};
+pub use graph::{Graph, GraphError};
+pub use switch::Switch;
 
 /// A future in a box; one per batch and stage that waits, so its cost does not matter.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::component::Host;
@@ -14,7 +15,7 @@ use crate::config::{self, Config, Sources};
 use crate::health::{Health, Phase};
 use crate::memory::{Budget, machine_memory};
 use crate::net::listeners::Listeners;
-use crate::pipeline::{Graph, Retired, Undelivered, describe};
+use crate::pipeline::{Graph, Undelivered, describe};
 use crate::telemetry::endpoint::MetricsEndpoint;
 use crate::telemetry::exposition::Exposition;
 use crate::telemetry::logs::Logs;
@@ -32,9 +33,6 @@ pub struct Options {
 
 /// How much of the machine's (or cgroup's) memory telemetry may take when no `memory_limiter` says it.
 const DEFAULT_BUDGET_SHARE: u64 = 2;
-
-/// How often exporters of replaced configurations are looked at.
-const SWEEP: Duration = Duration::from_millis(250);
 
 /// Runs until a signal, or a stage that panics, ends the process.
 ///
@@ -83,7 +81,10 @@ struct Service {
     exposition: Exposition,
     graph: Graph,
     endpoint: Option<MetricsEndpoint>,
-    retired: Vec<Retired>,
+    /// Graphs of earlier configurations that still have something to deliver.
+    retired: JoinSet<Undelivered>,
+    /// Tells them by when the process ends.
+    terminate: watch::Sender<Option<Instant>>,
     panicked: Arc<Notify>,
 }
 
@@ -112,7 +113,6 @@ impl Service {
         describe(&config);
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
-        let retired = Vec::new();
         let service = Service {
             options,
             host,
@@ -120,15 +120,14 @@ impl Service {
             exposition,
             graph,
             endpoint,
-            retired,
+            retired: JoinSet::new(),
+            terminate: watch::Sender::new(None),
             panicked,
         };
         Ok((service, signals))
     }
 
     async fn serve(mut self, mut signals: Signals) -> ExitCode {
-        let mut sweep = interval(SWEEP);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let panicked = self.panicked.clone();
         let by_panic = loop {
             tokio::select! {
@@ -136,7 +135,7 @@ impl Service {
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
                 () = panicked.notified() => break true,
-                _ = sweep.tick(), if !self.retired.is_empty() => self.sweep().await,
+                Some(_) = self.retired.join_next() => {}
             }
         };
         if by_panic {
@@ -190,40 +189,31 @@ impl Service {
         graph.adopt(&mut self.graph);
         self.host.budget.set_limit(default_budget());
         graph.start();
+        self.host.listeners.keep_new();
         if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
             error!(%error, "Logs go where they went before.");
         }
-        let old = std::mem::replace(&mut self.graph, graph);
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }
-        // What the old receivers let in is answered while the new ones already serve.
-        self.retired.push(old.retire().await);
-        self.host.listeners.keep_new();
+        // What the old receivers let in is answered, and what the old stages hold delivered, while the new ones serve.
+        let old = std::mem::replace(&mut self.graph, graph);
+        let mut terminate = self.terminate.subscribe();
+        self.retired.spawn(old.retire(async move {
+            let told = terminate.wait_for(Option::is_some).await;
+            told.ok()
+                .and_then(|deadline| *deadline)
+                .unwrap_or_else(Instant::now)
+        }));
         describe(&config);
         info!("Configuration reloaded.");
     }
 
-    async fn sweep(&mut self) {
-        let mut busy = Vec::new();
-        for mut retired in std::mem::take(&mut self.retired) {
-            if retired.sweep().await {
-                busy.push(retired);
-            }
-        }
-        self.retired = busy;
-    }
-
     async fn shut_down(self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
-        let retired = self
-            .retired
-            .into_iter()
-            .map(|retired| retired.shutdown(deadline));
-        let (mut left, retired) = tokio::join!(
-            self.graph.shutdown(deadline),
-            futures_util::future::join_all(retired)
-        );
+        self.terminate.send_replace(Some(deadline));
+        let (mut left, retired) =
+            tokio::join!(self.graph.shutdown(deadline), self.retired.join_all());
         left += retired.into_iter().sum();
         if let Some(endpoint) = self.endpoint {
             endpoint.shutdown().await;
