@@ -139,7 +139,7 @@ where
             drive(builder.serve_connection(io, service), &peer, options, stop).await?;
         }
         Protocol::Http2 => {
-            let mut builder = http2::Builder::new(InlineFirst);
+            let mut builder = http2::Builder::new(InlineFirst::default());
             builder
                 .timer(TokioTimer::new())
                 .auto_date_header(false)
@@ -156,7 +156,7 @@ where
             drive(builder.serve_connection(io, service), &peer, options, stop).await?;
         }
         Protocol::Either => {
-            let mut builder = auto::Builder::new(InlineFirst);
+            let mut builder = auto::Builder::new(InlineFirst::default());
             builder
                 .http1()
                 .timer(TokioTimer::new())

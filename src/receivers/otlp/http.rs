@@ -1,5 +1,7 @@
 //! OTLP over HTTP: protobuf and JSON.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN,
@@ -8,7 +10,6 @@ use http::header::{
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use std::time::Duration;
 use tokio::time::timeout;
 
 use super::body::Reader;
@@ -64,7 +65,7 @@ impl Http {
     async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
         let signal = match self.route(&request) {
             Ok(signal) => signal,
-            Err(response) => return response,
+            Err(why) => return self.misdirected(why),
         };
         let Some(format) = request.headers().get(CONTENT_TYPE).and_then(format) else {
             return text(
@@ -78,31 +79,25 @@ impl Http {
         let encoding = self.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
         let mut reader = Reader::new(request.into_body(), peer, self.read_timeout);
-        let held = match encoding {
-            Err(nack) => Err((nack, Encoding::Identity)),
+        let intake = &self.intake;
+        let read = match encoding {
+            Err(nack) => Err(nack),
             Ok(encoding) => reader
-                .whole(
-                    self.intake.limit,
-                    self.intake.limit_key,
-                    &self.intake.budget,
-                )
+                .whole(intake.limit, intake.limit_key, &intake.budget)
                 .await
-                .map(|held| (held, encoding))
-                .map_err(|nack| (nack, encoding)),
+                .map(|held| (held, encoding)),
         };
-        let result = match held {
-            Err((nack, _)) => {
-                self.intake.unreadable(signal, &nack);
-                if may_be_sending && nack.code != Code::DeadlineExceeded {
-                    reader.discard(self.intake.limit).await;
-                }
-                Err(nack)
-            }
+        let result = match read {
             Ok((held, encoding)) => {
                 let codec = encoding.codec(&held.bytes);
-                self.intake
-                    .take(signal, format, codec, held, metadata)
-                    .await
+                intake.take(signal, format, codec, held, metadata).await
+            }
+            Err(nack) => {
+                intake.unreadable(signal, &nack);
+                if may_be_sending && nack.code != Code::DeadlineExceeded {
+                    reader.discard(intake.limit).await;
+                }
+                Err(nack)
             }
         };
         match result {
@@ -111,29 +106,39 @@ impl Http {
         }
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Result<Signal, Response<Full<Bytes>>> {
+    fn route(&self, request: &Request<Incoming>) -> Result<Signal, Misdirected> {
         let path = request.uri().path();
         let known = self.paths.iter().find(|(known, _)| known == path);
-        let Some((_, signal)) = known else {
-            let paths = list(self.served().map(|(path, _)| path.as_str()));
-            let message = format!("404 page not found; OTLP is taken at {paths}");
-            return Err(text(StatusCode::NOT_FOUND, message));
-        };
+        let (_, signal) = known.ok_or(Misdirected::UnknownPath)?;
         if self.intake.outputs.get(*signal).is_none() {
-            let message = format!("404 {}", self.intake.unserved(*signal));
-            return Err(text(StatusCode::NOT_FOUND, message));
+            return Err(Misdirected::Unserved(*signal));
         }
         if request.method() != Method::POST {
-            let mut response = text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "405 method not allowed, supported: [POST]",
-            );
-            response
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("POST"));
-            return Err(response);
+            return Err(Misdirected::NotPost);
         }
         Ok(*signal)
+    }
+
+    fn misdirected(&self, why: Misdirected) -> Response<Full<Bytes>> {
+        match why {
+            Misdirected::UnknownPath => {
+                let paths = list(self.served().map(|(path, _)| path.as_str()));
+                let message = format!("404 page not found; OTLP is taken at {paths}");
+                text(StatusCode::NOT_FOUND, message)
+            }
+            Misdirected::Unserved(signal) => {
+                let message = format!("404 {}", self.intake.unserved(signal));
+                text(StatusCode::NOT_FOUND, message)
+            }
+            Misdirected::NotPost => {
+                let message = "405 method not allowed, supported: [POST]";
+                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+                response
+                    .headers_mut()
+                    .insert(ALLOW, HeaderValue::from_static("POST"));
+                response
+            }
+        }
     }
 
     fn served(&self) -> impl Iterator<Item = &(String, Signal)> {
@@ -213,6 +218,13 @@ impl Http {
         }
         response
     }
+}
+
+/// Why a request is for no signal.
+enum Misdirected {
+    UnknownPath,
+    Unserved(Signal),
+    NotPost,
 }
 
 /// What a content type stands for; parameters such as `charset` make no difference.

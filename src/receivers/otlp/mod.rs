@@ -24,7 +24,7 @@ use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
 use crate::component::{BuildContext, BuildError, Outputs, ReceiverConfig};
-use crate::config::{Endpoint, units};
+use crate::config::{Endpoint, InvalidId, units};
 use crate::net::server::{Bound, Handler, Options, Protocol, Server};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
@@ -112,7 +112,12 @@ fn bind(
     options: Options,
     name: &'static str,
 ) -> Result<Start, BuildError> {
-    let listener = cx.listeners.bind(&cx.id, endpoint);
+    // With port 0 the owner tells sockets apart, and this receiver has two of them.
+    let owner = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
+    let owner = owner
+        .parse()
+        .map_err(|error: InvalidId| BuildError(error.to_string()))?;
+    let listener = cx.listeners.bind(&owner, endpoint);
     let bound = listener
         .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
         .map_err(|error| BuildError(error.to_string()))?;

@@ -249,9 +249,17 @@ mod tests {
             Duration::try_from(info.retry_delay.unwrap()).unwrap(),
             delay
         );
+        let json: serde_json::Value = serde_json::from_slice(&retryable.to_json()).unwrap();
         assert_eq!(
-            String::from_utf8(retryable.to_json()).unwrap(),
-            r#"{"code":14,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}],"message":"why"}"#
+            json,
+            serde_json::json!({
+                "code": 14,
+                "message": "why",
+                "details": [{
+                    "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                    "retryDelay": "1.5s",
+                }],
+            })
         );
 
         let permanent = refusal(false, Code::InvalidArgument, Some(delay));
