@@ -1,3 +1,4 @@
 //! What every server and client shares: listening sockets, the accept loop, connections, TLS.
 
 pub mod listeners;
+pub mod server;
