@@ -13,7 +13,7 @@
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
 
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::batch::Signal;
 use crate::config::ComponentId;
@@ -104,6 +104,10 @@ pub struct ExporterMetrics {
     pub queue_capacity: Gauge,
     /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
     pub in_flight_requests: Gauge,
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    pub batch_send_size: Histogram,
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    pub batch_send_bytes: Histogram,
 }
 
 impl ExporterMetrics {
@@ -126,6 +130,11 @@ impl ExporterMetrics {
             queue_size: gauge!("otelcol_exporter_queue_size", &labels),
             queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
             in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            batch_send_size: histogram!("otelcol_exporter_queue_batch_send_size", &labels[..1]),
+            batch_send_bytes: histogram!(
+                "otelcol_exporter_queue_batch_send_size_bytes",
+                &labels[..1]
+            ),
             account: Account::new("tributary_exporter", "delivered", &labels),
         }
     }
@@ -138,6 +147,12 @@ impl ExporterMetrics {
     /// The items were not taken, and the sender was told.
     pub fn refused(&self, items: usize) {
         self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    pub fn returned(&self, items: usize) {
+        self.send_failed.increment(items as u64);
         self.account.refused(items);
     }
 
