@@ -1,3 +1,5 @@
 //! What every server and client shares: listening sockets, the accept loop, connections, TLS.
 
+pub mod client;
 pub mod listeners;
+pub mod tls;

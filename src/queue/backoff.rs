@@ -72,7 +72,10 @@ mod tests {
         let mut seen: Vec<Duration> = (0..100)
             .map(|_| Backoff::new(&config, Instant::now()).next(None).unwrap())
             .collect();
-        assert!(seen.iter().all(|wait| (2.5..=7.5).contains(&wait.as_secs_f64())));
+        assert!(
+            seen.iter()
+                .all(|wait| (2.5..=7.5).contains(&wait.as_secs_f64()))
+        );
         seen.sort();
         seen.dedup();
         assert!(seen.len() > 50);

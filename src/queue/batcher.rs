@@ -142,7 +142,10 @@ impl Batcher {
     pub(super) fn clear(&self) {
         let abandoned = {
             let mut state = self.lock();
-            (std::mem::take(&mut state.ready), std::mem::take(&mut state.open))
+            (
+                std::mem::take(&mut state.ready),
+                std::mem::take(&mut state.open),
+            )
         };
         // Outside the lock: entries count themselves when they are dropped.
         drop(abandoned);
@@ -183,12 +186,16 @@ impl Batcher {
                 state.opened += 1;
                 let number = state.opened;
                 let deadline = Instant::now() + merging.flush_timeout;
-                state.timers.push_back((deadline, number, partition.clone()));
+                state
+                    .timers
+                    .push_back((deadline, number, partition.clone()));
                 if state.timers.len() == 1 {
                     self.timer_set.notify_one();
                 }
                 let job = Job::from_iter([entry]);
-                state.open.insert(partition.clone(), Open { number, job, size });
+                state
+                    .open
+                    .insert(partition.clone(), Open { number, job, size });
             }
         }
     }

@@ -202,7 +202,10 @@ impl Validate for BatchConfig {
         }
         let keys = &self.partition.metadata_keys;
         for (at, key) in keys.iter().enumerate() {
-            if keys[..at].iter().any(|other| other.eq_ignore_ascii_case(key)) {
+            if keys[..at]
+                .iter()
+                .any(|other| other.eq_ignore_ascii_case(key))
+            {
                 problems.error(
                     &["partition", "metadata_keys", &at.to_string()],
                     format!("\"{key}\" is listed twice (upper and lower case are the same)"),
@@ -296,7 +299,12 @@ mod tests {
         };
         assert_eq!(
             paths(&retry),
-            ["randomization_factor", "multiplier", "max_elapsed_time", "max_elapsed_time"]
+            [
+                "randomization_factor",
+                "multiplier",
+                "max_elapsed_time",
+                "max_elapsed_time"
+            ]
         );
     }
 
@@ -309,12 +317,18 @@ mod tests {
         assert_eq!(sizer("batch: {}"), BatchSizer::Items);
         assert_eq!(sizer("{sizer: bytes, batch: {}}"), BatchSizer::Bytes);
         assert_eq!(sizer("{sizer: requests, batch: {}}"), BatchSizer::Items);
-        assert_eq!(sizer("{sizer: bytes, batch: {sizer: items}}"), BatchSizer::Items);
+        assert_eq!(
+            sizer("{sizer: bytes, batch: {sizer: items}}"),
+            BatchSizer::Items
+        );
     }
 
     #[test]
     fn a_persistent_queue_is_an_unknown_key() {
         let error = serde_yaml::from_str::<QueueConfig>("storage: file_storage").unwrap_err();
-        assert!(error.to_string().contains("unknown field `storage`"), "{error}");
+        assert!(
+            error.to_string().contains("unknown field `storage`"),
+            "{error}"
+        );
     }
 }

@@ -88,14 +88,19 @@ impl Delivery {
             error,
         };
         let batch = self.encode(job).await.map_err(permanent)?;
-        let mut backoff = self.retry.as_ref().map(|retry| Backoff::new(retry, started));
+        let mut backoff = self
+            .retry
+            .as_ref()
+            .map(|retry| Backoff::new(retry, started));
         loop {
             let error = match self.attempt(&batch).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if !error.retryable => return Err(permanent(error)),
                 Err(error) => error,
             };
-            let wait = backoff.as_mut().and_then(|backoff| backoff.next(error.throttle));
+            let wait = backoff
+                .as_mut()
+                .and_then(|backoff| backoff.next(error.throttle));
             let reason = match wait {
                 _ if self.stopping.is_cancelled() => DropReason::Shutdown,
                 None => DropReason::RetriesExhausted,
@@ -160,7 +165,9 @@ impl Delivery {
         let rejected = outcome.rejected_items.min(items);
         self.ledger.metrics.delivered(items - rejected);
         if rejected > 0 {
-            self.ledger.metrics.dropped(rejected, DropReason::PartialSuccess);
+            self.ledger
+                .metrics
+                .dropped(rejected, DropReason::PartialSuccess);
         }
         if (rejected > 0 || !outcome.message.is_empty())
             && let Some(suppressed) = self.logs.partial.admit()

@@ -76,7 +76,10 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let failed = self.failed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let failed = self
+            .failed
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(waiting) = self.waiting.take() {
             // Nobody listens any more when the sender gave up; it still has the data then.
             let _ = waiting.send(failed.take().map_or(Ok(()), Err));
@@ -107,7 +110,9 @@ impl Entry {
 
     /// The encoded requests.
     pub(super) fn requests(&mut self) -> Result<Requests, Damaged> {
-        self.held.as_mut().map_or_else(|| Ok(Requests::default()), Held::requests)
+        self.held
+            .as_mut()
+            .map_or_else(|| Ok(Requests::default()), Held::requests)
     }
 
     /// The next hop has it. The items are counted by the caller, who knows of partial successes.
