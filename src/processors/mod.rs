@@ -1,6 +1,8 @@
 //! The processors. A new one is one file and one line in [`REGISTRY`].
 
+mod attributes;
+
 use crate::component::{Entry, ProcessorConfig};
 
 /// Every processor that is built in.
-pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[];
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[attributes::ENTRY];
