@@ -51,6 +51,13 @@ pub(super) struct Reference {
     pub(super) path: Vec<String>,
 }
 
+/// An extension that a component cannot work without.
+pub(super) struct Need {
+    pub(super) kind: Kind,
+    pub(super) owner: ComponentId,
+    pub(super) reference: Reference,
+}
+
 /// A pipeline as it is written.
 pub(super) struct Draft {
     pub(super) id: super::model::PipelineId,
@@ -68,6 +75,8 @@ pub(super) struct Listening {
     pub(super) endpoint: Endpoint,
     pub(super) span: Span,
     pub(super) path: Vec<String>,
+    /// Stands in a file; otherwise it is a default.
+    pub(super) written: bool,
     /// Only what runs can clash; an extension or receiver nobody uses does not.
     pub(super) component: Option<(Kind, ComponentId)>,
 }
@@ -79,6 +88,7 @@ pub(super) struct Facts {
     pub(super) listening: Vec<Listening>,
     pub(super) pipelines: Vec<Draft>,
     pub(super) extensions: Vec<Reference>,
+    pub(super) needs: Vec<Need>,
     /// Where `service.pipelines` stands, or the nearest thing to it.
     pub(super) pipelines_span: Span,
     /// `service` could not be read, so nothing can be said about what is used.

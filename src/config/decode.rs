@@ -23,6 +23,8 @@ pub fn decode<T: DeserializeOwned + Default + Validate>(
         read(node, report)
     };
     let value = value?;
+    let mut wrong = wrong;
+    removed(node, &mut Vec::new(), &mut wrong);
     validate(&value, node, &wrong, report);
     (report.errors() == before).then_some(value)
 }
@@ -117,6 +119,29 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
         report.push(
             Diagnostic::new(level, problem.message.clone(), Some(span)).path(problem.path.clone()),
         );
+    }
+}
+
+/// The paths of what was taken out before: its expansion failed.
+fn removed(node: &Node, path: &mut Vec<String>, wrong: &mut Vec<Vec<String>>) {
+    let mut visit = |name: String, child: &Node| {
+        path.push(name);
+        removed(child, path, wrong);
+        path.pop();
+    };
+    match &node.content {
+        Content::Removed => wrong.push(path.clone()),
+        Content::Mapping(pairs) => {
+            for pair in pairs {
+                visit(pair.name.clone(), &pair.value);
+            }
+        }
+        Content::Sequence(items) => {
+            for (index, item) in items.iter().enumerate() {
+                visit(index.to_string(), item);
+            }
+        }
+        Content::Scalar(_) => {}
     }
 }
 

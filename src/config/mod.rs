@@ -11,10 +11,12 @@ mod merge;
 pub mod model;
 mod node;
 mod parse;
+mod print;
 mod read;
 mod render;
 mod report;
 mod scalar;
+mod schema;
 mod source;
 mod suggest;
 pub mod telemetry;
@@ -26,10 +28,11 @@ pub use load::{Loaded, Sources, load};
 pub use model::{Config, Configured, PipelineConfig, PipelineId, ServiceConfig};
 pub use node::Node;
 pub use report::Report;
+pub use schema::schema;
 pub use telemetry::{
     LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, TelemetryConfig,
 };
-pub use units::{Endpoint, Secret, Section};
+pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 
 use std::path::Path;
 
@@ -95,6 +98,12 @@ pub trait Validate {
 
     /// The addresses it will listen on, each with its path, so that two components on one port are found.
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        Vec::new()
+    }
+
+    /// The extensions it cannot work without, each with the path of the key that names it, so that one that is missing
+    /// or does not run is found.
+    fn uses_extensions(&self) -> Vec<(Vec<&'static str>, ComponentId)> {
         Vec::new()
     }
 }

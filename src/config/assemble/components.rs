@@ -1,6 +1,6 @@
 //! The five sections that define components.
 
-use super::{Declared, Facts, Kind, Listening, notice, unknown};
+use super::{Declared, Facts, Kind, Listening, Need, Reference, notice, unknown};
 use crate::component::{self, Entry};
 use crate::config::id::ComponentId;
 use crate::config::model::Configured;
@@ -94,7 +94,21 @@ fn one<C: ?Sized + Validate>(
             endpoint,
             span: place,
             path: full.map(str::to_owned).collect(),
+            written: true,
             component: Some((kind, id.clone())),
+        });
+    }
+    for (path, extension) in config.uses_extensions() {
+        let span = pair.value.locate(&path);
+        let full = [kind.section(), pair.name.as_str()].into_iter().chain(path);
+        facts.needs.push(Need {
+            kind,
+            owner: id.clone(),
+            reference: Reference {
+                id: extension,
+                span,
+                path: full.map(str::to_owned).collect(),
+            },
         });
     }
     let configured = Configured {

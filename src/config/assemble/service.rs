@@ -120,6 +120,7 @@ fn telemetry(
             endpoint,
             span,
             path: full.map(str::to_owned).collect(),
+            written: node.is_some_and(|node| node.child("metrics").is_some()),
             component: None,
         });
     }

@@ -37,7 +37,8 @@ impl fmt::Debug for Secret {
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(MASK)
+        // Nothing is no secret, and worth seeing.
+        serializer.serialize_str(if self.0.is_empty() { "" } else { MASK })
     }
 }
 
