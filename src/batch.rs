@@ -305,6 +305,11 @@ impl Batch {
         }
     }
 
+    /// Whether the payload is in the form of structs at the moment.
+    pub fn is_decoded(&self) -> bool {
+        matches!(self.payload, Payload::Decoded(_))
+    }
+
     /// The payload as structs; decodes at most once.
     ///
     /// # Errors

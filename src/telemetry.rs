@@ -20,7 +20,7 @@ mod process;
 
 use std::sync::Arc;
 
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::batch::Signal;
 use crate::component::BuildContext;
@@ -128,6 +128,10 @@ pub struct ExporterMetrics {
     pub queue_capacity: Gauge,
     /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
     pub in_flight_requests: Gauge,
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    pub batch_send_size: Histogram,
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    pub batch_send_bytes: Histogram,
 }
 
 impl ExporterMetrics {
@@ -151,6 +155,11 @@ impl ExporterMetrics {
             queue_size: gauge!("otelcol_exporter_queue_size", &labels),
             queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
             in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            batch_send_size: histogram!("otelcol_exporter_queue_batch_send_size", &labels[..1]),
+            batch_send_bytes: histogram!(
+                "otelcol_exporter_queue_batch_send_size_bytes",
+                &labels[..1]
+            ),
             account: Account::new("tributary_exporter", "delivered", &labels),
             trouble: cx.health.exporter(exporter, signal),
         }
@@ -165,6 +174,12 @@ impl ExporterMetrics {
     pub fn refused(&self, items: usize) {
         self.trouble.begins();
         self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    pub fn returned(&self, items: usize) {
+        self.send_failed.increment(items as u64);
         self.account.refused(items);
     }
 

@@ -5,9 +5,26 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::batch::Signal;
-use crate::component::{BuildContext, BuildError, ConnectorConfig, Outputs, Terminal};
+use crate::component::Stability::{Alpha, Beta};
+use crate::component::{BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal};
 use crate::config::Validate;
+use crate::entry;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
+    dyn ConnectorConfig,
+    Config,
+    "forward",
+    aliases: &[],
+    "Hands everything on, so that pipelines can be joined and parted.",
+    &[
+        (Signal::Traces, Beta),
+        (Signal::Metrics, Beta),
+        (Signal::Logs, Beta),
+        (Signal::Profiles, Alpha),
+    ]
+);
 
 /// The `forward` connector has no settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

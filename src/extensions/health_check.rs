@@ -10,12 +10,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::component::{BuildContext, BuildError, ExtensionConfig};
+use crate::component::{BuildContext, BuildError, Entry, ExtensionConfig};
 use crate::config::units::{Duration, Endpoint};
 use crate::config::{Problems, Validate};
+use crate::entry;
 use crate::health::{Health, Phase};
 use crate::net::server::{Bound, Options, Server, SimpleHandler};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
+    dyn ExtensionConfig,
+    Config,
+    "health_check",
+    aliases: &[],
+    "Answers whether the collector does its job, for probes.",
+    &[]
+);
 
 /// An HTTP endpoint that answers 200 while the collector does its job and 503 while it does not.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

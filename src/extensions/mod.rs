@@ -3,14 +3,6 @@
 pub mod health_check;
 
 use crate::component::{Entry, ExtensionConfig};
-use crate::entry;
 
 /// Every extension that is built in.
-pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[entry!(
-    dyn ExtensionConfig,
-    health_check::Config,
-    "health_check",
-    aliases: &[],
-    "Answers whether the collector does its job, for probes.",
-    &[]
-)];
+pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[health_check::ENTRY];

@@ -46,6 +46,7 @@ pub(super) struct Part {
     pub(super) fingerprint: String,
     /// `None` while the component still belongs to the graph before this one.
     pub(super) component: Option<Box<dyn Component>>,
+    pub(super) started: bool,
     /// Where pipelines enter an exporter.
     pub(super) inputs: Outputs,
     /// Where a receiver's data goes.
@@ -58,6 +59,7 @@ impl Part {
             name,
             fingerprint: String::new(),
             component: None,
+            started: false,
             inputs: Outputs::default(),
             switches: Vec::new(),
         }
@@ -92,12 +94,13 @@ impl Graph {
         previous.replaced = adopt(&mut self.receivers, &mut previous.receivers);
     }
 
-    /// Starts every component, receivers last. Components that run already do not notice.
+    /// Starts every component that does not run yet, receivers last.
     pub fn start(&mut self) {
         let parts = self.extensions.iter_mut().chain(&mut self.exporters);
         for part in parts.chain(&mut self.middle).chain(&mut self.receivers) {
-            if let Some(component) = &mut part.component {
+            if let Some(component) = part.component.as_mut().filter(|_| !part.started) {
                 component.start();
+                part.started = true;
             }
         }
     }
@@ -172,6 +175,7 @@ fn adopt(new: &mut [Part], old: &mut Vec<Part>) -> Vec<Arc<Destination>> {
         // The component holds the old switches: they stay, and point elsewhere.
         part.switches = previous.switches;
         part.component = previous.component;
+        part.started = previous.started;
     }
     replaced
 }

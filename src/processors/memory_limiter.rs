@@ -12,11 +12,28 @@ use tokio::time::Instant;
 use tracing::info;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::{BuildContext, BuildError, ProcessorConfig, Stage};
+use crate::component::Stability::{Alpha, Beta};
+use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::units::Duration;
 use crate::config::{Problems, Validate};
+use crate::entry;
 use crate::memory::{Budget, machine_memory};
 use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
+    dyn ProcessorConfig,
+    Config,
+    "memory_limiter",
+    aliases: &[],
+    "Sets how many bytes of telemetry the process may hold.",
+    &[
+        (Signal::Traces, Beta),
+        (Signal::Metrics, Beta),
+        (Signal::Logs, Beta),
+        (Signal::Profiles, Alpha),
+    ]
+);
 
 /// How many bytes of telemetry the process may hold.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,9 @@
 //! Everything that is done to OTLP bytes without decoding them.
 
+pub mod attributes;
 mod count;
 pub mod descriptor;
+pub mod edit;
 pub mod json;
 pub mod reader;
 mod schema;

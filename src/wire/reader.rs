@@ -4,6 +4,8 @@
 //! Rules and limits are those of the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as far as
 //! prost enforces them. Groups are the one exception: OTLP has none, so they are refused even in unknown fields.
 
+use std::ops::Range;
+
 /// Why bytes are not a protocol buffers message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -104,59 +106,87 @@ pub struct Field<'a> {
     pub number: u32,
     /// What it holds.
     pub value: Value<'a>,
+    /// Where it begins, counted from where the outermost message begins.
+    pub offset: usize,
     /// The whole field as it is in the message: key, length and value.
     pub raw: &'a [u8],
 }
 
-/// Reads one field. Returns it and what follows.
-///
-/// # Errors
-/// When `input` is empty or does not start with a field.
-#[inline(always)]
-pub fn field(input: &[u8]) -> Result<(Field<'_>, &[u8]), Fault> {
-    let (key, rest) = varint(input)?;
-    let key = u32::try_from(key).map_err(|_| Fault::Key)?;
-    let (value, rest) = match key & 7 {
-        0 => {
-            let (value, rest) = varint(rest)?;
-            (Value::Varint(value), rest)
-        }
-        1 => {
-            let (value, rest) = rest.split_first_chunk().ok_or(Fault::Truncated)?;
-            (Value::Fixed64(u64::from_le_bytes(*value)), rest)
-        }
-        2 => {
-            let (value, rest) = delimited(rest)?;
-            (Value::Bytes(value), rest)
-        }
-        5 => {
-            let (value, rest) = rest.split_first_chunk().ok_or(Fault::Truncated)?;
-            (Value::Fixed32(u32::from_le_bytes(*value)), rest)
-        }
-        3 | 4 => return Err(Fault::Group),
-        _ => return Err(Fault::WireType),
-    };
-    let number = key >> 3;
-    if number == 0 {
-        return Err(Fault::FieldZero);
+impl<'a> Field<'a> {
+    /// Where it is in the outermost message.
+    #[inline]
+    pub fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.raw.len()
     }
-    let raw = input
-        .get(..input.len() - rest.len())
-        .ok_or(Fault::Truncated)?;
-    Ok((Field { number, value, raw }, rest))
+
+    /// The fields of the message it holds; none when it holds something else.
+    #[inline]
+    pub fn fields(&self) -> Fields<'a> {
+        let rest = self.value.bytes().unwrap_or_default();
+        Fields {
+            rest,
+            end: self.offset + self.raw.len(),
+        }
+    }
+}
+
+/// Reads one value of a wire type. Returns it and what follows.
+#[inline(always)]
+pub fn value(wire_type: u32, input: &[u8]) -> Result<(Value<'_>, &[u8]), Fault> {
+    match wire_type {
+        0 => varint(input).map(|(value, rest)| (Value::Varint(value), rest)),
+        1 => {
+            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            Ok((Value::Fixed64(u64::from_le_bytes(*value)), rest))
+        }
+        2 => delimited(input).map(|(value, rest)| (Value::Bytes(value), rest)),
+        5 => {
+            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            Ok((Value::Fixed32(u32::from_le_bytes(*value)), rest))
+        }
+        3 | 4 => Err(Fault::Group),
+        _ => Err(Fault::WireType),
+    }
 }
 
 /// The fields of a message, in the order they are in. After an error there are no more.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
+    /// Where the message ends in the outermost one.
+    end: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the message with this encoding.
+    /// The fields of the outermost message.
     #[inline]
     pub fn new(message: &'a [u8]) -> Self {
-        Fields { rest: message }
+        Fields {
+            rest: message,
+            end: message.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn read(&mut self) -> Result<Field<'a>, Fault> {
+        let input = self.rest;
+        let (key, rest) = varint(input)?;
+        let key = u32::try_from(key).map_err(|_| Fault::Key)?;
+        let (value, rest) = value(key & 7, rest)?;
+        let number = key >> 3;
+        if number == 0 {
+            return Err(Fault::FieldZero);
+        }
+        let (raw, _) = input
+            .split_at_checked(input.len() - rest.len())
+            .ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(Field {
+            number,
+            value,
+            offset: self.end - input.len(),
+            raw,
+        })
     }
 }
 
@@ -168,16 +198,11 @@ impl<'a> Iterator for Fields<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        match field(self.rest) {
-            Ok((field, rest)) => {
-                self.rest = rest;
-                Some(Ok(field))
-            }
-            Err(fault) => {
-                self.rest = &[];
-                Some(Err(fault))
-            }
+        let field = self.read();
+        if field.is_err() {
+            self.rest = &[];
         }
+        Some(field)
     }
 }
 
@@ -234,8 +259,7 @@ mod tests {
             0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
         ];
         for (bytes, fault) in [
-            (&[][..], Fault::Varint),
-            (&[0x08], Fault::Varint),
+            (&[0x08][..], Fault::Varint),
             (&[0x0a, 2, 0], Fault::Truncated),
             (&huge_length, Fault::Truncated),
             (&[0x09, 0, 0, 0], Fault::Truncated),
@@ -245,7 +269,9 @@ mod tests {
             (&[0x0e], Fault::WireType),
             (&[0x0b, 0x0c], Fault::Group),
         ] {
-            assert_eq!(field(bytes), Err(fault), "{bytes:?}");
+            let mut fields = Fields::new(bytes);
+            assert_eq!(fields.next(), Some(Err(fault)), "{bytes:?}");
+            assert_eq!(fields.next(), None);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Malformed;
 use super::count;
-use super::reader::{Fault, delimited, varint};
+use super::reader::{Fault, delimited, value, varint};
 use super::schema::{Action, SCHEMA, Schema, Table};
 use crate::batch::Signal;
 
@@ -286,10 +286,12 @@ fn unknown<'a>(
     if depth >= DEPTH_LIMIT {
         return Err(Failure::at(start, Reason::Depth));
     }
-    let _ = (key, rest);
-    super::reader::field(start)
-        .map(|(_, rest)| rest)
-        .map_err(|fault| Failure::at(start, fault.into()))
+    let fault = |fault: Fault| Failure::at(start, fault.into());
+    let key = u32::try_from(key).map_err(|_| fault(Fault::Key))?;
+    if key >> 3 == 0 {
+        return Err(fault(Fault::FieldZero));
+    }
+    value(key & 7, rest).map(|(_, rest)| rest).map_err(fault)
 }
 
 type Walk = Result<(), Box<Failure>>;

@@ -1,5 +1,6 @@
 //! What the wire path promises, checked against prost on random requests in every legal encoding.
 
+mod attributes;
 mod generator;
 mod split;
 mod validate;
@@ -10,13 +11,16 @@ use generator::{Entropy, Generator};
 use proptest::prelude::*;
 use tributary::batch::{Decoded, Signal};
 
+static TAME: LazyLock<Generator> = LazyLock::new(|| Generator::new(false));
 static WILD: LazyLock<Generator> = LazyLock::new(|| Generator::new(true));
 
 /// A valid request of any signal, in any legal encoding.
 fn request() -> impl Strategy<Value = (Signal, Vec<u8>)> {
-    (0..4_usize, prop::collection::vec(any::<u8>(), 0..3000)).prop_map(|(signal, entropy)| {
+    let entropy = prop::collection::vec(any::<u8>(), 0..3000);
+    (0..4_usize, any::<bool>(), entropy).prop_map(|(signal, wild, entropy)| {
         let signal = Signal::ALL[signal];
-        (signal, WILD.request(signal, &mut Entropy(&entropy)))
+        let generator = if wild { &WILD } else { &TAME };
+        (signal, generator.request(signal, &mut Entropy(&entropy)))
     })
 }
 
@@ -129,19 +133,4 @@ fn lines(decoded: &Decoded) -> Vec<String> {
         ),
     }
     lines
-}
-#[test]
-fn stats() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
-    let mut r = TestRunner::deterministic();
-    for _ in 0..40 {
-        let (s, b) = request().new_tree(&mut r).unwrap().current();
-        eprintln!(
-            "{s} {} bytes {} items {} lines",
-            b.len(),
-            tributary::wire::count(s, &b),
-            lines(&Decoded::decode(s, &b).unwrap()).len()
-        );
-    }
 }

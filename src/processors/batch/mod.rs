@@ -22,13 +22,30 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::{BuildContext, BuildError, Next, ProcessorConfig, Stage};
+use crate::component::Stability::{Alpha, Beta};
+use crate::component::{BuildContext, BuildError, Entry, Next, ProcessorConfig, Stage};
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
+use crate::entry;
 use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
 use crate::telemetry::DropReason;
 use crate::wire::Limit;
 use waiting::{Sizes, Waiting};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
+    dyn ProcessorConfig,
+    Config,
+    "batch",
+    aliases: &[],
+    "Gathers requests into larger batches.",
+    &[
+        (Signal::Traces, Beta),
+        (Signal::Metrics, Beta),
+        (Signal::Logs, Beta),
+        (Signal::Profiles, Alpha),
+    ]
+);
 
 /// When a batch is large enough or old enough to be sent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
