@@ -254,16 +254,20 @@ impl<'d> Value<'_, 'd> {
 
     fn integer<E: Error>(self, value: i128) -> Result<bool, E> {
         let (range, type_name) = match self.field.kind {
-            Type::Int64 | Type::Sint64 | Type::Sfixed64 => {
-                (i128::from(i64::MIN)..=i128::from(i64::MAX), "signed 64-bit")
-            }
-            Type::Uint64 | Type::Fixed64 => (0..=i128::from(u64::MAX), "unsigned 64-bit"),
-            Type::Uint32 | Type::Fixed32 => (0..=i128::from(u32::MAX), "unsigned 32-bit"),
-            _ => (i128::from(i32::MIN)..=i128::from(i32::MAX), "signed 32-bit"),
+            Type::Int64 | Type::Sint64 | Type::Sfixed64 => (
+                i128::from(i64::MIN)..=i128::from(i64::MAX),
+                "a signed 64-bit",
+            ),
+            Type::Uint64 | Type::Fixed64 => (0..=i128::from(u64::MAX), "an unsigned 64-bit"),
+            Type::Uint32 | Type::Fixed32 => (0..=i128::from(u32::MAX), "an unsigned 32-bit"),
+            _ => (
+                i128::from(i32::MIN)..=i128::from(i32::MAX),
+                "a signed 32-bit",
+            ),
         };
         if !range.contains(&value) {
             return Err(E::custom(format_args!(
-                "the number is out of range for a {type_name} integer"
+                "the number is out of range for {type_name} integer"
             )));
         }
         // Truncation keeps the two's complement, which is what varints hold.

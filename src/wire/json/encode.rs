@@ -51,6 +51,8 @@ fn transcode(descriptors: &Descriptors, signal: Signal, request: &[u8]) -> Resul
     Ok(transcoder.out)
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 enum Stop {
     Malformed(Malformed),
     /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is prost's business.
@@ -266,7 +268,8 @@ impl<'d> Transcoder<'d, '_> {
             _ if is_id(field) => {
                 self.out.push(b'"');
                 for byte in bytes {
-                    self.print(format_args!("{byte:02x}"));
+                    self.out.push(HEX[usize::from(byte >> 4)]);
+                    self.out.push(HEX[usize::from(byte & 15)]);
                 }
                 self.out.push(b'"');
             }
