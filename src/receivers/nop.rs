@@ -1,0 +1,40 @@
+//! `nop`: receives nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::component::{BuildContext, BuildError, Outputs, ReceiverConfig};
+use crate::config::Validate;
+use crate::pipeline::{Component, Idle};
+
+/// Configuration of the `nop` receiver: it has no keys.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Validate for Config {}
+
+impl ReceiverConfig for Config {
+    fn build(&self, _: &BuildContext, _: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        Ok(Box::new(Idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::exporters::testing::context;
+    use crate::pipeline::Undelivered;
+
+    #[tokio::test]
+    async fn it_starts_receives_nothing_and_stops_at_once() {
+        let mut receiver = Config {}
+            .build(&context("nop"), Outputs::default())
+            .unwrap();
+        receiver.start();
+        let undelivered = receiver.shutdown(Instant::now()).await;
+        assert_eq!(undelivered, Undelivered::default());
+    }
+}
