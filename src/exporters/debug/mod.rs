@@ -1,17 +1,17 @@
 //! `debug`: prints telemetry in a form that people can read.
 
+mod counts;
 mod detailed;
 mod normal;
+mod output;
 mod profiles;
 mod sampler;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,26 +23,31 @@ use crate::component::{BuildContext, BuildError, ExporterConfig, Outputs, Termin
 use crate::config::{ComponentId, Problems, Validate};
 use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::telemetry::{DropReason, ExporterMetrics};
+use counts::Counts;
+use output::{Output, Sink};
 use sampler::Sampler;
 
 /// Configuration of the `debug` exporter.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How much is printed: `basic` (counts, one line per batch), `normal` (one line per item as well) or `detailed`
-    /// (everything). Default `basic`.
+    /// How much is printed: `basic` (counts, one line per batch), `normal` (one line per item as
+    /// well) or `detailed` (everything). Default `basic`.
     pub verbosity: Verbosity,
-    /// How many batches of each signal are printed in every second before sampling begins. Default 2.
+    /// How many batches of each signal are printed in every second before sampling begins. Default
+    /// 2.
     pub sampling_initial: u32,
-    /// After these, every how many batches one is printed until the second is over; 1 prints all, 0 none. Default 1.
+    /// After these, every how many batches one is printed until the second is over; 1 prints all, 0
+    /// none. Default 1.
     pub sampling_thereafter: u32,
-    /// Whether the text goes to the collector's own log, as messages of level `info`. Default `true`.
+    /// Whether the text goes to the collector's own log, as messages of level `info`. Default
+    /// `true`.
     pub use_internal_logger: bool,
-    /// Where the text goes otherwise: `stdout`, `stderr`, or names of files, which are appended to. Only with
-    /// `use_internal_logger: false`. Default `[stdout]`.
+    /// Where the text goes otherwise: `stdout`, `stderr`, or names of files, which are appended to.
+    /// Only with `use_internal_logger: false`. Default `[stdout]`.
     pub output_paths: Vec<String>,
-    /// What `verbosity` was called in older Collectors: `debug` is `detailed`, `info` is `normal`, all others are
-    /// `basic`. Takes precedence over `verbosity`. Default: not set.
+    /// What `verbosity` was called in older Collectors: `debug` is `detailed`, `info` is `normal`,
+    /// all others are `basic`. Takes precedence over `verbosity`. Default: not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loglevel: Option<LogLevel>,
 }
@@ -183,11 +188,13 @@ impl Consumer for Debug {
             let items = batch.items();
             self.metrics.received(items);
             if self.sampler.admits(Instant::now()) {
-                // The clone is decoded and let go: the bytes that other exporters share stay as they are.
+                // The clone is decoded and let go: the bytes that other exporters share stay as
+                // they are.
                 match batch.clone().decoded() {
                     Ok(decoded) => {
                         if let Err(error) = self.print(decoded) {
-                            // Telemetry is not refused for want of a terminal: other exporters may have taken it.
+                            // Telemetry is not refused for want of a terminal: other exporters may
+                            // have taken it.
                             warn!(otelcol.component.id = %self.id, %error, "cannot write debug output");
                             self.metrics.dropped(items, DropReason::Permanent);
                             return Ok(());
@@ -263,124 +270,4 @@ fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
         (Verbosity::Detailed, Decoded::Profiles(request)) => profiles::detailed(&mut out, request),
     };
     out
-}
-
-/// How much is in a batch, under the Collector's names.
-struct Counts {
-    message: &'static str,
-    counts: Vec<(&'static str, usize)>,
-}
-
-impl Counts {
-    fn of(decoded: &Decoded) -> Counts {
-        let (message, counts) = match decoded {
-            Decoded::Traces(request) => {
-                let scopes = request.resource_spans.iter().flat_map(|r| &r.scope_spans);
-                let counts = vec![
-                    ("resource spans", request.resource_spans.len()),
-                    ("spans", scopes.map(|scope| scope.spans.len()).sum()),
-                ];
-                ("Traces", counts)
-            }
-            Decoded::Metrics(request) => {
-                let scopes = request
-                    .resource_metrics
-                    .iter()
-                    .flat_map(|r| &r.scope_metrics);
-                let metrics = scopes.flat_map(|scope| &scope.metrics);
-                let counts = vec![
-                    ("resource metrics", request.resource_metrics.len()),
-                    ("metrics", metrics.clone().count()),
-                    ("data points", metrics.map(normal::data_points).sum()),
-                ];
-                ("Metrics", counts)
-            }
-            Decoded::Logs(request) => {
-                let scopes = request.resource_logs.iter().flat_map(|r| &r.scope_logs);
-                let counts = vec![
-                    ("resource logs", request.resource_logs.len()),
-                    (
-                        "log records",
-                        scopes.map(|scope| scope.log_records.len()).sum(),
-                    ),
-                ];
-                ("Logs", counts)
-            }
-            Decoded::Profiles(request) => {
-                let scopes = request
-                    .resource_profiles
-                    .iter()
-                    .flat_map(|r| &r.scope_profiles);
-                let profiles = scopes.flat_map(|scope| &scope.profiles);
-                let counts = vec![
-                    ("resource profiles", request.resource_profiles.len()),
-                    (
-                        "sample records",
-                        profiles.map(|profile| profile.samples.len()).sum(),
-                    ),
-                ];
-                ("Profiles", counts)
-            }
-        };
-        Counts { message, counts }
-    }
-
-    fn get(&self, name: &str) -> usize {
-        let found = self.counts.iter().find(|(counted, _)| *counted == name);
-        found.map_or(0, |(_, count)| *count)
-    }
-
-    /// The line in front of the text where there is no log to give it a time.
-    fn line(&self) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-        let counts: Vec<String> = self
-            .counts
-            .iter()
-            .map(|(name, count)| format!("\"{name}\": {count}"))
-            .collect();
-        format!(
-            "{}\tinfo\t{}\t{{{}}}",
-            text::Utc(now),
-            self.message,
-            counts.join(", ")
-        )
-    }
-}
-
-enum Output {
-    Log,
-    Sinks(Mutex<Vec<Sink>>),
-}
-
-enum Sink {
-    Stdout,
-    Stderr,
-    File { path: String, file: File },
-}
-
-impl Sink {
-    fn open(path: &str) -> Result<Sink, BuildError> {
-        Ok(match path {
-            "stdout" => Sink::Stdout,
-            "stderr" => Sink::Stderr,
-            path => Sink::File {
-                path: path.to_owned(),
-                file: OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .open(path)
-                    .map_err(|error| BuildError(format!("cannot open \"{path}\": {error}")))?,
-            },
-        })
-    }
-
-    fn write(&mut self, text: &[u8]) -> io::Result<()> {
-        let (name, result) = match self {
-            Sink::Stdout => ("stdout", io::stdout().write_all(text)),
-            Sink::Stderr => ("stderr", io::stderr().write_all(text)),
-            Sink::File { path, file } => (path.as_str(), file.write_all(text)),
-        };
-        result.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
-    }
 }

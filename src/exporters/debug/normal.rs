@@ -137,7 +137,8 @@ pub(super) fn severity(number: i32) -> String {
     )
 }
 
-/// What a resource or a scope is introduced with: the kind of its content, its position, its schema.
+/// What a resource or a scope is introduced with: the kind of its content, its position, its
+/// schema.
 struct Head<'a>(&'static str, usize, &'a str, Strings<'a>);
 
 impl Head<'_> {

@@ -1,5 +1,5 @@
-//! Profiles in detail, with everything that refers to the dictionary resolved. An index that leads nowhere is printed
-//! as `<invalid index N>`.
+//! Profiles in detail, with everything that refers to the dictionary resolved. An index that leads
+//! nowhere is printed as `<invalid index N>`.
 
 use std::cmp::Reverse;
 use std::fmt::{Result, Write};

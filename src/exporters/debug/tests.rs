@@ -1,5 +1,6 @@
 //! What each verbosity prints for each signal, text for text, and what the exporter counts.
 
+use std::io::Write;
 use std::time::Duration;
 
 use tracing::instrument::WithSubscriber;
@@ -429,4 +430,11 @@ fn options_that_do_nothing_are_pointed_out() {
     );
     let (_, problems) = parse("{use_internal_logger: false, output_paths: [stdout, \"\"]}");
     assert_eq!(problems, ["error: output_paths.1: must not be empty"]);
+}
+
+#[test]
+fn the_old_name_of_the_exporter_finds_it() {
+    let entry = crate::component::find(crate::exporters::REGISTRY, "logging").unwrap();
+    assert_eq!(entry.name, "debug");
+    assert!(Signal::ALL.into_iter().all(|signal| entry.supports(signal)));
 }

@@ -1,4 +1,5 @@
-//! How single values are printed. Whatever comes from outside stays on its line: control characters are escaped.
+//! How single values are printed. Whatever comes from outside stays on its line: control characters
+//! are escaped.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -61,8 +62,9 @@ impl Display for Utc {
     }
 }
 
-/// Year, month and day of a number of days since 1970, in the proleptic Gregorian calendar. Counts in years that begin
-/// in March, so that the leap day comes last, and in eras of 400 years, after which the calendar repeats.
+/// Year, month and day of a number of days since 1970, in the proleptic Gregorian calendar. Counts
+/// in years that begin in March, so that the leap day comes last, and in eras of 400 years, after
+/// which the calendar repeats.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -272,7 +274,8 @@ impl Display for Scope<'_> {
     }
 }
 
-/// The name of an enum value without what all names of the enum begin with, or its number if OTLP has none for it.
+/// The name of an enum value without what all names of the enum begin with, or its number if OTLP
+/// has none for it.
 pub(super) fn enum_name(name: Option<&'static str>, prefix: &str, number: i32) -> String {
     match name.and_then(|name| name.strip_prefix(prefix)) {
         Some(name) => name

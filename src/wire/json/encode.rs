@@ -55,7 +55,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 enum Stop {
     Malformed(Malformed),
-    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is prost's business.
+    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is
+    /// prost's business.
     NeedsMerge,
 }
 
@@ -95,7 +96,8 @@ impl<'d> Transcoder<'d, '_> {
         let base = self.entries.len();
         self.scan(message, range)?;
         let mine = &mut self.entries[base..];
-        // JSON needs all elements of a list together; the sort keeps their order. Most requests are in order already.
+        // JSON needs all elements of a list together; the sort keeps their order. Most requests are
+        // in order already.
         if !mine.is_sorted_by_key(|entry| entry.field.number) {
             mine.sort_by_key(|entry| entry.field.number);
         }
@@ -306,7 +308,8 @@ impl<'d> Transcoder<'d, '_> {
             };
             self.out.extend_from_slice(text);
         } else {
-            // Writing into a vector cannot fail; the shortest digits that read back as the same value.
+            // Writing into a vector cannot fail; the shortest digits that read back as the same
+            // value.
             let _ = serde_json::to_writer(&mut self.out, &value);
         }
     }

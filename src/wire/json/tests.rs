@@ -1,4 +1,5 @@
-//! Round trips over all fields of all signals, then the forms that are read and the errors that are given.
+//! Round trips over all fields of all signals, then the forms that are read and the errors that are
+//! given.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
@@ -426,6 +427,7 @@ fn every_form_that_the_mapping_allows_is_read() {
             value(r#""stringValueStrindex":3"#),
             value(r#""stringValueStrindex":3"#),
         ),
+        (Traces, span("\"name\":\"a\nb\""), span(r#""name":"a\nb""#)),
         // A list may be empty, and so may everything else.
         (
             Traces,
@@ -469,7 +471,7 @@ fn every_error_names_its_path_and_what_is_expected() {
         (Traces, span(r#""endTimeUnixNano":1.5"#), format!("{SPAN}.endTimeUnixNano"), format!("{integer} a fraction")),
         (Traces, span(r#""endTimeUnixNano":true"#), format!("{SPAN}.endTimeUnixNano"), format!("{integer} a boolean")),
         (Traces, span(r#""endTimeUnixNano":[1]"#), format!("{SPAN}.endTimeUnixNano"), format!("{integer} a list")),
-        (Traces, span(r#""name":5"#), format!("{SPAN}.name"), "invalid type: integer `5`, expected a string".to_owned()),
+        (Traces, span(r#""name":5"#), format!("{SPAN}.name"), "expected a string, found a number".to_owned()),
         (Traces, span(r#""name":["n"]"#), format!("{SPAN}.name"), "expected a string, found a list".to_owned()),
         (Traces, span(r#""status":[]"#), format!("{SPAN}.status"), "expected an object, found a list".to_owned()),
         (Traces, span(r#""attributes":{}"#), format!("{SPAN}.attributes"), "expected a list, found an object".to_owned()),
@@ -485,8 +487,8 @@ fn every_error_names_its_path_and_what_is_expected() {
         (Metrics, metric(r#""gauge":{"dataPoints":[{"asDouble":false}]}"#), format!("{METRIC}.gauge.dataPoints[0].asDouble"), format!("{double} a boolean")),
         (Metrics, metric(r#""histogram":{"dataPoints":[{"bucketCounts":[1,"x"]}]}"#), format!("{METRIC}.histogram.dataPoints[0].bucketCounts[1]"), format!("{integer} another string")),
         (Metrics, metric(r#""sum":{"aggregationTemporality":"AGGREGATION_TEMPORALITY_DELTA"}"#), format!("{METRIC}.sum.aggregationTemporality"), "OTLP/JSON does not allow enum names; write 1 instead of \"AGGREGATION_TEMPORALITY_DELTA\"".to_owned()),
-        (Traces, "[]".to_owned(), String::new(), "invalid type: sequence, expected an object".to_owned()),
-        (Traces, "null".to_owned(), String::new(), "invalid type: null, expected an object".to_owned()),
+        (Traces, "[]".to_owned(), String::new(), "expected an object, found a list".to_owned()),
+        (Traces, "null".to_owned(), String::new(), "expected an object, found null".to_owned()),
         (Traces, String::new(), String::new(), "EOF while parsing a value".to_owned()),
         (Traces, "{} {}".to_owned(), String::new(), "trailing characters".to_owned()),
         (Traces, r#"{"resourceSpans":[{},]}"#.to_owned(), "resourceSpans[1]".to_owned(), "trailing comma".to_owned()),
@@ -498,6 +500,31 @@ fn every_error_names_its_path_and_what_is_expected() {
         let (said, position) = error.reason.split_once(" at line 1 column ").unwrap();
         assert_eq!(said, reason, "{json}");
         assert!(position.parse::<usize>().unwrap() <= json.len() + 1, "{json}");
+    }
+}
+
+#[test]
+fn errors_repeat_nothing_of_the_request() {
+    const SECRET: &str = "4111111111111111";
+    let value = |value: &str| span(&format!(r#""attributes":[{{"value":{{{value}}}}}]"#));
+    for json in [
+        format!("\"{SECRET}, expected {SECRET} at line {SECRET}\""),
+        SECRET.to_owned(),
+        format!("{{\"resourceSpans\":\"{SECRET}\"}}"),
+        format!("{{\"resourceSpans\":{SECRET}}}"),
+        value(&format!(r#""stringValue":{SECRET}"#)),
+        value(&format!(r#""stringValue":{SECRET}.5"#)),
+        value(&format!(r#""stringValue":[{SECRET}]"#)),
+        value(&format!(r#""intValue":"x{SECRET}""#)),
+        value(&format!(r#""boolValue":{SECRET}"#)),
+        value(&format!(r#""boolValue":"{SECRET}""#)),
+        value(&format!(r#""bytesValue":"{SECRET}!""#)),
+        span(&format!(r#""kind":"{SECRET}x""#)),
+        span(&format!(r#""kind":{SECRET}"#)),
+        span(&format!(r#""{SECRET}": {SECRET}x"#)),
+    ] {
+        let error = to_wire(Signal::Traces, json.as_bytes()).unwrap_err();
+        assert!(!error.to_string().contains(SECRET), "{error}");
     }
 }
 
@@ -596,7 +623,8 @@ fn within(key: u8, mut content: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn the_wire_is_read_in_any_order_packed_or_not_and_repeats_are_merged() {
-    // Span { name: "b", kind: 3, name: "a", status { code 1 }, status { message "m" } }, unknown field 99.
+    // Span { name: "b", kind: 3, name: "a", status { code 1 }, status { message "m" } }, unknown
+    // field 99.
     let span: &[u8] = b"\x2a\x01b\x30\x03\x2a\x01a\x7a\x02\x18\x01\x7a\x03\x12\x01m\x9a\x06\x01z";
     let scope_spans = within(0x12, within(0x12, span.to_vec()));
     let request = within(0x0a, [b"\x1a\x01s".as_slice(), &scope_spans].concat());
@@ -617,6 +645,19 @@ fn the_wire_is_read_in_any_order_packed_or_not_and_repeats_are_merged() {
     assert_eq!(
         String::from_utf8(from_wire(Signal::Metrics, &request).unwrap()).unwrap(),
         metric(r#""histogram":{"dataPoints":[{"explicitBounds":[1.0,2.0],"min":0.0}]}"#)
+    );
+}
+
+#[test]
+fn the_last_member_of_a_oneof_wins() {
+    // AnyValue { string_value: "s", array_value {}, int_value: 5 } as the body of a LogRecord.
+    let value = b"\x0a\x01s\x2a\x00\x18\x05".to_vec();
+    let request = [0x2a, 0x12, 0x12, 0x0a]
+        .into_iter()
+        .fold(value, |content, key| within(key, content));
+    assert_eq!(
+        String::from_utf8(from_wire(Signal::Logs, &request).unwrap()).unwrap(),
+        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"intValue":"5"}}]}]}]}"#
     );
 }
 
