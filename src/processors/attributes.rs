@@ -293,7 +293,9 @@ actions:
             ("true", Value::BoolValue(true)),
             ("\"1\"", Value::StringValue("1".to_owned())),
         ] {
-            let config = config(&format!("actions: [{{key: a, action: insert, value: {yaml}}}]"));
+            let config = config(&format!(
+                "actions: [{{key: a, action: insert, value: {yaml}}}]"
+            ));
             let value = config.unwrap().actions[0].value.clone();
             assert_eq!(value.unwrap().to_value(), expected);
         }

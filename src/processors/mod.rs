@@ -1,6 +1,6 @@
 //! The processors. A new one is one file and one line in [`REGISTRY`].
 
-mod attributes;
+pub mod attributes;
 
 use crate::component::{Entry, ProcessorConfig};
 

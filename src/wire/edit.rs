@@ -89,7 +89,11 @@ impl<'a> Editor<'a> {
     /// Puts what `write` appends in the place of a range of the request. Ranges must be given in ascending order.
     #[inline]
     pub fn splice(&mut self, out: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
-        debug_assert!(self.patches.last().is_none_or(|last| last.out.end <= out.start));
+        debug_assert!(
+            self.patches
+                .last()
+                .is_none_or(|last| last.out.end <= out.start)
+        );
         let start = self.fresh.len();
         write(&mut self.fresh);
         let fresh = start..self.fresh.len();
@@ -102,8 +106,7 @@ impl<'a> Editor<'a> {
         if self.patches.is_empty() {
             return None;
         }
-        let mut output =
-            Vec::with_capacity(self.request.len().saturating_add_signed(self.growth));
+        let mut output = Vec::with_capacity(self.request.len().saturating_add_signed(self.growth));
         let mut kept = 0;
         for Patch { out, fresh } in self.patches {
             output.extend_from_slice(self.request.get(kept..out.start).unwrap_or_default());

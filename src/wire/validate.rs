@@ -65,7 +65,9 @@ impl Walker {
         while !input.is_empty() {
             let start = input;
             let (key, rest) = varint(input).map_err(|fault| Failure::at(start, fault.into()))?;
-            let Some(action) = usize::try_from(key).ok().and_then(|key| table.actions.get(key))
+            let Some(action) = usize::try_from(key)
+                .ok()
+                .and_then(|key| table.actions.get(key))
             else {
                 input = unknown(start, key, rest, depth)?;
                 continue;
@@ -154,7 +156,14 @@ impl Walker {
 
     /// The message in a field of a message at `depth`.
     #[inline(always)]
-    fn nested(&mut self, target: u8, body: &[u8], depth: u32, table: &'static Table, key: u64) -> Walk {
+    fn nested(
+        &mut self,
+        target: u8,
+        body: &[u8],
+        depth: u32,
+        table: &'static Table,
+        key: u64,
+    ) -> Walk {
         let schema = self.schema;
         let Some(target) = schema.tables.get(usize::from(target)) else {
             return Ok(());
@@ -168,7 +177,14 @@ impl Walker {
 
     /// A metric. When its data occurs in several forms, only the last form is there for a reader, so only its points
     /// count.
-    fn metric(&mut self, target: u8, body: &[u8], depth: u32, table: &'static Table, key: u64) -> Walk {
+    fn metric(
+        &mut self,
+        target: u8,
+        body: &[u8],
+        depth: u32,
+        table: &'static Table,
+        key: u64,
+    ) -> Walk {
         let before = self.items;
         self.forms = 0;
         self.nested(target, body, depth, table, key)?;
@@ -199,9 +215,7 @@ fn is_plain_attribute(attribute: &[u8]) -> bool {
     match value {
         // Everything here is ASCII, the tags and lengths too: one look at the whole is enough.
         [0x0a, text_len, text @ ..] => usize::from(*text_len) == text.len() && is_ascii(attribute),
-        [0x18 | 0x10, number @ ..] => {
-            matches!(varint(number), Ok((_, []))) && is_ascii(key)
-        }
+        [0x18 | 0x10, number @ ..] => matches!(varint(number), Ok((_, []))) && is_ascii(key),
         [0x21, _, _, _, _, _, _, _, _] => is_ascii(key),
         _ => false,
     }

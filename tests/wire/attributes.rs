@@ -15,8 +15,7 @@ fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         key().prop_map(Source::Attribute),
         any::<i64>().prop_map(|number| Source::Value(Value::IntValue(number))),
-        (0..300_usize)
-            .prop_map(|length| Source::Value(Value::StringValue("v".repeat(length)))),
+        (0..300_usize).prop_map(|length| Source::Value(Value::StringValue("v".repeat(length)))),
         any::<bool>().prop_map(|flag| Source::Value(Value::BoolValue(flag))),
         (-1e9..1e9).prop_map(|number| Source::Value(Value::DoubleValue(number))),
     ]

@@ -110,8 +110,8 @@ impl Generator {
         entropy: &mut Entropy<'_>,
         fields: &mut Vec<Vec<u8>>,
     ) {
-        let packable = field.repeated
-            && !matches!(field.kind, Type::Message | Type::String | Type::Bytes);
+        let packable =
+            field.repeated && !matches!(field.kind, Type::Message | Type::String | Type::Bytes);
         if packable && occurrences > 0 && (!self.wild || entropy.below(2) == 0) {
             let mut packed = Vec::new();
             for _ in 0..occurrences {
@@ -142,7 +142,12 @@ impl Generator {
                     self.delimited(&bytes, entropy, &mut raw);
                 }
                 _ => {
-                    self.key(field.number, scalar_wire_type(field.kind), entropy, &mut raw);
+                    self.key(
+                        field.number,
+                        scalar_wire_type(field.kind),
+                        entropy,
+                        &mut raw,
+                    );
                     self.scalar(field, entropy, &mut raw);
                 }
             }

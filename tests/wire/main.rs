@@ -61,21 +61,37 @@ fn lines(decoded: &Decoded) -> Vec<String> {
     }
     match decoded {
         Decoded::Traces(request) => walk!(
-            request, resource_spans, scope_spans, spans,
+            request,
+            resource_spans,
+            scope_spans,
+            spans,
             |lines: &mut Vec<_>, header: &str, span| lines.push(format!("item {span:?} {header}"))
         ),
         Decoded::Logs(request) => walk!(
-            request, resource_logs, scope_logs, log_records,
+            request,
+            resource_logs,
+            scope_logs,
+            log_records,
             |lines: &mut Vec<_>, header: &str, log| lines.push(format!("item {log:?} {header}"))
         ),
         Decoded::Metrics(request) => walk!(
-            request, resource_metrics, scope_metrics, metrics,
-            |lines: &mut Vec<_>, header: &str, metric: &opentelemetry_proto::tonic::metrics::v1::Metric| {
+            request,
+            resource_metrics,
+            scope_metrics,
+            metrics,
+            |lines: &mut Vec<_>,
+             header: &str,
+             metric: &opentelemetry_proto::tonic::metrics::v1::Metric| {
                 let mut inner = metric.clone();
                 let mut points: Vec<String> = Vec::new();
                 macro_rules! take {
                     ($data:expr) => {
-                        points.extend($data.data_points.drain(..).map(|point| format!("{point:?}")))
+                        points.extend(
+                            $data
+                                .data_points
+                                .drain(..)
+                                .map(|point| format!("{point:?}")),
+                        )
                     };
                 }
                 match &mut inner.data {
@@ -89,16 +105,30 @@ fn lines(decoded: &Decoded) -> Vec<String> {
                 if points.is_empty() {
                     lines.push(format!("empty {inner:?} {header}"));
                 }
-                lines.extend(points.into_iter().map(|point| format!("item {point} {inner:?} {header}")));
+                lines.extend(
+                    points
+                        .into_iter()
+                        .map(|point| format!("item {point} {inner:?} {header}")),
+                );
             }
         ),
         Decoded::Profiles(request) => walk!(
-            request, resource_profiles, scope_profiles, profiles,
-            |lines: &mut Vec<_>, header: &str, profile: &opentelemetry_proto::tonic::profiles::v1development::Profile| {
+            request,
+            resource_profiles,
+            scope_profiles,
+            profiles,
+            |lines: &mut Vec<_>,
+             header: &str,
+             profile: &opentelemetry_proto::tonic::profiles::v1development::Profile| {
                 let mut inner = profile.clone();
                 inner.samples.clear();
                 lines.push(format!("profile {inner:?} {header}"));
-                lines.extend(profile.samples.iter().map(|sample| format!("item {sample:?} {inner:?} {header}")));
+                lines.extend(
+                    profile
+                        .samples
+                        .iter()
+                        .map(|sample| format!("item {sample:?} {inner:?} {header}")),
+                );
             }
         ),
     }

@@ -8,7 +8,10 @@ use crate::{items, request};
 /// Accepts what prost accepts, refuses what prost refuses, and counts what prost would have decoded. Groups are the
 /// documented exception.
 fn assert_same_as_prost(signal: Signal, request: &[u8]) {
-    match (wire::validate(signal, request), Decoded::decode(signal, request)) {
+    match (
+        wire::validate(signal, request),
+        Decoded::decode(signal, request),
+    ) {
         (Ok(count), Ok(decoded)) => {
             assert_eq!(count, items(&decoded));
             assert_eq!(count, wire::count(signal, request));

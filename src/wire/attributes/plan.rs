@@ -71,10 +71,12 @@ impl Plan {
     pub(super) fn new(actions: &[Action]) -> Self {
         let mut keys: Vec<String> = Vec::new();
         let mut number = |key: &String| {
-            keys.iter().position(|known| known == key).unwrap_or_else(|| {
-                keys.push(key.clone());
-                keys.len() - 1
-            })
+            keys.iter()
+                .position(|known| known == key)
+                .unwrap_or_else(|| {
+                    keys.push(key.clone());
+                    keys.len() - 1
+                })
         };
         let steps = actions
             .iter()
@@ -94,7 +96,9 @@ impl Plan {
             })
             .collect();
         Plan {
-            lengths: keys.iter().fold(0, |bits, key| bits | length_bit(key.len())),
+            lengths: keys
+                .iter()
+                .fold(0, |bits, key| bits | length_bit(key.len())),
             keys,
             steps,
         }
@@ -126,7 +130,11 @@ impl Plan {
         changed.sort_unstable_by_key(|(_, found)| found.attribute.offset);
         for (key, found) in changed {
             match states.get(key) {
-                Some(State { kept: true, value: Some(value), .. }) => {
+                Some(State {
+                    kept: true,
+                    value: Some(value),
+                    ..
+                }) => {
                     self.set_value(key, &found, *value, editor);
                 }
                 _ => editor.delete(&found.attribute),

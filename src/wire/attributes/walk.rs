@@ -25,16 +25,21 @@ pub(super) fn walk<'a>(
     if signal == Signal::Profiles {
         return Ok(());
     }
-    messages(Fields::new(request), 1, editor, |resource, editor| match level {
-        Level::Resources => resource_attributes(plan, resource, editor),
-        Level::Items => messages(resource.fields(), 2, editor, |scope, editor| {
-            messages(scope.fields(), 2, editor, |entry, editor| match signal {
-                Signal::Traces => plan.edit(entry, 9, editor),
-                Signal::Logs => plan.edit(entry, 6, editor),
-                _ => points(plan, entry, editor),
-            })
-        }),
-    })
+    messages(
+        Fields::new(request),
+        1,
+        editor,
+        |resource, editor| match level {
+            Level::Resources => resource_attributes(plan, resource, editor),
+            Level::Items => messages(resource.fields(), 2, editor, |scope, editor| {
+                messages(scope.fields(), 2, editor, |entry, editor| match signal {
+                    Signal::Traces => plan.edit(entry, 9, editor),
+                    Signal::Logs => plan.edit(entry, 6, editor),
+                    _ => points(plan, entry, editor),
+                })
+            }),
+        },
+    )
 }
 
 /// The data points of a metric.
