@@ -45,7 +45,10 @@ impl Sender for Hop {
         Box::pin(async move {
             let names = names(&batch.chunks.concat());
             assert_eq!(names.len(), batch.items);
-            self.attempts.lock().unwrap().push((Instant::now(), names.clone()));
+            self.attempts
+                .lock()
+                .unwrap()
+                .push((Instant::now(), names.clone()));
             sleep(self.latency).await;
             let outcome = (self.answer.lock().unwrap())(&names)?;
             self.accepted.lock().unwrap().extend(names);
@@ -120,11 +123,19 @@ impl Bench {
     /// The exporter's account for traces, in items.
     fn account(&self) -> BTreeMap<String, u64> {
         let text = self.metrics.render();
-        let lines = text.lines().filter(|line| line.contains("data_type=\"traces\""));
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("data_type=\"traces\""));
         let entries = lines.filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
-            let name = series.split('{').next()?.strip_prefix("tributary_exporter_")?;
-            let reason = series.split("reason=\"").nth(1).and_then(|rest| rest.split('"').next());
+            let name = series
+                .split('{')
+                .next()?
+                .strip_prefix("tributary_exporter_")?;
+            let reason = series
+                .split("reason=\"")
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
             let name = match reason {
                 Some(reason) => reason.to_owned(),
                 None => name.trim_end_matches("_items").to_owned(),
@@ -160,7 +171,10 @@ impl crate::pipeline::Component for Nothing {
 
 fn names(request: &[u8]) -> Vec<String> {
     let request = ExportTraceServiceRequest::decode(request).unwrap();
-    let scopes = request.resource_spans.into_iter().flat_map(|r| r.scope_spans);
+    let scopes = request
+        .resource_spans
+        .into_iter()
+        .flat_map(|r| r.scope_spans);
     scopes.flat_map(|s| s.spans).map(|span| span.name).collect()
 }
 
@@ -216,7 +230,10 @@ fn unavailable(_: &[String]) -> Result<Outcome, SendError> {
 }
 
 fn account(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    entries.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    entries
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +243,9 @@ async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
         let mut dice = fastrand::Rng::with_seed(seed + 1000);
         let mut settings = settings(QueueConfig {
             num_consumers: random.usize(1..5),
-            compression: *random.choice([HeldCompression::None, HeldCompression::Lz4].iter()).unwrap(),
+            compression: *random
+                .choice([HeldCompression::None, HeldCompression::Lz4].iter())
+                .unwrap(),
             batch: Section(random.bool().then(|| BatchConfig {
                 min_size: random.usize(0..30),
                 max_size: 0,
@@ -255,7 +274,10 @@ async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
         expected.sort();
         assert_eq!(bench.accepted(), expected, "seed {seed}");
         let items = expected.len() as u64;
-        assert_eq!(bench.account(), account(&[("received", items), ("delivered", items)]));
+        assert_eq!(
+            bench.account(),
+            account(&[("received", items), ("delivered", items)])
+        );
         assert_eq!(bench.shutdown(SECS(1)).await, Undelivered::default());
     }
 }
@@ -271,7 +293,10 @@ async fn a_full_queue_refuses_at_once_and_counts_it() {
     let bench = Bench::new(settings(queue), SECS(1), accept);
     bench.consume(request("a", 6)).await.unwrap();
     let nack = bench.consume(request("b", 5)).await.unwrap_err();
-    assert_eq!((nack.retryable, &*nack.reason), (true, "sending queue is full"));
+    assert_eq!(
+        (nack.retryable, &*nack.reason),
+        (true, "sending queue is full")
+    );
     assert!(nack.retry_after.is_some());
     bench.consume(request("c", 4)).await.unwrap();
     assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 10.0);
@@ -292,7 +317,10 @@ async fn a_request_larger_than_the_queue_is_refused_for_good() {
         };
         let bench = Bench::new(settings(queue), SECS(0), accept);
         let nack = bench.consume(request("a", 11)).await.unwrap_err();
-        assert!(!nack.retryable && nack.reason.contains("queue_size: 10"), "{nack}");
+        assert!(
+            !nack.retryable && nack.reason.contains("queue_size: 10"),
+            "{nack}"
+        );
     }
 }
 
@@ -331,7 +359,11 @@ async fn who_waits_for_the_result_hears_it_and_keeps_what_was_not_delivered() {
         },
     ] {
         let bench = Bench::new(settings, SECS(1), |names| match names[0].as_str() {
-            "bad-0" => Err(SendError::permanent(Code::InvalidArgument, Fault::Content, "no")),
+            "bad-0" => Err(SendError::permanent(
+                Code::InvalidArgument,
+                Fault::Content,
+                "no",
+            )),
             "late-0" => Err(SendError {
                 throttle: Some(SECS(1000)),
                 ..SendError::transient(Code::Unavailable, "later")
@@ -341,7 +373,10 @@ async fn who_waits_for_the_result_hears_it_and_keeps_what_was_not_delivered() {
         bench.consume(request("good", 1)).await.unwrap();
         assert_eq!(bench.started.elapsed(), SECS(1));
         let nack = bench.consume(request("bad", 1)).await.unwrap_err();
-        assert_eq!((nack.retryable, nack.code, &*nack.reason), (false, Code::InvalidArgument, "no"));
+        assert_eq!(
+            (nack.retryable, nack.code, &*nack.reason),
+            (false, Code::InvalidArgument, "no")
+        );
         let nack = bench.consume(request("late", 1)).await.unwrap_err();
         assert_eq!((nack.retryable, nack.retry_after), (true, Some(SECS(1000))));
         let expected = [("received", 3), ("delivered", 1), ("refused", 2)];
@@ -366,11 +401,18 @@ async fn waits_are_those_of_the_configuration_and_the_batch_is_encoded_once() {
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), unavailable);
     bench.consume(request("a", 2)).await.unwrap();
     sleep(SECS(400)).await;
-    let at: Vec<f64> = bench.attempts().iter().map(|(at, _)| at.as_secs_f64()).collect();
+    let at: Vec<f64> = bench
+        .attempts()
+        .iter()
+        .map(|(at, _)| at.as_secs_f64())
+        .collect();
     assert_eq!(at[..5], [0.0, 5.0, 12.5, 23.75, 40.625]);
     assert!(at.windows(2).all(|pair| pair[1] - pair[0] <= 30.001));
     // The next one would have come after five minutes.
-    assert!(*at.last().unwrap() > 270.0 && *at.last().unwrap() <= 300.0, "{at:?}");
+    assert!(
+        *at.last().unwrap() > 270.0 && *at.last().unwrap() <= 300.0,
+        "{at:?}"
+    );
     assert_eq!(*bench.hop.encoded.lock().unwrap(), 1);
     let expected = [("received", 2), ("retries_exhausted", 2)];
     assert_eq!(bench.account(), account(&expected));
@@ -387,9 +429,16 @@ async fn throttling_lengthens_the_wait_and_ends_it_when_it_asks_for_too_much() {
     });
     bench.consume(request("a", 1)).await.unwrap();
     sleep(SECS(400)).await;
-    let at: Vec<f64> = bench.attempts().iter().map(|(at, _)| at.as_secs_f64()).collect();
+    let at: Vec<f64> = bench
+        .attempts()
+        .iter()
+        .map(|(at, _)| at.as_secs_f64())
+        .collect();
     assert_eq!(at, [0.0, 60.0, 67.5]);
-    assert_eq!(bench.account(), account(&[("received", 1), ("retries_exhausted", 1)]));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("retries_exhausted", 1)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +459,10 @@ async fn without_retries_the_first_failure_is_final() {
     bench.consume(request("a", 1)).await.unwrap();
     sleep(SECS(60)).await;
     assert_eq!(bench.attempts().len(), 1);
-    assert_eq!(bench.account(), account(&[("received", 1), ("retries_exhausted", 1)]));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("retries_exhausted", 1)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,7 +483,10 @@ async fn a_batch_goes_when_it_is_large_enough_or_its_first_request_old_enough() 
     sleep(MS(500)).await;
     bench.consume(request("e", 1)).await.unwrap();
     sleep(MS(500)).await;
-    assert_eq!(bench.attempts(), [(MS(150), 10), (MS(360), 2), (MS(1050), 1)]);
+    assert_eq!(
+        bench.attempts(),
+        [(MS(150), 10), (MS(360), 2), (MS(1050), 1)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -461,7 +516,10 @@ async fn requests_of_different_tenants_never_share_a_batch() {
     let bench = Bench::new(batching(batch), SECS(0), accept);
     for tenant in [Some("a"), Some("b"), Some(""), None, Some("a")] {
         let name = format!("{tenant:?}");
-        bench.consume(of_tenant(tenant, request(&name, 1))).await.unwrap();
+        bench
+            .consume(of_tenant(tenant, request(&name, 1)))
+            .await
+            .unwrap();
     }
     sleep(SECS(1)).await;
     let attempts = bench.hop.attempts.lock().unwrap();
@@ -480,20 +538,35 @@ async fn one_bad_request_takes_no_others_with_it() {
         };
         let bench = Bench::new(batching(batch), SECS(0), |names| {
             match names.iter().any(|name| name == "1-0") {
-                true => Err(SendError::permanent(Code::InvalidArgument, Fault::Content, "no")),
+                true => Err(SendError::permanent(
+                    Code::InvalidArgument,
+                    Fault::Content,
+                    "no",
+                )),
                 false => accept(names),
             }
         });
         for number in 0..count {
-            bench.consume(request(&number.to_string(), 1)).await.unwrap();
+            bench
+                .consume(request(&number.to_string(), 1))
+                .await
+                .unwrap();
         }
         sleep(SECS(1)).await;
         assert_eq!(bench.accepted().len(), count - 1);
         let count = count as u64;
-        let expected = [("received", count), ("delivered", count - 1), ("permanent", 1)];
+        let expected = [
+            ("received", count),
+            ("delivered", count - 1),
+            ("permanent", 1),
+        ];
         assert_eq!(bench.account(), account(&expected));
         let most = 2 * count.ilog2() as usize + 3;
-        assert!(bench.attempts().len() <= most, "{} attempts", bench.attempts().len());
+        assert!(
+            bench.attempts().len() <= most,
+            "{} attempts",
+            bench.attempts().len()
+        );
     }
 }
 
@@ -507,10 +580,17 @@ async fn a_server_that_refuses_everything_is_not_sent_everything_one_by_one() {
     let mut settings = batching(batch);
     settings.queue.as_mut().unwrap().queue_size = count;
     let bench = Bench::new(settings, SECS(0), |_| {
-        Err(SendError::permanent(Code::InvalidArgument, Fault::Content, "no"))
+        Err(SendError::permanent(
+            Code::InvalidArgument,
+            Fault::Content,
+            "no",
+        ))
     });
     for number in 0..count {
-        bench.consume(request(&number.to_string(), 1)).await.unwrap();
+        bench
+            .consume(request(&number.to_string(), 1))
+            .await
+            .unwrap();
     }
     sleep(SECS(1)).await;
     assert_eq!(bench.attempts().len(), 257);
@@ -525,13 +605,20 @@ async fn a_refusal_that_is_not_about_the_data_is_not_taken_apart() {
         ..BatchConfig::default()
     };
     let bench = Bench::new(batching(batch), SECS(0), |_| {
-        Err(SendError::permanent(Code::Unauthenticated, Fault::Elsewhere, "who?"))
+        Err(SendError::permanent(
+            Code::Unauthenticated,
+            Fault::Elsewhere,
+            "who?",
+        ))
     });
     bench.consume(request("a", 1)).await.unwrap();
     bench.consume(request("b", 1)).await.unwrap();
     sleep(SECS(1)).await;
     assert_eq!(bench.attempts().len(), 1);
-    assert_eq!(bench.account(), account(&[("received", 2), ("permanent", 2)]));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 2), ("permanent", 2)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -559,7 +646,15 @@ async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
     };
     let mut failures = 1;
     let mut settings = batching(batch);
-    settings.queue.as_mut().unwrap().batch.0.as_mut().unwrap().min_size = 2;
+    settings
+        .queue
+        .as_mut()
+        .unwrap()
+        .batch
+        .0
+        .as_mut()
+        .unwrap()
+        .min_size = 2;
     let mut bench = Bench::new(settings, SECS(0), move |names| match failures {
         0 => accept(names),
         _ => {
@@ -573,7 +668,13 @@ async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
     assert_eq!(bench.shutdown(SECS(30)).await, Undelivered::default());
     assert_eq!(bench.started.elapsed(), SECS(1));
     assert_eq!(bench.accepted(), ["held-0", "sleeps-0", "sleeps-1"]);
-    assert!(bench.consume(request("late", 1)).await.unwrap_err().retryable);
+    assert!(
+        bench
+            .consume(request("late", 1))
+            .await
+            .unwrap_err()
+            .retryable
+    );
     let expected = [("received", 4), ("delivered", 3), ("refused", 1)];
     assert_eq!(bench.account(), account(&expected));
 }
@@ -590,9 +691,18 @@ async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
     }
     sleep(SECS(1)).await;
     let undelivered = bench.shutdown(SECS(30)).await;
-    assert_eq!(undelivered, Undelivered { batches: 3, items: 6 });
+    assert_eq!(
+        undelivered,
+        Undelivered {
+            batches: 3,
+            items: 6
+        }
+    );
     assert_eq!(bench.attempts().len(), 4);
-    assert_eq!(bench.account(), account(&[("received", 6), ("shutdown", 6)]));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 6), ("shutdown", 6)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -607,7 +717,13 @@ async fn shutdown_ends_at_its_deadline_and_reports_what_was_under_way() {
     }
     let undelivered = bench.shutdown(SECS(6)).await;
     assert_eq!(bench.started.elapsed(), SECS(6));
-    assert_eq!(undelivered, Undelivered { batches: 2, items: 4 });
+    assert_eq!(
+        undelivered,
+        Undelivered {
+            batches: 2,
+            items: 4
+        }
+    );
     let expected = [("received", 6), ("delivered", 2), ("shutdown", 4)];
     assert_eq!(bench.account(), account(&expected));
     assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
@@ -642,7 +758,10 @@ async fn what_waits_is_compressed_and_counted_so() {
     let bytes = request("compressible-name-of-a-span", 50).bytes();
     assert!(bytes > 1500 && bytes < 2000, "{bytes}");
     let mut taken = 0;
-    while let Ok(()) = bench.consume(request("compressible-name-of-a-span", 50)).await {
+    while let Ok(()) = bench
+        .consume(request("compressible-name-of-a-span", 50))
+        .await
+    {
         taken += 1;
         // The first one finds a free worker and needs no compression.
         tokio::task::yield_now().await;
@@ -661,7 +780,10 @@ async fn profiles_pass_one_by_one() {
     let bench = Bench::new(batching(batch), SECS(0), accept);
     let consumer = bench.terminal.inputs.get(Signal::Profiles).unwrap();
     for _ in 0..2 {
-        consumer.consume(Batch::new(Signal::Profiles, 0, Bytes::new())).await.unwrap();
+        consumer
+            .consume(Batch::new(Signal::Profiles, 0, Bytes::new()))
+            .await
+            .unwrap();
     }
     advance(MS(1)).await;
     sleep(MS(1)).await;
