@@ -1,6 +1,7 @@
 //! Compression codecs of request bodies.
 
 pub mod compress;
+pub mod decompress;
 
 /// A codec of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

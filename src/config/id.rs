@@ -1,8 +1,12 @@
 //! Component ids: `type` or `type/name`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The id of a component in a configuration: a type, and a name when there are several of that type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +53,33 @@ impl FromStr for ComponentId {
         Ok(ComponentId {
             kind: kind.into(),
             name: name.map(Into::into),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ComponentId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for ComponentId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for ComponentId {
+    fn schema_name() -> Cow<'static, str> {
+        "ComponentId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The id of a component: `type` or `type/name`.",
+            "pattern": "^[a-zA-Z][0-9a-zA-Z_]{0,62}(/.+)?$",
         })
     }
 }

@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod listeners;
+pub mod server;
 pub mod tls;

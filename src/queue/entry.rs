@@ -20,7 +20,6 @@ pub(super) type Job = SmallVec<[Entry; 1]>;
 pub(super) struct Ledger {
     /// The exporter's metrics.
     pub(super) metrics: ExporterMetrics,
-    lost_batches: AtomicUsize,
     lost_items: AtomicUsize,
 }
 
@@ -46,7 +45,6 @@ impl Ledger {
     pub(super) fn new(metrics: ExporterMetrics) -> Self {
         Ledger {
             metrics,
-            lost_batches: AtomicUsize::new(0),
             lost_items: AtomicUsize::new(0),
         }
     }
@@ -54,7 +52,6 @@ impl Ledger {
     /// What was acknowledged to the sender and lost because the process ends.
     pub(super) fn undelivered(&self) -> Undelivered {
         Undelivered {
-            batches: self.lost_batches.load(Relaxed),
             items: self.lost_items.load(Relaxed),
         }
     }
@@ -154,7 +151,6 @@ impl Entry {
         } else {
             self.ledger.metrics.dropped(self.items, reason);
             if reason == DropReason::Shutdown {
-                self.ledger.lost_batches.fetch_add(1, Relaxed);
                 self.ledger.lost_items.fetch_add(self.items, Relaxed);
             }
         }

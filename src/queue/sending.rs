@@ -81,7 +81,7 @@ impl SendingQueue {
         settings: &Settings,
         sender: Arc<dyn Sender>,
     ) -> Self {
-        let metrics = ExporterMetrics::new(&cx.id, signal);
+        let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
         if settings.queue.is_some() {
             metrics.queue_capacity.set(capacity as f64);
@@ -264,6 +264,10 @@ impl Component for Queues {
         }
     }
 
+    fn idle(&self) -> bool {
+        self.queues.iter().all(|queue| queue.room.free() >= queue.room.capacity())
+    }
+
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             for queue in &self.queues {
@@ -277,9 +281,7 @@ impl Component for Queues {
             let mut total = Undelivered::default();
             for queue in &self.queues {
                 queue.batcher.clear();
-                let lost = queue.delivery.ledger.undelivered();
-                total.batches += lost.batches;
-                total.items += lost.items;
+                total += queue.delivery.ledger.undelivered();
             }
             total
         })

@@ -1,38 +1,57 @@
 //! Everything that is done to OTLP bytes without decoding them.
 
+pub mod attributes;
+mod count;
 pub mod descriptor;
+pub mod edit;
 pub mod json;
+pub mod reader;
+mod schema;
+mod split;
+mod validate;
 
-use bytes::Bytes;
-
-use crate::batch::{Decoded, Signal};
+pub use self::count::count;
+pub use self::split::split;
+pub use self::validate::DEPTH_LIMIT;
+use crate::batch::Signal;
 
 /// Why bytes are not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason} at byte {offset}")]
+#[error("{reason}, at byte {offset}{}", within(path))]
 pub struct Malformed {
     /// Where, from the start of the request.
     pub offset: usize,
+    /// The field, as in `resource_spans.scope_spans.spans.name`; empty when it is not known.
+    pub path: String,
     /// What is wrong.
     pub reason: &'static str,
 }
 
+impl Malformed {
+    /// An error in a field that cannot be named.
+    pub fn new(offset: usize, reason: &'static str) -> Self {
+        Malformed {
+            offset,
+            path: String::new(),
+            reason,
+        }
+    }
+}
+
+fn within(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!(" in {path}"),
+    }
+}
+
 /// Checks that `request` is a valid `Export*ServiceRequest` of `signal`, exactly as deep as prost's decode would, and
 /// counts its items in the same walk.
+///
+/// What prost accepts is accepted and what prost refuses is refused, with one exception: groups in unknown fields
+/// (which OTLP never had) are refused.
 pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
-    let decoded = Decoded::decode(signal, request).map_err(|_| Malformed {
-        offset: 0,
-        reason: "malformed",
-    })?;
-    Ok(match decoded {
-        Decoded::Traces(request) => request
-            .resource_spans
-            .iter()
-            .flat_map(|r| &r.scope_spans)
-            .map(|s| s.spans.len())
-            .sum(),
-        _ => 1,
-    })
+    validate::check(signal, request).map(|checked| checked.items)
 }
 
 /// The most a piece of a split request may have; `usize::MAX` where there is no limit.
@@ -42,11 +61,4 @@ pub struct Limit {
     pub items: usize,
     /// Encoded bytes.
     pub bytes: usize,
-}
-
-/// Cuts a valid request into pieces within `limit`, each with its number of items, in order; resource and scope headers
-/// are repeated. A single item above the byte limit becomes a piece of its own. A profiles request is never cut.
-pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
-    let _ = limit;
-    vec![(validate(signal, request).unwrap_or(0), request.clone())]
 }
