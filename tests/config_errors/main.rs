@@ -26,11 +26,17 @@ fn every_bad_file_is_explained_as_expected() {
         let expected = fs::read_to_string(&expected_path).unwrap_or_default();
         if report != expected {
             let name = file.display();
-            wrong.push(format!("== {name}\n-- expected\n{expected}-- found\n{report}"));
+            wrong.push(format!(
+                "== {name}\n-- expected\n{expected}-- found\n{report}"
+            ));
         }
     }
     let count = wrong.len();
-    assert!(wrong.is_empty(), "{count} reports differ:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{count} reports differ:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// The files that are bad by themselves, in order.
@@ -38,7 +44,10 @@ fn bad_files() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(DIRECTORY)
         .expect("tests run in the root of the package")
         .map(|entry| entry.expect("the directory can be listed").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
         .filter(|path| !name(path).starts_with("over-"))
         .collect();
     files.sort();
