@@ -76,11 +76,12 @@ impl Batcher {
         self.merging.as_ref()
     }
 
-    /// Takes in the entries of one request, all or none: `Err` gives them back once the queue is closed.
-    pub(super) fn push(&self, partition: Partition, entries: Job) -> Result<(), Job> {
+    /// Takes in the entries of one request, all or none: they come back once the queue is closed.
+    #[must_use]
+    pub(super) fn push(&self, partition: Partition, entries: Job) -> Option<Job> {
         let mut state = self.lock();
         if state.closed {
-            return Err(entries);
+            return Some(entries);
         }
         for entry in entries {
             match &self.merging {
@@ -88,7 +89,7 @@ impl Batcher {
                 None => self.ready(&mut state, Job::from_iter([entry])),
             }
         }
-        Ok(())
+        None
     }
 
     /// The next job; waits for one. `None` once the queue is closed and empty.

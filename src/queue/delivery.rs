@@ -66,18 +66,15 @@ impl Delivery {
                 }
                 Err(failure) => failure,
             };
-            match take_apart(job, error.fault) {
-                Ok((first, second)) if extra_sends >= 2 => {
-                    extra_sends -= 2;
-                    todo.push(second);
-                    todo.push(first);
-                }
-                Ok((first, second)) => {
-                    self.failed(first, reason, &error);
-                    self.failed(second, reason, &error);
-                }
-                Err(whole) => self.failed(whole, reason, &error),
+            let (first, second) = take_apart(job, error.fault);
+            if second.is_empty() || extra_sends < 2 {
+                self.failed(first, reason, &error);
+                self.failed(second, reason, &error);
+                continue;
             }
+            extra_sends -= 2;
+            todo.push(second);
+            todo.push(first);
         }
     }
 
@@ -186,6 +183,9 @@ impl Delivery {
     }
 
     fn failed(&self, job: Job, reason: DropReason, error: &SendError) {
+        if job.is_empty() {
+            return;
+        }
         if let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {
                 DropReason::Permanent => "not retryable error",
@@ -224,23 +224,16 @@ impl Delivery {
     }
 }
 
-/// Two halves of what was refused, if the refusal may be about a part of it only.
-fn take_apart(mut job: Job, fault: Fault) -> Result<(Job, Job), Job> {
+/// Two halves of what was refused, the second empty unless the refusal may be about a part of it only.
+fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
     if fault == Fault::Elsewhere {
-        return Err(job);
+        return (job, Job::new());
     }
     if job.len() == 1 && fault == Fault::Size {
-        job = match job.into_iter().next().map(Entry::halves) {
-            Some(Ok(pieces)) => pieces.into(),
-            Some(Err(entry)) => Job::from_iter([entry]),
-            None => Job::new(),
-        };
+        job = job.into_iter().flat_map(Entry::halves).collect();
     }
-    if job.len() < 2 {
-        return Err(job);
-    }
-    let second = job.drain(job.len() / 2..).collect();
-    Ok((job, second))
+    let second = job.drain(job.len().div_ceil(2)..).collect();
+    (job, second)
 }
 
 /// Counts a job as in flight while it is being sent, waits between attempts included.

@@ -122,23 +122,18 @@ impl Entry {
         self.fail(reason, nack);
     }
 
-    /// Cuts it in two or more, or gives it back when it is not divisible.
-    pub(super) fn halves(mut self) -> Result<Vec<Entry>, Entry> {
+    /// Cuts it into pieces of at most half its items; itself when it is not divisible.
+    pub(super) fn halves(mut self) -> Job {
         if self.items < 2 {
-            return Err(self);
+            return Job::from_iter([self]);
         }
         let Some(Ok(batch)) = self.held.take().map(Held::into_batch) else {
-            return Err(self);
+            return Job::from_iter([self]);
         };
         let limit = Limit {
             items: self.items.div_ceil(2),
             bytes: usize::MAX,
         };
-        let mut pieces = cut(batch, limit);
-        if pieces.len() < 2 {
-            self.held = pieces.pop().map(Held::Plain);
-            return Err(self);
-        }
         let entry = |piece| {
             Entry::new(
                 Held::Plain(piece),
@@ -146,7 +141,7 @@ impl Entry {
                 self.ledger.clone(),
             )
         };
-        Ok(pieces.into_iter().map(entry).collect())
+        cut(batch, limit).into_iter().map(entry).collect()
     }
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {

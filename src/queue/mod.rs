@@ -128,3 +128,6 @@ impl SendError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

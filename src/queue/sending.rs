@@ -153,7 +153,7 @@ impl SendingQueue {
         let entry = |held| Entry::new(held, request.clone(), ledger.clone());
         let entries: Job = held.into_iter().map(entry).collect();
         drop(request);
-        if let Err(entries) = self.batcher.push(partition, entries) {
+        if let Some(entries) = self.batcher.push(partition, entries) {
             return Err(self.give_back(entries));
         }
         match outcome {

@@ -9,3 +9,6 @@ pub use body::{Chunks, coalesce};
 pub use connect::{ConnectError, Connector, Stream, split_host_port};
 pub use headers::Headers;
 pub use pool::{Balancing, Pool, PoolSettings, RequestError};
+
+#[cfg(test)]
+pub(crate) mod test_server;
