@@ -29,6 +29,12 @@ pub fn decode<T: DeserializeOwned + Default + Validate>(
     (report.errors() == before).then_some(value)
 }
 
+/// More errors than this in one component are not counted: something else was meant to be here.
+const MAX_ERRORS: usize = 100;
+
+/// How often reading starts again, so that a large and wrong body does not take minutes.
+const MAX_ATTEMPTS: usize = 10_000;
+
 /// Reads what can be read; the paths of what could not come with it.
 ///
 /// serde stops at the first error. So the culprit is taken out of a copy and reading starts again, until it succeeds
@@ -37,7 +43,14 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
     let secrets = Secrets::default();
     let mut work = node.clone();
     let mut wrong = Vec::new();
+    let mut attempts = 0;
     let value = loop {
+        attempts += 1;
+        if wrong.len() >= MAX_ERRORS || attempts > MAX_ATTEMPTS {
+            let span = node.key.unwrap_or(node.span);
+            report.push(Diagnostic::error("there are more errors in this", span));
+            break None;
+        }
         let error = match T::deserialize(NodeDeserializer::new(&work, &secrets)) {
             Ok(value) => break Some(value),
             Err(error) => error,

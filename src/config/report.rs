@@ -144,6 +144,7 @@ impl Report {
         for diagnostic in &mut self.diagnostics {
             if diagnostic.level == Level::Warning {
                 diagnostic.level = Level::Error;
+                diagnostic.help.push("without `--strict` this is a warning".to_owned());
             }
         }
     }
