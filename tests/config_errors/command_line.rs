@@ -45,7 +45,11 @@ fn a_bad_configuration_exits_with_1_and_says_why_on_stderr() {
     let bad = GOOD.replace("grpc:", "grcp:");
     let output = exits(1, &["validate", "--config", &bad]);
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).contains("did you mean `grpc`?"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("did you mean `grpc`?"),
+        "{}",
+        stderr(&output)
+    );
     exits(1, &["print-config", "--config", &bad]);
 }
 
@@ -72,7 +76,11 @@ fn the_collectors_own_flags_are_understood() {
     let set = "--set=exporters.otlp_grpc.timeout=7s";
     let gates = "--feature-gates=+service.profilesSupport";
     let output = exits(0, &["print-initial-config", "--config", GOOD, set, gates]);
-    assert!(stdout(&output).contains("timeout: 7s"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("timeout: 7s"),
+        "{}",
+        stdout(&output)
+    );
     assert!(stderr(&output).contains("always on"));
 }
 
@@ -83,7 +91,10 @@ fn what_is_printed_is_read_again_as_the_same_and_holds_no_secret() {
     let again = format!("yaml:{first}");
     let second = stdout(&exits(0, &["print-config", "--config", &again]));
     assert_eq!(first, second);
-    let json = stdout(&exits(0, &["print-config", "--format=json", "--config", GOOD]));
+    let json = stdout(&exits(
+        0,
+        &["print-config", "--format=json", "--config", GOOD],
+    ));
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     let yaml: serde_json::Value = serde_yaml::from_str(&first).expect("it is YAML");
     assert_eq!(json, yaml);
@@ -95,11 +106,19 @@ fn components_and_schema_list_what_is_built_in() {
     let components: serde_json::Value = serde_yaml::from_str(&components).expect("it is YAML");
     let schema = stdout(&exits(0, &["schema"]));
     let schema: serde_json::Value = serde_json::from_str(&schema).expect("it is JSON");
-    for kind in ["receivers", "processors", "exporters", "connectors", "extensions"] {
+    for kind in [
+        "receivers",
+        "processors",
+        "exporters",
+        "connectors",
+        "extensions",
+    ] {
         let listed = components[kind].as_array().expect("every kind is listed");
         assert!(!listed.is_empty(), "{kind}");
         for component in listed {
-            let name = component["name"].as_str().expect("every component has a name");
+            let name = component["name"]
+                .as_str()
+                .expect("every component has a name");
             let pattern = format!("^{name}(/.+)?$");
             let body = &schema["properties"][kind]["patternProperties"][&pattern];
             assert!(body.is_object(), "{kind} {name} is not in the schema");

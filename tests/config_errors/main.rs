@@ -49,7 +49,10 @@ fn bad_files() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(".")
         .expect("the directory can be listed")
         .map(|entry| PathBuf::from(entry.expect("the directory can be listed").file_name()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
         .filter(|path| !path.to_string_lossy().starts_with("over-"))
         .collect();
     files.sort();
