@@ -1,6 +1,7 @@
 //! The exporters. A new one is one file and one line in [`REGISTRY`].
 
 pub mod otlp_grpc;
+pub mod otlp_http;
 mod otlp_response;
 
 use crate::batch::Signal;
@@ -18,4 +19,5 @@ const OTLP: &[(Signal, Stability)] = &[
 /// Every exporter that is built in.
 pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     entry!(dyn ExporterConfig, otlp_grpc::Config, "otlp_grpc", aliases: &["otlp"], "Sends OTLP over gRPC.", OTLP),
+    entry!(dyn ExporterConfig, otlp_http::Config, "otlp_http", aliases: &["otlphttp"], "Sends OTLP over HTTP.", OTLP),
 ];

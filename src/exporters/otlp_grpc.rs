@@ -4,7 +4,7 @@
 
 mod config;
 
-pub use config::{Compression, CompressionParams, Config, Keepalive};
+pub use config::{Balancer, Compression, Config, Keepalive};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::batch::{Code, Requests, Signal};
 use crate::component::{BuildContext, BuildError, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
-    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
+    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce, header_map,
 };
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
@@ -185,7 +185,7 @@ fn service(signal: Signal) -> &'static str {
 
 /// The headers of every request, those of the gRPC protocol last so that no configured one replaces them.
 fn headers(config: &Config) -> Result<HeaderMap, String> {
-    let mut headers = config.headers.to_map();
+    let mut headers = header_map(&config.headers);
     let user_agent = match config.user_agent.as_str() {
         "" => concat!("tributary/", env!("CARGO_PKG_VERSION")),
         text => text,

@@ -129,11 +129,7 @@ impl Validate for AttributesConfig {
 }
 
 impl ProcessorConfig for AttributesConfig {
-    fn build(
-        &self,
-        _: &BuildContext,
-        _: Signal,
-    ) -> Result<Stage, BuildError> {
+    fn build(&self, _: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let actions = self.actions.iter().map(ActionConfig::action);
         let actions = Actions::new(actions.collect::<Result<_, _>>()?);
         Ok(Stage::Pure(Box::new(Attributes { actions })))

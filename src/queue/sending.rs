@@ -265,7 +265,9 @@ impl Component for Queues {
     }
 
     fn idle(&self) -> bool {
-        self.queues.iter().all(|queue| queue.room.free() >= queue.room.capacity())
+        self.queues
+            .iter()
+            .all(|queue| queue.room.free() >= queue.room.capacity())
     }
 
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
