@@ -87,3 +87,6 @@ impl Component for Idle {
         Box::pin(async { Undelivered::default() })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,13 +5,19 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Codec;
+use crate::config::Problems;
 
-/// Levels of gzip, zlib and deflate; -1 is the library's default.
-pub const DEFLATE_LEVELS: std::ops::RangeInclusive<i32> = -1..=9;
-/// Levels of zstd.
-pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
+/// How hard to compress.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompressionParams {
+    /// gzip, zlib, deflate: 1 to 9, or -1 for the default; zstd: 1 to 22. Default: 6 and 3.
+    pub level: Option<i32>,
+}
 
 /// How many idle compressors are kept; each takes up to a few hundred KiB, and more than this never work at a time.
 const KEPT: usize = 16;
@@ -30,6 +36,36 @@ impl std::fmt::Debug for Compressor {
             .field("codec", &self.codec)
             .field("level", &self.level)
             .finish_non_exhaustive()
+    }
+}
+
+impl CompressionParams {
+    /// Reports a level that `codec` does not have, at `level`.
+    pub fn validate(&self, codec: Option<Codec>, problems: &mut Problems) {
+        let Some(level) = self.level else {
+            return;
+        };
+        let levels = match codec {
+            Some(Codec::Gzip | Codec::Zlib) if level == -1 => return,
+            Some(Codec::Gzip | Codec::Zlib) => 1..=9,
+            Some(Codec::Zstd) => 1..=22,
+            Some(Codec::SnappyBlock | Codec::SnappyFramed | Codec::Lz4) => {
+                let message = "this compression has no levels; remove the key";
+                return problems.error(&["compression_params", "level"], message);
+            }
+            None => {
+                let message = "has no effect without compression; remove the key";
+                return problems.error(&["compression_params", "level"], message);
+            }
+        };
+        if !levels.contains(&level) {
+            let message = format!(
+                "must be from {} to {} for this compression",
+                levels.start(),
+                levels.end()
+            );
+            problems.error(&["compression_params", "level"], message);
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::{BuildContext, BuildError, ExporterConfig, Outputs, Terminal};
+use crate::component::{
+    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+};
 use crate::config::Validate;
 use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::telemetry::ExporterMetrics;
@@ -17,6 +19,21 @@ use crate::telemetry::ExporterMetrics;
 pub struct Config {}
 
 impl Validate for Config {}
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "nop",
+    aliases: &[],
+    "Takes everything and delivers it to nowhere.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {

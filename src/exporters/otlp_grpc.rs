@@ -4,7 +4,7 @@
 
 mod config;
 
-pub use config::{Compression, CompressionParams, Config, Keepalive};
+pub use config::{Balancer, Compression, Config, Keepalive};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,31 @@ use prost::Message;
 
 use super::otlp_response::{Status, binary_header, outcome, percent_decoded, refused};
 use crate::batch::{Code, Requests, Signal};
-use crate::component::{BuildContext, BuildError, ExporterConfig, Terminal};
+use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
-    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
+    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce, header_map,
 };
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 
 /// The most of a response that is read. A partial success is a number and a sentence.
 const RESPONSE_BYTES: usize = 64 * 1024;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "otlp_grpc",
+    aliases: &["otlp"],
+    "Sends OTLP over gRPC.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
@@ -185,7 +200,7 @@ fn service(signal: Signal) -> &'static str {
 
 /// The headers of every request, those of the gRPC protocol last so that no configured one replaces them.
 fn headers(config: &Config) -> Result<HeaderMap, String> {
-    let mut headers = config.headers.to_map();
+    let mut headers = header_map(&config.headers);
     let user_agent = match config.user_agent.as_str() {
         "" => concat!("tributary/", env!("CARGO_PKG_VERSION")),
         text => text,

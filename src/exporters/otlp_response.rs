@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::GeneralPurpose;
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use prost::Message;
+use serde::Deserialize;
 
 use crate::batch::Code;
 use crate::queue::{Fault, Outcome, SendError};
@@ -70,6 +71,80 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
         rejected_items: usize::try_from(partial.rejected).unwrap_or(0),
         message: partial.error_message,
     })
+}
+
+/// The outcome in a JSON response body.
+pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
+    /// JSON has a name of its own for each signal's count, and 64-bit integers are strings in protobuf's JSON.
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct JsonResponse {
+        partial_success: Option<JsonPartialSuccess>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct JsonPartialSuccess {
+        #[serde(
+            alias = "rejectedSpans",
+            alias = "rejectedDataPoints",
+            alias = "rejectedLogRecords",
+            alias = "rejectedProfiles"
+        )]
+        rejected: Option<Count>,
+        error_message: Option<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Count {
+        Number(i64),
+        Text(String),
+    }
+    let response: JsonResponse = serde_json::from_slice(body)?;
+    let partial = response.partial_success.unwrap_or_default();
+    let rejected = match partial.rejected {
+        Some(Count::Number(count)) => count,
+        Some(Count::Text(count)) => count.parse().unwrap_or(0),
+        None => 0,
+    };
+    Ok(Outcome {
+        rejected_items: usize::try_from(rejected).unwrap_or(0),
+        message: partial.error_message.unwrap_or_default(),
+    })
+}
+
+/// What a refusal's body says, to be appended to a sentence: a `google.rpc.Status` as protobuf or JSON, or text.
+pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
+    /// Long enough for every message that helps.
+    const SHOWN: usize = 1024;
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct JsonStatus {
+        message: String,
+        details: Vec<serde_json::Value>,
+    }
+    let (mut message, details) = if protobuf {
+        let status = Status::decode(body).unwrap_or_default();
+        let details = status.details.into_iter().map(|any| any.type_url);
+        (status.message, details.collect::<Vec<String>>())
+    } else {
+        match serde_json::from_slice::<JsonStatus>(body) {
+            Ok(status) => {
+                let details = status.details.iter().map(ToString::to_string);
+                (status.message, details.collect())
+            }
+            Err(_) => (String::from_utf8_lossy(body).trim().to_owned(), Vec::new()),
+        }
+    };
+    if message.len() > SHOWN {
+        let end = (0..=SHOWN).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push_str("...");
+    }
+    match (message.is_empty(), details.is_empty()) {
+        (true, true) => String::new(),
+        (false, true) => format!(", Message={message}"),
+        (_, false) => format!(", Message={message}, Details=[{}]", details.join(", ")),
+    }
 }
 
 /// The error that a gRPC status means for an OTLP client.

@@ -5,8 +5,6 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use crate::batch::Signal;
 use crate::component::{BuildContext, Host};
-use crate::memory::Budget;
-use crate::net::listeners::Listeners;
 
 /// A context to build the exporter of that id in.
 pub(crate) fn context(id: &str) -> BuildContext {

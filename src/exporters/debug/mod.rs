@@ -19,7 +19,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::batch::{Batch, Decoded, Nack, Signal};
-use crate::component::{BuildContext, BuildError, ExporterConfig, Outputs, Terminal};
+use crate::component::{
+    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::telemetry::{DropReason, ExporterMetrics};
@@ -145,6 +147,21 @@ impl Validate for Config {
         }
     }
 }
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "debug",
+    aliases: &["logging"],
+    "Prints telemetry in a form that people can read.",
+    &[
+        (Signal::Traces, Stability::Alpha),
+        (Signal::Metrics, Stability::Alpha),
+        (Signal::Logs, Stability::Alpha),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {

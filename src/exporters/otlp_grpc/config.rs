@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compression::Codec;
-use crate::compression::compress::{DEFLATE_LEVELS, ZSTD_LEVELS};
+use crate::compression::compress::CompressionParams;
 use crate::config::units::Duration;
-use crate::config::{Problems, Section, Validate};
-use crate::net::client::{Balancing, Headers, split_host_port};
+use crate::config::{Headers, Problems, Section, Validate};
+use crate::net::client::{Balancing, split_host_port};
 use crate::net::tls::ClientTls;
 use crate::queue::{QueueConfig, RetryConfig};
 
@@ -67,14 +67,6 @@ pub enum Compression {
     /// No compression.
     #[serde(alias = "")]
     None,
-}
-
-/// How hard to compress.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompressionParams {
-    /// gzip: -1 (the library's default) or 1 to 9; zstd: 1 to 22. Default: -1 and 3.
-    pub level: Option<i32>,
 }
 
 /// HTTP/2 pings.
@@ -207,27 +199,13 @@ impl Balancer {
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
-        if let Err(reason) = self.target() {
-            problems.error(&["endpoint"], reason);
+        match self.target() {
+            Ok(target) if !target.tls => {}
+            Ok(_) => self.tls.validate_for_tls("tls", problems),
+            Err(reason) => problems.error(&["endpoint"], reason),
         }
-        problems.within("tls", &self.tls);
-        problems.within("headers", &self.headers);
-        if let Some(level) = self.compression_params.level {
-            let allowed = match self.compression {
-                Compression::Gzip => (DEFLATE_LEVELS.contains(&level) && level != 0)
-                    .then_some(())
-                    .ok_or("gzip has the levels -1 and 1 to 9"),
-                Compression::Zstd => ZSTD_LEVELS
-                    .contains(&level)
-                    .then_some(())
-                    .ok_or("zstd has the levels 1 to 22"),
-                Compression::Snappy => Err("snappy has no levels"),
-                Compression::None => Err("without compression there is no level"),
-            };
-            if let Err(message) = allowed {
-                problems.error(&["compression_params", "level"], message);
-            }
-        }
+        self.compression_params
+            .validate(self.compression.codec(), problems);
         if let Some(keepalive) = &*self.keepalive {
             for (key, duration) in [("time", keepalive.time), ("timeout", keepalive.timeout)] {
                 if duration.is_zero() {

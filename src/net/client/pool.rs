@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::body::Chunks;
 use super::connect::{ConnectError, Connector};
+use super::full_error;
 
 /// How long connecting may take in all. gRPC's own minimum:
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
@@ -61,7 +62,7 @@ pub enum RequestError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The connection, or this stream of it, broke.
-    #[error("the connection broke: {}", full(.0))]
+    #[error("the connection broke: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
 }
 
@@ -298,20 +299,10 @@ async fn open(
     let (sender, connection) = builder
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| ConnectError(format!("HTTP/2 handshake failed: {}", full(&error))))?;
+        .map_err(|error| {
+            ConnectError(format!("HTTP/2 handshake failed: {}", full_error(&error)))
+        })?;
     // Ends with the last sender; its errors reach the requests.
     tokio::spawn(connection);
     Ok(sender)
-}
-
-/// An error with all its causes.
-fn full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
