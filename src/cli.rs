@@ -30,8 +30,8 @@ pub enum Invocation {
 
 /// Receives, processes and exports traces, metrics, logs and profiles.
 ///
-/// Without a sub-command it runs the pipelines of the configuration until it is told to stop: SIGTERM or SIGINT ends it,
-/// SIGHUP reads the configuration again.
+/// Without a sub-command it runs the pipelines of the configuration until it is told to stop:
+/// SIGTERM or SIGINT ends it, SIGHUP reads the configuration again.
 #[derive(Debug, Parser)]
 #[command(name = "collector", version)]
 struct Arguments {
@@ -46,17 +46,19 @@ struct Arguments {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Where the configuration is: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given several times; later
-    /// ones are laid over earlier ones.
+    /// Where the configuration is: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
+    /// several times; later ones are laid over earlier ones.
     #[arg(long, value_name = "LOCATION", global = true)]
     config: Vec<String>,
-    /// One value, laid over all files, as in `service.telemetry.logs.level=debug`. May be given several times.
+    /// One value, laid over all files, as in `service.telemetry.logs.level=debug`. May be given
+    /// several times.
     #[arg(long, value_name = "KEY=VALUE", global = true)]
     set: Vec<String>,
     /// Take warnings for errors.
     #[arg(long, global = true)]
     strict: bool,
-    /// Feature gates of the OpenTelemetry Collector, comma-separated; what they switch on is always on here.
+    /// Feature gates of the OpenTelemetry Collector, comma-separated; what they switch on is always
+    /// on here.
     #[arg(long, value_name = "GATES", global = true, allow_hyphen_values = true)]
     feature_gates: Vec<String>,
 }
@@ -67,7 +69,8 @@ enum Command {
     Validate,
     /// List the components that are built in.
     Components,
-    /// Print the configuration as it is understood: merged, expanded, defaults filled in, secrets masked.
+    /// Print the configuration as it is understood: merged, expanded, defaults filled in, secrets
+    /// masked.
     #[command(visible_alias = "print-initial-config")]
     PrintConfig {
         /// How to write it.
@@ -90,7 +93,8 @@ enum Format {
     Json,
 }
 
-/// Reads the arguments (the program's name first), does what needs no service, and says what is left to do.
+/// Reads the arguments (the program's name first), does what needs no service, and says what is
+/// left to do.
 pub fn parse_and_dispatch<I>(arguments: I) -> Invocation
 where
     I: IntoIterator,

@@ -28,7 +28,8 @@ impl Facts {
             .find(|declared| declared.kind == kind && declared.id == *id)
     }
 
-    /// Whether everything that names components could be read. If not, nothing is known to be unused.
+    /// Whether everything that names components could be read. If not, nothing is known to be
+    /// unused.
     fn complete(&self) -> bool {
         !self.service_broken && !self.pipelines.iter().any(|draft| draft.broken)
     }

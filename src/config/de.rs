@@ -95,7 +95,8 @@ impl<'a> NodeDeserializer<'a> {
     }
 
     fn whole_number<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        // `1e3` is a whole number, however it is written. 2^53: from there on a float skips whole numbers.
+        // `1e3` is a whole number, however it is written. 2^53: from there on a float skips whole
+        // numbers.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.resolved() {
             Some((Resolved::Float(value), _)) if value.fract() == 0.0 && value.abs() < EXACT => {

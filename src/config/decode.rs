@@ -10,8 +10,8 @@ use super::{Problems, Validate};
 
 /// Reads a component's configuration from its node; an empty body means all defaults.
 ///
-/// Everything that is wrong goes to the report, each at its position: unknown keys, wrong types, missing keys, and what
-/// [`Validate::validate`] finds. `None` when there was any error.
+/// Everything that is wrong goes to the report, each at its position: unknown keys, wrong types,
+/// missing keys, and what [`Validate::validate`] finds. `None` when there was any error.
 pub fn decode<T: DeserializeOwned + Default + Validate>(
     node: &Node,
     report: &mut Report,
@@ -37,8 +37,9 @@ const MAX_ATTEMPTS: usize = 10_000;
 
 /// Reads what can be read; the paths of what could not come with it.
 ///
-/// serde stops at the first error. So the culprit is taken out of a copy and reading starts again, until it succeeds
-/// or the error is one that cannot be taken out. A configuration is small, and errors are few.
+/// serde stops at the first error. So the culprit is taken out of a copy and reading starts again,
+/// until it succeeds or the error is one that cannot be taken out. A configuration is small, and
+/// errors are few.
 fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Vec<Vec<String>>) {
     let secrets = Secrets::default();
     let mut work = node.clone();
@@ -58,7 +59,8 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
         let steps: Vec<Step> = error.steps.iter().rev().copied().collect();
         let path = names(&work, &steps);
         if error.trouble == Trouble::Null && !steps.is_empty() {
-            // A key without a value leaves the default, as in the Collector. In a list it is a mistake.
+            // A key without a value leaves the default, as in the Collector. In a list it is a
+            // mistake.
             if !in_list(&work, &steps) {
                 remove(&mut work, &steps);
                 continue;
@@ -112,7 +114,8 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
     diagnostic
 }
 
-/// The message without what a `${...}` gave: that may be a secret, and the line that is shown says where it is from.
+/// The message without what a `${...}` gave: that may be a secret, and the line that is shown says
+/// where it is from.
 fn unexpanded(node: &Node, message: String) -> String {
     // A shorter text is replaced only where it is quoted; it may be a part of any word.
     const TELLING: usize = 8;
@@ -132,8 +135,8 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
         }
     }
     for problem in problems.found() {
-        // A value that was taken out is a default here; complaints about it, or about all around it, are not the
-        // operator's doing.
+        // A value that was taken out is a default here; complaints about it, or about all around
+        // it, are not the operator's doing.
         let consequence = wrong
             .iter()
             .any(|path| path.starts_with(&problem.path) || problem.path.starts_with(path));

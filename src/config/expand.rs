@@ -1,8 +1,10 @@
-//! `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${file:PATH}`, `${yaml:TEXT}`.
+//! `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${file:PATH}`,
+//! `${yaml:TEXT}`.
 //!
-//! It works on the values of the merged tree, one scalar after the other, so positions are those of the files and no
-//! variable can bring in keys it is not asked for. The rules are those of the Collector (its RFC "env-vars"): `$$` is a
-//! dollar sign, `$NAME` is text, expansions nest, and what an expansion gives is expanded again.
+//! It works on the values of the merged tree, one scalar after the other, so positions are those of
+//! the files and no variable can bring in keys it is not asked for. The rules are those of the
+//! Collector (its RFC "env-vars"): `$$` is a dollar sign, `$NAME` is text, expansions nest, and
+//! what an expansion gives is expanded again.
 
 mod resolve;
 
@@ -49,7 +51,8 @@ fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, de
             }
             match value(&text, resolver, depth) {
                 Ok(Expanded::Text(text)) => {
-                    // Without an expansion only `$$` was replaced, and the style still says what it is.
+                    // Without an expansion only `$$` was replaced, and the style still says what it
+                    // is.
                     scalar.text = text;
                 }
                 Ok(Expanded::Joined(text)) => {
@@ -90,14 +93,14 @@ enum Expanded {
 struct Failed;
 
 fn value(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<Expanded, Failed> {
-    if let Some(inner) = text.strip_prefix("${") {
-        if closing(inner) == Some(inner.len() - 1) {
-            let inner = inner.get(..inner.len() - 1).unwrap_or_default();
-            let (reference, _) = join(inner, resolver, depth + 1)?;
-            return resolver
-                .resolve(&reference, depth)
-                .map(|node| Expanded::Whole(Box::new(node)));
-        }
+    let body = text
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    if let Some(inner) = body.filter(|inner| closes_at_its_end(inner)) {
+        let (reference, _) = join(inner, resolver, depth + 1)?;
+        return resolver
+            .resolve(&reference, depth)
+            .map(|node| Expanded::Whole(Box::new(node)));
     }
     let (text, expanded) = join(text, resolver, depth)?;
     Ok(if expanded {
@@ -128,6 +131,9 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
                 );
                 out.push('$');
                 rest = after;
+                if !rest.contains('}') {
+                    break;
+                }
                 continue;
             };
             let (reference, behind) = inner.split_at(end);
@@ -158,10 +164,15 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
 
 /// Where the brace that was open before this text closes.
 ///
-/// Braces of the value itself count, as in `${yaml:{a: b}}`, unless they do not come in pairs; then only those of nested
-/// references do, which is the Collector's rule.
+/// Braces of the value itself count, as in `${yaml:{a: b}}`, unless they do not come in pairs; then
+/// only those of nested references do, which is the Collector's rule.
 fn closing(text: &str) -> Option<usize> {
     closing_brace(text, true).or_else(|| closing_brace(text, false))
+}
+
+/// Whether a reference with this inside is all of the text.
+fn closes_at_its_end(inner: &str) -> bool {
+    closing(&format!("{inner}}}")) == Some(inner.len())
 }
 
 fn closing_brace(text: &str, all: bool) -> Option<usize> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The id of a component in a configuration: a type, and a name when there are several of that type.
+/// The id of a component in a configuration: a type, and a name when there are several of that
+/// type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComponentId {
     kind: Arc<str>,
@@ -76,7 +77,8 @@ fn check_kind(kind: &str) -> Result<(), InvalidId> {
     )))
 }
 
-/// The Collector's rule: 1 to 1024 characters, none of them a space, a control character or a symbol.
+/// The Collector's rule: 1 to 1024 characters, none of them a space, a control character or a
+/// symbol.
 fn check_name(name: &str) -> Result<(), InvalidId> {
     let symbol = |letter: char| "$+<=>^`|~".contains(letter);
     let bad = |letter: &char| letter.is_whitespace() || letter.is_control() || symbol(*letter);

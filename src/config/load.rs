@@ -12,9 +12,11 @@ use super::{assemble, expand, read};
 /// What the command line says about where configuration comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later ones win.
+    /// The values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later
+    /// ones win.
     pub configs: Vec<String>,
-    /// The values of `--set`, in order: `a.b.c=VALUE`, the value being YAML. They win over all files.
+    /// The values of `--set`, in order: `a.b.c=VALUE`, the value being YAML. They win over all
+    /// files.
     pub sets: Vec<String>,
 }
 
@@ -50,7 +52,8 @@ impl Registries {
     }
 }
 
-/// Reads, merges, expands and checks a configuration. Files and environment variables are read anew on every call.
+/// Reads, merges, expands and checks a configuration. Files and environment variables are read anew
+/// on every call.
 ///
 /// `strict` turns warnings into errors.
 pub fn load(sources: &Sources, strict: bool) -> Loaded {

@@ -38,7 +38,8 @@ pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 
 use std::path::Path;
 
-/// Collects what [`Validate::validate`] finds. Paths are relative to the value that is being validated.
+/// Collects what [`Validate::validate`] finds. Paths are relative to the value that is being
+/// validated.
 #[derive(Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
@@ -47,7 +48,8 @@ pub struct Problems {
 /// One finding.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    /// Keys (and positions in lists, as numbers) from the validated value down; empty for the value itself.
+    /// Keys (and positions in lists, as numbers) from the validated value down; empty for the value
+    /// itself.
     pub path: Vec<String>,
     /// What is wrong and what to do.
     pub message: String,
@@ -98,13 +100,14 @@ pub trait Validate {
         let _ = problems;
     }
 
-    /// The addresses it will listen on, each with its path, so that two components on one port are found.
+    /// The addresses it will listen on, each with its path, so that two components on one port are
+    /// found.
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
         Vec::new()
     }
 
-    /// The extensions it cannot work without, each with the path of the key that names it, so that one that is missing
-    /// or does not run is found.
+    /// The extensions it cannot work without, each with the path of the key that names it, so that
+    /// one that is missing or does not run is found.
     fn uses_extensions(&self) -> Vec<(Vec<&'static str>, ComponentId)> {
         Vec::new()
     }

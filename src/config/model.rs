@@ -33,8 +33,8 @@ pub struct Configured<C: ?Sized + 'static> {
     pub entry: &'static Entry<C>,
     /// How it is configured.
     pub config: Box<C>,
-    /// The resolved body as text, with sorted keys: two are equal exactly when the configurations are, so a reload
-    /// leaves the component alone. It holds secrets and is never printed.
+    /// The resolved body as text, with sorted keys: two are equal exactly when the configurations
+    /// are, so a reload leaves the component alone. It holds secrets and is never printed.
     pub fingerprint: String,
 }
 
@@ -58,7 +58,8 @@ pub struct PipelineId {
     pub name: Option<String>,
 }
 
-/// One pipeline: ids in the order in which they are written, which for processors is the order of work.
+/// One pipeline: ids in the order in which they are written, which for processors is the order of
+/// work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PipelineConfig {
     /// Receivers, and connectors that end other pipelines.

@@ -110,7 +110,8 @@ impl Node {
         }
     }
 
-    /// Where to point for this value: at the value when it is written on one spot, at its key otherwise.
+    /// Where to point for this value: at the value when it is written on one spot, at its key
+    /// otherwise.
     pub(crate) fn place(&self) -> Span {
         match &self.content {
             Content::Scalar(scalar) if !(scalar.plain && scalar.text.is_empty()) => self.span,
@@ -157,7 +158,8 @@ impl Node {
         }
     }
 
-    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. It holds secrets.
+    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. It
+    /// holds secrets.
     pub(crate) fn fingerprint(&self) -> String {
         let mut out = String::new();
         self.write_canonical(&mut out);

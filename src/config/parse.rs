@@ -8,7 +8,8 @@ use super::node::{Content, Node, Pair, Scalar, Tag};
 use super::report::{Diagnostic, Report};
 use super::source::Span;
 
-/// Deeper nesting is refused: it only occurs in attacks, and every later step walks the tree recursively.
+/// Deeper nesting is refused: it only occurs in attacks, and every later step walks the tree
+/// recursively.
 const MAX_DEPTH: usize = 100;
 
 /// How many nodes aliases may copy in all: nine levels of nine aliases each would be 400 million.
@@ -181,7 +182,8 @@ impl<'a> Builder<'a> {
         Ok(pairs)
     }
 
-    /// `<<: *base` or `<<: [*a, *b]`: what is written already wins, and so does the earlier of several.
+    /// `<<: *base` or `<<: [*a, *b]`: what is written already wins, and so does the earlier of
+    /// several.
     fn merge_key(&mut self, value: Node, pairs: &mut Vec<Pair>) -> Result<(), Flaw> {
         let span = value.key.unwrap_or(value.span);
         let bases = match value.content {

@@ -7,8 +7,8 @@ use super::model::{Config, Configured, PipelineConfig, ServiceConfig};
 use crate::component::Settings;
 
 impl Config {
-    /// The whole configuration with everything filled in, to be printed. Loading it again gives the same configuration,
-    /// but for the secrets, which are masked.
+    /// The whole configuration with everything filled in, to be printed. Loading it again gives the
+    /// same configuration, but for the secrets, which are masked.
     pub fn print(&self) -> Value {
         let mut root = Mapping::new();
         let mut section = |name: &str, value: Mapping| {

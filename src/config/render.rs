@@ -101,9 +101,13 @@ fn path(segments: &[String]) -> String {
     out
 }
 
-/// What a terminal could take for a command becomes harmless.
+/// What a terminal could take for a command becomes harmless, and what a value put into a message does not flood it.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
+    const MOST: usize = 600;
+    let harmless = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let mut out: String = text.chars().take(MOST).map(harmless).collect();
+    if text.chars().nth(MOST).is_some() {
+        out.push_str("...");
+    }
+    out
 }

@@ -75,7 +75,8 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
     schema
 }
 
-/// Gives the configurations of components names that say whose they are: most of the types are called `Config`.
+/// Gives the configurations of components names that say whose they are: most of the types are
+/// called `Config`.
 fn name_definitions(schema: &mut Value) {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for kind in KINDS {
@@ -110,10 +111,10 @@ fn name_definitions(schema: &mut Value) {
 fn rename_references(value: &mut Value, names: &BTreeMap<String, String>) {
     match value {
         Value::Object(object) => {
-            if let Some(Value::String(reference)) = object.get_mut("$ref") {
-                if let Some(name) = names.get(reference) {
-                    *reference = format!("#/$defs/{name}");
-                }
+            if let Some(Value::String(reference)) = object.get_mut("$ref")
+                && let Some(name) = names.get(reference)
+            {
+                *reference = format!("#/$defs/{name}");
             }
             object
                 .values_mut()

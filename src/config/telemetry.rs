@@ -23,8 +23,8 @@ pub struct TelemetryConfig {
     /// Which metrics are served, and where.
     pub metrics: MetricsConfig,
     /// Attributes that describe this process, on every log line and in `target_info`: a mapping, or
-    /// `attributes: [{name, value}]`. A null value removes a default one (`service.name`, `service.version`,
-    /// `service.instance.id`).
+    /// `attributes: [{name, value}]`. A null value removes a default one (`service.name`,
+    /// `service.version`, `service.instance.id`).
     #[serde(deserialize_with = "resource::deserialize")]
     pub resource: BTreeMap<String, Option<String>>,
     /// The collector's own traces. It makes none: only what says so is taken.
@@ -40,14 +40,16 @@ pub struct LogsConfig {
     pub level: LogLevel,
     /// `console` for people, `json` for machines. Default: `console`.
     pub encoding: LogEncoding,
-    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to. Default: `[stderr]`.
+    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to. Default:
+    /// `[stderr]`.
     pub output_paths: Vec<String>,
     /// Fields that every line carries. Default: none.
     pub initial_fields: BTreeMap<String, String>,
     /// Where errors of the logger itself go: always `stderr`, the Collector's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_output_paths: Option<Vec<String>>,
-    /// The Collector's thinning of equal lines. Here every line is logged, so only `enabled: false` is true.
+    /// The Collector's thinning of equal lines. Here every line is logged, so only `enabled: false`
+    /// is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// The Collector's name of the source line. Here lines carry none, so only `true` is true.
@@ -149,11 +151,12 @@ pub enum LogEncoding {
 pub struct MetricsConfig {
     /// How much is measured; `none` switches the endpoint off. Default: `normal`.
     pub level: MetricsLevel,
-    /// Where metrics are served, in the form of older collectors: `host:port`. Default: none; see `readers`.
+    /// Where metrics are served, in the form of older collectors: `host:port`. Default: none; see
+    /// `readers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Endpoint>,
-    /// Where metrics are served: at most one, a `pull` reader with a `prometheus` exporter. Default: one on
-    /// `localhost:8888`.
+    /// Where metrics are served: at most one, a `pull` reader with a `prometheus` exporter.
+    /// Default: one on `localhost:8888`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers: Option<Vec<MetricsReader>>,
     /// The Collector's changes to its own metrics. Not supported: only an empty list is taken.
@@ -207,7 +210,8 @@ pub struct PullExporter {
     pub prometheus: PrometheusReader,
 }
 
-/// Where the Prometheus endpoint listens. Names carry no unit, no `_total` and no scope labels, as the Collector's.
+/// Where the Prometheus endpoint listens. Names carry no unit, no `_total` and no scope labels, as
+/// the Collector's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrometheusReader {

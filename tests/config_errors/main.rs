@@ -1,8 +1,10 @@
 //! What the collector says about bad configurations and bad command lines.
 //!
-//! Every `*.yaml` here has its expected report beside it as `*.txt`. A file starts with comments that say how it is
-//! loaded: `# strict`, `# set: KEY=VALUE`, `# over: OTHER.yaml` (laid over by that file). Files called `over-*` are such
-//! others. `UPDATE_EXPECTED=1` rewrites the reports.
+//! Every `*.yaml` here has its expected report beside it as `*.txt`. A file starts with comments
+//! that say how it is loaded: `# strict`, `# set: KEY=VALUE`, `# over: OTHER.yaml` (laid over by
+//! that file). Files called `over-*` are such others. `UPDATE_EXPECTED=1` rewrites the reports.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod command_line;
 

@@ -127,11 +127,11 @@ fn unknown_type<C: ?Sized>(
     let mut spellings = names.clone();
     spellings.extend(registry.iter().flat_map(|entry| entry.aliases));
     let what = format!("{} type", kind.name());
-    if suggest::closest(name, &names).is_none() {
-        if let Some(near) = suggest::closest(name, &spellings) {
-            let message = format!("unknown {what} `{name}`, did you mean `{near}`?");
-            return Diagnostic::error(message, span).help(suggest::list(&names));
-        }
+    if suggest::closest(name, &names).is_none()
+        && let Some(near) = suggest::closest(name, &spellings)
+    {
+        let message = format!("unknown {what} `{name}`, did you mean `{near}`?");
+        return Diagnostic::error(message, span).help(suggest::list(&names));
     }
     unknown(&what, name, &names, span)
 }

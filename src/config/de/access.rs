@@ -125,8 +125,8 @@ impl<'de> SeqAccess<'de> for Words<'de> {
     }
 }
 
-/// A section as its type wants to see it: whether it is on, then its body without the `enabled` key. A body that is
-/// not written is left out.
+/// A section as its type wants to see it: whether it is on, then its body without the `enabled`
+/// key. A body that is not written is left out.
 pub(super) struct SectionParts<'a> {
     node: &'a Node,
     secrets: &'a Secrets,

@@ -95,7 +95,8 @@ impl<'a> Resolver<'a> {
         Ok(self.typed(text))
     }
 
-    /// A text that becomes a value where a type asks for one, and stays the text where text is asked for.
+    /// A text that becomes a value where a type asks for one, and stays the text where text is
+    /// asked for.
     fn typed(&mut self, text: String) -> Node {
         // What is not YAML can still be meant as text.
         let mut quiet = Report::default();
@@ -111,8 +112,8 @@ impl<'a> Resolver<'a> {
             Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
             Err(message) => return Err(self.error(&message)),
         };
-        // A file with one value is often a secret, and text that is no YAML may be meant: neither gets positions of
-        // its own, so no line of it is ever shown.
+        // A file with one value is often a secret, and text that is no YAML may be meant: neither
+        // gets positions of its own, so no line of it is ever shown.
         let node = self.typed(text.clone());
         if matches!(node.content, Content::Scalar(_)) {
             return Ok(node);
@@ -154,7 +155,8 @@ fn is_name(name: &str) -> bool {
     bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
 }
 
-/// A reference as it may be shown: what an inner expansion put into it may be a secret, so not at any length.
+/// A reference as it may be shown: what an inner expansion put into it may be a secret, so not at
+/// any length.
 pub(super) fn shown(reference: &str) -> &str {
     match reference.char_indices().nth(40) {
         Some((end, _)) => reference.get(..end).unwrap_or_default(),

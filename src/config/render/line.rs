@@ -1,4 +1,5 @@
-//! One line of a source as it is shown: cut to a window, secrets masked, with carets that fit under it.
+//! One line of a source as it is shown: cut to a window, secrets masked, with carets that fit under
+//! it.
 
 use crate::config::report::Report;
 use crate::config::source::{Source, Span};
@@ -12,8 +13,8 @@ const BEFORE: usize = 40;
 /// What stands for a secret. Always as long, so that not even the length is told.
 const MASK: &str = "*****";
 
-/// Keys whose values are not shown even where no type says that they are secret: in unknown keys, and in text that is
-/// not YAML.
+/// Keys whose values are not shown even where no type says that they are secret: in unknown keys,
+/// and in text that is not YAML.
 const SENSITIVE: [&str; 10] = [
     "password",
     "passwd",
@@ -175,5 +176,82 @@ fn width(letter: char) -> usize {
         0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 => 2,
         0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The line and the carets under it, for a span of the first line of a text.
+    fn shown(text: &str, column: u32, length: u32, secrets: &[(u32, u32)]) -> (String, String) {
+        let mut report = Report::default();
+        let source = report.add_source(Source {
+            name: "test".to_owned(),
+            text: text.to_owned(),
+            inline: false,
+            hidden: false,
+        });
+        let span = |column, length| Span {
+            source,
+            line: 1,
+            column,
+            length,
+        };
+        for (column, length) in secrets {
+            report.add_secret(span(*column, *length));
+        }
+        let at = span(column, length);
+        let shown = Shown::new(&report, report.source(at).unwrap(), at).unwrap();
+        (shown.text, shown.indent + &shown.carets)
+    }
+
+    fn strings(line: &str, carets: &str) -> (String, String) {
+        (line.to_owned(), carets.to_owned())
+    }
+
+    #[test]
+    fn carets_stand_under_what_is_meant() {
+        assert_eq!(shown("a: bcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
+        assert_eq!(shown("a:\tbcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
+        assert_eq!(shown("a: b", 4, u32::MAX, &[]), strings("a: b", "   ^"));
+        assert_eq!(shown("a:", 3, 0, &[]), strings("a:", "  ^"));
+        let wide = "\u{30ec}\u{30b7}: b";
+        assert_eq!(shown(wide, 5, 1, &[]), strings(wide, "      ^"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_caret() {
+        let text = format!("{}: here {}", "a".repeat(300), "b".repeat(300));
+        let (line, carets) = shown(&text, 303, 4, &[]);
+        assert_eq!(line.chars().count(), WINDOW + 6);
+        let start = carets.find('^').unwrap();
+        assert_eq!(&line[start..start + 4], "here");
+        assert_eq!(carets.matches('^').count(), 4);
+    }
+
+    #[test]
+    fn secrets_are_masked_and_carets_still_fit() {
+        assert_eq!(
+            shown("{a: hunter2, b: c}", 14, 1, &[(5, 7)]),
+            strings("{a: *****, b: c}", "           ^")
+        );
+        assert_eq!(
+            shown("a: hunter2", 4, 7, &[(4, 7)]),
+            strings("a: *****", "   ^^^^^")
+        );
+        assert_eq!(
+            shown("my_token: abc", 1, 8, &[]),
+            strings("my_token: *****", "^^^^^^^^")
+        );
+        // A reference names the secret and does not tell it; its default does.
+        for (text, safe) in [
+            ("token: ${env:T}", true),
+            ("token: \"${file:/t}\"", true),
+            ("token: ${env:T:-abc}", false),
+            ("token: Bearer ${env:T}", false),
+        ] {
+            assert_eq!(shown(text, 1, 5, &[]).0 == text, safe, "{text}");
+        }
     }
 }

@@ -81,7 +81,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS
             .iter()
-            .find(|(_, scale)| self.0 != 0 && self.0 % scale == 0);
+            .find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale));
         match unit {
             Some((name, scale)) => write!(f, "{}{name}", self.0 / scale),
             None => write!(f, "{}", self.0),

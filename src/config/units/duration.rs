@@ -10,9 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const EXAMPLE: &str = "write it as in `200ms`, `1m30s` or `1.5h`";
 
-/// A duration as Go writes them: `200ms`, `1m30s`, `1.5h`; `0` or `0s` is zero. Units: `ns us ms s m h`.
+/// A duration as Go writes them: `200ms`, `1m30s`, `1.5h`; `0` or `0s` is zero. Units: `ns us ms s
+/// m h`.
 ///
-/// Never negative, and at most 2^63 - 1 ns (292 years), as Go's. See <https://pkg.go.dev/time#ParseDuration>.
+/// Never negative, and at most 2^63 - 1 ns (292 years), as Go's. See
+/// <https://pkg.go.dev/time#ParseDuration>.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub std::time::Duration);
 

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// Where to listen or connect: `host:port`. An empty host means all interfaces when listening.
 ///
-/// Any text is read as an endpoint, because what is allowed depends on its use: listeners are held to
-/// [`check`](Self::check) for everything they name in `Validate::listens_on`, and clients may take a URL.
+/// Any text is read as an endpoint, because what is allowed depends on its use: listeners are held
+/// to [`check`](Self::check) for everything they name in `Validate::listens_on`, and clients may
+/// take a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Endpoint(pub String);

@@ -13,8 +13,9 @@ use super::Secret;
 
 /// Header names with their values, in the order in which they are written.
 ///
-/// Written as a mapping, `{x-tenant: a}`, or as a list, `[{name: x-tenant, value: a}]`. Values are secrets: most of them
-/// are. Whether names and values are allowed in HTTP is checked when they are read.
+/// Written as a mapping, `{x-tenant: a}`, or as a list, `[{name: x-tenant, value: a}]`. Values are
+/// secrets: most of them are. Whether names and values are allowed in HTTP is checked when they are
+/// read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(pub Vec<(String, Secret)>);
 

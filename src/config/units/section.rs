@@ -15,8 +15,9 @@ use crate::config::de::SECTION;
 
 /// A part of a configuration that may be absent.
 ///
-/// Present but empty means on with its defaults. `enabled: false` inside it means absent, whatever else it says (what it
-/// says must still be right); `enabled: true` changes nothing. The Collector calls this an optional section.
+/// Present but empty means on with its defaults. `enabled: false` inside it means absent, whatever
+/// else it says (what it says must still be right); `enabled: true` changes nothing. The Collector
+/// calls this an optional section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section<T>(pub Option<T>);
 
