@@ -77,3 +77,16 @@ impl Sum for Undelivered {
         })
     }
 }
+
+/// The life of a component that has none: nothing to start, nothing held, nothing to stop.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Idle;
+
+impl Component for Idle {
+    fn shutdown(self: Box<Self>, _deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn gates_that_change_nothing_are_noted_and_others_refused() {
-        let check = |text: &str| super::check(&[text.to_owned()]);
+        let check = |text: &str| check(&[text.to_owned()]);
         assert_eq!(check("service.profilesSupport").unwrap().len(), 1);
         assert!(check("-service.profilesSupport").unwrap()[0].contains("cannot be switched off"));
         assert!(

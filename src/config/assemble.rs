@@ -91,6 +91,8 @@ pub(super) struct Facts {
     pub(super) needs: Vec<Need>,
     /// Where `service.pipelines` stands, or the nearest thing to it.
     pub(super) pipelines_span: Span,
+    /// Sections that could not be read, so that nothing can be said about what they lack.
+    pub(super) unreadable: Vec<Kind>,
     /// `service` could not be read, so nothing can be said about what is used.
     pub(super) service_broken: bool,
 }
@@ -104,6 +106,14 @@ impl Kind {
             Kind::Exporter => "exporter",
             Kind::Connector => "connector",
             Kind::Extension => "extension",
+        }
+    }
+
+    /// What goes in front of its name.
+    pub(super) const fn article(self) -> &'static str {
+        match self {
+            Kind::Exporter | Kind::Extension => "an",
+            _ => "a",
         }
     }
 

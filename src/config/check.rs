@@ -58,8 +58,9 @@ fn ambiguous_ids(facts: &Facts, report: &mut Report) {
         for kind in [Kind::Receiver, Kind::Exporter] {
             if let Some(other) = facts.find(kind, &connector.id) {
                 let id = &connector.id;
-                let name = kind.name();
-                let message = format!("`{id}` is a connector and a {name}: pipelines cannot tell");
+                let (article, name) = (kind.article(), kind.name());
+                let message =
+                    format!("`{id}` is a connector and {article} {name}: pipelines cannot tell");
                 report.push(
                     Diagnostic::error(message, connector.span)
                         .path(["connectors", &id.to_string()])

@@ -268,7 +268,7 @@ impl<'de> de::Deserializer<'de> for NodeDeserializer<'de> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         match &self.node.content {
@@ -283,7 +283,10 @@ impl<'de> de::Deserializer<'de> for NodeDeserializer<'de> {
                 let pairs = access::Pairs::new(pairs, self.secrets, false);
                 visitor.visit_enum(de::value::MapAccessDeserializer::new(pairs))
             }
-            _ => Err(self.wrong_type(&visitor)),
+            _ => {
+                let error = self.wrong_type(&visitor);
+                Err(error.help(&crate::config::suggest::list(variants)))
+            }
         }
     }
 

@@ -91,6 +91,11 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
             None => help = Some(suggest::list(known)),
         }
     }
+    let mut path = path;
+    if error.place == Place::Key {
+        // The key is in the message; the path says where it does not belong.
+        path.pop();
+    }
     let mut diagnostic = Diagnostic::error(message, span).path(path);
     if let Some(help) = help {
         diagnostic = diagnostic.help(help);
@@ -101,6 +106,11 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
 fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: &mut Report) {
     let mut problems = Problems::default();
     value.validate(&mut problems);
+    for (path, endpoint) in value.listens_on() {
+        if let Err(message) = endpoint.check() {
+            problems.error(&path, message);
+        }
+    }
     for problem in problems.found() {
         // A value that was taken out is a default here; complaints about it, or about all around it, are not the
         // operator's doing.

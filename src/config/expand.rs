@@ -157,12 +157,19 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
 }
 
 /// Where the brace that was open before this text closes.
+///
+/// Braces of the value itself count, as in `${yaml:{a: b}}`, unless they do not come in pairs; then only those of nested
+/// references do, which is the Collector's rule.
 fn closing(text: &str) -> Option<usize> {
+    closing_brace(text, true).or_else(|| closing_brace(text, false))
+}
+
+fn closing_brace(text: &str, all: bool) -> Option<usize> {
     let mut open = 1usize;
     let mut after_dollar = false;
     for (index, letter) in text.char_indices() {
         match letter {
-            '{' if after_dollar => open += 1,
+            '{' if all || after_dollar => open += 1,
             '}' => {
                 open -= 1;
                 if open == 0 {

@@ -20,6 +20,8 @@ mod schema;
 mod source;
 mod suggest;
 pub mod telemetry;
+#[cfg(test)]
+mod tests;
 pub mod units;
 
 pub use decode::decode;

@@ -40,6 +40,7 @@ fn parse_at(text: &str, origin: Origin, report: &mut Report) -> Option<Node> {
         anchors: HashMap::new(),
         copied: 0,
         duplicates: Vec::new(),
+        path: Vec::new(),
     };
     let outcome = builder.document();
     let duplicates = builder.duplicates;
@@ -62,6 +63,8 @@ struct Builder<'a> {
     anchors: HashMap<usize, Node>,
     copied: usize,
     duplicates: Vec<Diagnostic>,
+    /// Where in the configuration it is.
+    path: Vec<String>,
 }
 
 impl<'a> Builder<'a> {
@@ -112,7 +115,9 @@ impl<'a> Builder<'a> {
                     if event == Event::SequenceEnd {
                         break;
                     }
+                    self.path.push(items.len().to_string());
                     items.push(self.node(event, at, depth + 1)?);
+                    self.path.pop();
                 }
                 (Node::new(span, Content::Sequence(items)), anchor)
             }
@@ -138,16 +143,15 @@ impl<'a> Builder<'a> {
                 break;
             }
             let key = self.node(event, key_span, depth + 1)?;
+            let Content::Scalar(scalar) = key.content else {
+                let message = "a key must be text, not a list or a mapping";
+                return Err(self.flaw(key_span, message, None));
+            };
+            self.path.push(scalar.text.clone());
             let (event, value_span) = self.next()?;
             let mut value = self.node(event, value_span, depth + 1)?;
             value.key = Some(key_span);
-            let Content::Scalar(scalar) = key.content else {
-                return Err(self.flaw(
-                    key_span,
-                    "a key must be text, not a list or a mapping",
-                    None,
-                ));
-            };
+            self.path.pop();
             if scalar.plain && scalar.text == "<<" {
                 merged.push(value);
                 continue;
@@ -158,8 +162,11 @@ impl<'a> Builder<'a> {
                 if let Some(first) = first.value.key {
                     duplicate = duplicate.related(first, "the first one");
                 }
-                self.duplicates
-                    .push(duplicate.help("remove one of them, or join them"));
+                self.duplicates.push(
+                    duplicate
+                        .path(self.path.clone())
+                        .help("remove one of them, or join them"),
+                );
                 continue;
             }
             positions.insert(scalar.text.clone(), pairs.len());
@@ -232,7 +239,10 @@ impl<'a> Builder<'a> {
             Some(Err(error)) => {
                 let marker = error.marker();
                 let span = self.span(marker.line(), marker.col(), 1);
-                Err(self.flaw(span, &format!("this is not YAML: {}", error.info()), None))
+                let tab = error.info().contains("tab");
+                let help = tab.then_some("indent with spaces: YAML does not allow tabs there");
+                let message = format!("this is not YAML: {}", error.info());
+                Err(self.flaw(span, &message, help))
             }
             None => Ok((Event::StreamEnd, self.start())),
         }
@@ -255,7 +265,7 @@ impl<'a> Builder<'a> {
     }
 
     fn flaw(&self, span: Span, message: &str, help: Option<&str>) -> Flaw {
-        let diagnostic = Diagnostic::error(message, span);
+        let diagnostic = Diagnostic::error(message, span).path(self.path.clone());
         Box::new(match help {
             Some(help) => diagnostic.help(help),
             None => diagnostic,

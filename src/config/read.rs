@@ -15,6 +15,12 @@ const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// The merged tree; `None` when a source cannot be read.
 pub(super) fn read(sources: &Sources, report: &mut Report) -> Option<Node> {
+    if sources.configs.is_empty() {
+        let message = "no configuration is named";
+        let help = "give at least one `--config`, as in `--config=config.yaml`";
+        report.push(Diagnostic::new(Level::Error, message, None).help(help));
+        return None;
+    }
     let mut trees = Vec::new();
     let mut complete = true;
     for location in &sources.configs {
@@ -42,7 +48,7 @@ pub(super) fn read(sources: &Sources, report: &mut Report) -> Option<Node> {
 
 fn config(location: &str, report: &mut Report) -> Option<Node> {
     let (name, text, hidden) = match scheme(location) {
-        Some(("yaml", text)) => ("yaml:".to_owned(), Ok(text.to_owned()), false),
+        Some(("yaml", text)) => ("yaml".to_owned(), Ok(text.to_owned()), false),
         Some(("env", name)) => {
             let text = std::env::var(name)
                 .map_err(|error| format!("cannot read the environment variable {name}: {error}"));
@@ -79,6 +85,7 @@ fn source(name: String, text: String, hidden: bool, report: &mut Report) -> Opti
     let source = report.add_source(Source {
         name,
         text: text.clone(),
+        inline: false,
         hidden,
     });
     parse::parse(&text, source, report)
@@ -119,8 +126,10 @@ pub(super) fn read_file(path: &str) -> Result<String, String> {
 /// `a.b.c=value` as a tree. Its whole text is one line of a source of its own.
 fn set(argument: &str, report: &mut Report) -> Option<Node> {
     let source = report.add_source(Source {
-        name: format!("--set {argument}"),
+        // The value may be a secret; the line that is shown is masked.
+        name: format!("--set {}", argument.split('=').next().unwrap_or_default()),
         text: argument.to_owned(),
+        inline: true,
         hidden: false,
     });
     let length = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);

@@ -11,7 +11,11 @@ use line::Shown;
 /// Everything in the report, in the order of the sources and the positions in them.
 pub(super) fn render(report: &Report) -> String {
     let mut diagnostics: Vec<&Diagnostic> = report.diagnostics().iter().collect();
-    diagnostics.sort_by_key(|diagnostic| diagnostic.span);
+    diagnostics.sort_by_key(|diagnostic| {
+        diagnostic
+            .span
+            .map(|span| (span.source, span.line, span.column))
+    });
     let mut out = String::new();
     for diagnostic in diagnostics {
         render_one(report, diagnostic, &mut out);
@@ -70,7 +74,11 @@ fn render_one(report: &Report, diagnostic: &Diagnostic, out: &mut String) {
 }
 
 fn position(source: &Source, span: Span) -> String {
-    format!("{}:{}:{}", printable(&source.name), span.line, span.column)
+    let name = printable(&source.name);
+    if source.inline {
+        return name;
+    }
+    format!("{name}:{}:{}", span.line, span.column)
 }
 
 /// `a.b[1].c`; a list's positions are the segments that are numbers.

@@ -25,7 +25,7 @@ pub(crate) enum Level {
 }
 
 /// One finding.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Diagnostic {
     pub(crate) level: Level,
     pub(crate) message: String,
@@ -101,7 +101,9 @@ impl Report {
             path.append(&mut diagnostic.path);
             diagnostic.path = path;
         }
-        self.diagnostics.push(diagnostic);
+        if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
     }
 
     /// Runs `read` with `path` in front of the paths of everything it finds.

@@ -20,6 +20,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// What it says.
     pub(crate) text: String,
+    /// It is one line of the command line: only the column means something, and the line is shown.
+    pub(crate) inline: bool,
     /// The text came from outside the files (an environment variable) and is not shown.
     pub(crate) hidden: bool,
 }

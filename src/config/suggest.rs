@@ -22,9 +22,16 @@ pub(super) fn list<S: AsRef<str>>(known: &[S]) -> String {
     if known.is_empty() {
         return "nothing is allowed here".to_owned();
     }
+    // A value that is also taken in another case is listed once, in lower case.
+    let other_case = |name: &str| {
+        let lower = name.to_lowercase();
+        lower != name && known.iter().any(|other| other.as_ref() == lower)
+    };
     let names: Vec<String> = known
         .iter()
-        .map(|name| format!("`{}`", name.as_ref()))
+        .map(AsRef::as_ref)
+        .filter(|name| !other_case(name))
+        .map(|name| format!("`{name}`"))
         .collect();
     format!("known here: {}", names.join(", "))
 }

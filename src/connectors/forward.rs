@@ -2,14 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::batch::Signal;
 use crate::component::Stability::{Alpha, Beta};
 use crate::component::{BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal};
 use crate::config::Validate;
 use crate::entry;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::Idle;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
@@ -43,15 +42,7 @@ impl ConnectorConfig for Config {
         // What comes out of the pipeline before is what goes into the one after: not even a call lies between.
         Ok(Terminal {
             inputs: outputs,
-            component: Box::new(Forward),
+            component: Box::new(Idle),
         })
-    }
-}
-
-struct Forward;
-
-impl Component for Forward {
-    fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async { Undelivered::default() })
     }
 }

@@ -1,23 +1,15 @@
 //! The exporters. A new one is one file and one line in [`REGISTRY`].
 
+pub mod debug;
+pub mod nop;
 pub mod otlp_grpc;
 pub mod otlp_http;
 mod otlp_response;
+#[cfg(test)]
+pub(crate) mod testing;
 
-use crate::batch::Signal;
-use crate::component::{Entry, ExporterConfig, Stability};
-use crate::entry;
-
-/// All signals; profiles are in development in OTLP itself.
-const OTLP: &[(Signal, Stability)] = &[
-    (Signal::Traces, Stability::Beta),
-    (Signal::Metrics, Stability::Beta),
-    (Signal::Logs, Stability::Beta),
-    (Signal::Profiles, Stability::Alpha),
-];
+use crate::component::{Entry, ExporterConfig};
 
 /// Every exporter that is built in.
-pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
-    entry!(dyn ExporterConfig, otlp_grpc::Config, "otlp_grpc", aliases: &["otlp"], "Sends OTLP over gRPC.", OTLP),
-    entry!(dyn ExporterConfig, otlp_http::Config, "otlp_http", aliases: &["otlphttp"], "Sends OTLP over HTTP.", OTLP),
-];
+pub static REGISTRY: &[Entry<dyn ExporterConfig>] =
+    &[debug::ENTRY, nop::ENTRY, otlp_grpc::ENTRY, otlp_http::ENTRY];

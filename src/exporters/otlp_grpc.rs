@@ -18,7 +18,7 @@ use prost::Message;
 
 use super::otlp_response::{Status, binary_header, outcome, percent_decoded, refused};
 use crate::batch::{Code, Requests, Signal};
-use crate::component::{BuildContext, BuildError, ExporterConfig, Terminal};
+use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce, header_map,
@@ -29,6 +29,21 @@ use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 /// The most of a response that is read: gRPC's own default. A partial success is a number and a sentence; but the
 /// status comes after the message, so what is too long fails the call.
 const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "otlp_grpc",
+    aliases: &["otlp"],
+    "Sends OTLP over gRPC.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text};
 use crate::batch::{Code, Requests, Signal};
-use crate::component::{BuildContext, BuildError, ExporterConfig, Terminal};
+use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error, header_map};
 use crate::net::tls::{ClientTls, TlsError};
@@ -34,6 +34,21 @@ const RESPONSE_BYTES: usize = 64 * 1024;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "otlp_http",
+    aliases: &["otlphttp"],
+    "Sends OTLP over HTTP.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {

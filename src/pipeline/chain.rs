@@ -161,3 +161,89 @@ impl Consumer for Exit {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+    use super::*;
+    use crate::pipeline::testing::{Scripted, spans};
+
+    /// Drops every batch with fewer than two items, and half of the others.
+    struct Half;
+
+    impl Processor for Half {
+        fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
+            let half = batch.items() / 2;
+            let requests = batch.clone().into_wire();
+            Ok((half > 0).then(|| batch.with_wire(half, requests)))
+        }
+    }
+
+    /// A pipeline with the processor [`Half`], and its account as text.
+    fn pipeline(exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let entry = metrics::with_local_recorder(&recorder, || {
+            let account = Account::of_pipeline("traces");
+            let exit = Arc::new(Exit::new(account.clone(), exporter));
+            let id = "half".parse().unwrap();
+            let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
+            let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
+            Entry::new(account, Arc::new(chain))
+        });
+        (entry, handle)
+    }
+
+    /// Received, forwarded, dropped on purpose, refused, in flight.
+    fn account(handle: &PrometheusHandle) -> [u64; 5] {
+        let page = handle.render();
+        let value = |outcome: &str, reason: &str| {
+            let name = format!("tributary_pipeline_{outcome}_items{{");
+            let mut lines = page.lines().filter(|line| line.starts_with(&name));
+            let line = lines.find(|line| line.contains(reason)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        [
+            value("received", ""),
+            value("forwarded", ""),
+            value("dropped", "filtered"),
+            value("refused", ""),
+            value("in_flight", ""),
+        ]
+    }
+
+    #[tokio::test]
+    async fn what_a_processor_drops_is_counted_as_dropped_and_the_rest_as_forwarded() {
+        let (entry, metrics) = pipeline(Scripted::new([]));
+        entry.consume(spans(["a", "b", "c"])).await.unwrap();
+        entry.consume(spans(["d"])).await.unwrap();
+        assert_eq!(account(&metrics), [4, 1, 3, 0, 0]);
+        let page = metrics.render();
+        assert!(page.contains(
+            "otelcol_processor_incoming_items{processor=\"half\",otel_signal=\"traces\"} 4"
+        ));
+        assert!(page.contains(
+            "otelcol_processor_outgoing_items{processor=\"half\",otel_signal=\"traces\"} 1"
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_the_exporter_refuses_is_refused_as_a_whole() {
+        let (entry, metrics) = pipeline(Scripted::new([Err(Nack::unavailable("full"))]));
+        entry.consume(spans(["a", "b", "c"])).await.unwrap_err();
+        assert_eq!(account(&metrics), [3, 0, 0, 3, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_client_no_longer_waits_for_is_refused() {
+        let (entry, metrics) = pipeline(Scripted::slow(Duration::from_secs(10)));
+        let batch = entry.consume(spans(["a", "b"]));
+        tokio::time::timeout(Duration::from_secs(1), batch)
+            .await
+            .unwrap_err();
+        assert_eq!(account(&metrics), [2, 0, 0, 2, 0]);
+    }
+}

@@ -30,6 +30,7 @@ impl Exposition {
     /// # Errors
     /// When the process has a recorder already.
     pub fn install() -> Result<Self, BuildError> {
+        process::started();
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?
             .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?

@@ -42,10 +42,14 @@ pub(super) fn metric(metric: &[u8]) -> usize {
 
 /// The data of a metric, when this field of a `Metric` is one of its forms.
 pub(super) fn metric_data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
-    // gauge, sum, histogram, exponential_histogram, summary.
-    matches!(field.number, 5 | 7 | 9 | 10 | 11)
+    is_metric_data(field.number)
         .then(|| field.value.bytes())
         .flatten()
+}
+
+/// Whether a field of a `Metric` is gauge, sum, histogram, exponential_histogram or summary.
+pub(super) fn is_metric_data(number: u32) -> bool {
+    matches!(number, 5 | 7 | 9 | 10 | 11)
 }
 
 fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {

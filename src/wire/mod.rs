@@ -9,11 +9,14 @@ pub mod reader;
 mod schema;
 mod split;
 mod validate;
+pub mod view;
+
+use bytes::Bytes;
 
 pub use self::count::count;
 pub use self::split::split;
 pub use self::validate::DEPTH_LIMIT;
-use crate::batch::Signal;
+use crate::batch::{Decoded, Signal};
 
 /// Why bytes are not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +55,21 @@ fn within(path: &str) -> String {
 /// (which OTLP never had) are refused.
 pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
     validate::check(signal, request).map(|checked| checked.items)
+}
+
+/// What [`validate`] does, for the request as it enters: returns its items, and the bytes to go on with.
+///
+/// Those are the same bytes, but for one rarity: when a message that should occur once occurs again in its parent,
+/// readers have to merge the two. That is done here, by decoding and encoding, so that nobody after has to.
+pub fn admit(signal: Signal, request: Bytes) -> Result<(usize, Bytes), Malformed> {
+    let checked = validate::check(signal, &request)?;
+    if !checked.repeats_single {
+        return Ok((checked.items, request));
+    }
+    let merged = Decoded::decode(signal, &request)
+        .map_err(|_| Malformed::new(0, "messages that cannot be merged"))?
+        .encode();
+    Ok((checked.items, merged))
 }
 
 /// The most a piece of a split request may have; `usize::MAX` where there is no limit.

@@ -226,20 +226,35 @@ fn is_utf8(text: &[u8]) -> bool {
     is_ascii(text) || std::str::from_utf8(text).is_ok()
 }
 
-/// Eight bytes at a time, the last eight overlapping: faster for the short strings of telemetry than the general
-/// check of the standard library.
+/// Looks at the beginning and the end in as large pieces as fit, overlapping, so that the usual text takes no loop:
+/// faster for the short texts of telemetry than the general check of the standard library.
 #[inline(always)]
 fn is_ascii(text: &[u8]) -> bool {
-    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-    let (words, _) = text.as_chunks::<8>();
-    let mut high = 0;
-    for word in words {
-        high |= u64::from_le_bytes(*word);
-    }
-    match text.last_chunk::<8>() {
-        Some(last) => (high | u64::from_le_bytes(*last)) & HIGH_BITS == 0,
-        None => text.iter().fold(0, |high, byte| high | byte) < 0x80,
-    }
+    let high = if let (Some(first), Some(last)) = (text.first_chunk::<32>(), text.last_chunk()) {
+        let (middle, _) = text.as_chunks::<32>();
+        let middle = middle.get(1..).unwrap_or_default();
+        middle
+            .iter()
+            .fold(high_bits(first) | high_bits::<32>(last), |high, bytes| {
+                high | high_bits(bytes)
+            })
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<16>(), text.last_chunk()) {
+        high_bits(first) | high_bits::<16>(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk()) {
+        high_bits(first) | high_bits::<8>(last)
+    } else {
+        text.iter().fold(0, |high, byte| high | u64::from(*byte))
+    };
+    high & 0x8080_8080_8080_8080 == 0
+}
+
+/// The high bits of all bytes, mixed with others.
+#[inline(always)]
+fn high_bits<const LEN: usize>(bytes: &[u8; LEN]) -> u64 {
+    let (words, _) = bytes.as_chunks::<8>();
+    words
+        .iter()
+        .fold(0, |high, word| high | u64::from_le_bytes(*word))
 }
 
 /// Remembers a field number; whether it was there before.
@@ -446,7 +461,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_string_is_looked_at() {
-        for len in 1..40 {
+        for len in 1..200 {
             for at in 0..len {
                 let mut text = vec![b'a'; len];
                 assert!(is_ascii(&text));

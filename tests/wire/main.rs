@@ -4,6 +4,7 @@ mod attributes;
 mod generator;
 mod split;
 mod validate;
+mod view;
 
 use std::sync::LazyLock;
 

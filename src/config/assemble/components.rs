@@ -25,6 +25,7 @@ pub(super) fn read<C: ?Sized + Validate>(
             section.kind()
         );
         report.push(Diagnostic::error(message, section.place()).path([kind.section()]));
+        facts.unreadable.push(kind);
         return Vec::new();
     };
     let mut components = Vec::new();
@@ -48,7 +49,7 @@ fn one<C: ?Sized + Validate>(
     let id: ComponentId = match pair.name.parse() {
         Ok(id) => id,
         Err(error) => {
-            report.push(Diagnostic::error(format!("{error}"), span));
+            report.push(Diagnostic::error(error.to_string(), span));
             return None;
         }
     };
@@ -84,13 +85,9 @@ fn one<C: ?Sized + Validate>(
     let config = (entry.decode)(&pair.value, report)?;
     for (path, endpoint) in config.listens_on() {
         let place = pair.value.locate(&path);
-        if let Err(message) = endpoint.check() {
-            report.push(Diagnostic::error(message, place).path(path));
-            continue;
-        }
         let full = [kind.section(), pair.name.as_str()].into_iter().chain(path);
         facts.listening.push(Listening {
-            owner: format!("{} `{id}`", kind.name()),
+            owner: format!("the {} `{id}`", kind.name()),
             endpoint,
             span: place,
             path: full.map(str::to_owned).collect(),

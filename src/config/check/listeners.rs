@@ -21,10 +21,17 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
             .take(index)
             .find(|earlier| overlap(&earlier.endpoint, &later.endpoint));
         if let Some(earlier) = earlier {
-            let message = format!(
-                "{} and {} listen on the same address: `{}` and `{}`",
-                earlier.owner, later.owner, earlier.endpoint.0, later.endpoint.0
-            );
+            let (one, other) = (&earlier.endpoint.0, &later.endpoint.0);
+            let who = if earlier.owner == later.owner {
+                format!("{} listens twice", earlier.owner)
+            } else {
+                format!("{} and {} listen", earlier.owner, later.owner)
+            };
+            let message = if one == other {
+                format!("{who} on `{one}`")
+            } else {
+                format!("{who} on the same address, as `{one}` and `{other}`")
+            };
             let mut diagnostic = Diagnostic::error(message, later.span).path(later.path.clone());
             if earlier.written {
                 diagnostic = diagnostic.related(earlier.span, "the other one");

@@ -72,6 +72,9 @@ fn one(
     let id = &reference.id;
     let found = kinds.iter().find_map(|kind| facts.find(*kind, id));
     let Some(declared) = found else {
+        if kinds.iter().any(|kind| facts.unreadable.contains(kind)) {
+            return;
+        }
         report.push(dangling(facts, reference, kinds, user));
         return;
     };
@@ -116,7 +119,7 @@ fn dangling(facts: &Facts, reference: &Reference, kinds: &[Kind], user: &str) ->
     if let Some(other) = elsewhere {
         let help = format!(
             "`{id}` is defined as {} {}",
-            article(other.kind),
+            other.kind.article(),
             other.kind.name()
         );
         diagnostic = diagnostic.help(help);
@@ -127,11 +130,4 @@ fn dangling(facts: &Facts, reference: &Reference, kinds: &[Kind], user: &str) ->
         diagnostic = diagnostic.help(format!("define it in the `{section}` section"));
     }
     diagnostic
-}
-
-fn article(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Exporter | Kind::Extension => "an",
-        _ => "a",
-    }
 }

@@ -92,7 +92,10 @@ impl de::Error for DecodeError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::wrong_type(found_words(found), expected)
+        match found {
+            Unexpected::Unit | Unexpected::Option => Self::null(expected),
+            found => Self::wrong_type(found_words(found), expected),
+        }
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {

@@ -120,6 +120,7 @@ impl<'a> Resolver<'a> {
         let source = self.report.add_source(Source {
             name: path.to_owned(),
             text: text.clone(),
+            inline: false,
             hidden: false,
         });
         match parse::parse(&text, source, self.report) {

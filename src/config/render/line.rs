@@ -145,8 +145,7 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
         match letter {
             ':' | '=' => {
                 let key: String = letters.get(start..index)?.iter().collect();
-                let key = key.to_lowercase();
-                if SENSITIVE.iter().any(|word| key.contains(word)) {
+                if is_sensitive(&key) {
                     let rest = letters.get(index + 1..)?;
                     let blanks = rest.iter().take_while(|letter| letter.is_whitespace());
                     return Some(index + 1 + blanks.count());
@@ -158,6 +157,14 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
         }
     }
     None
+}
+
+/// Mistyped ones count, too: an unknown key is often one of these.
+fn is_sensitive(key: &str) -> bool {
+    let key = key.trim().trim_matches(['"', '\'']).to_lowercase();
+    SENSITIVE
+        .iter()
+        .any(|word| key.contains(word) || strsim::jaro_winkler(&key, word) > 0.9)
 }
 
 /// How many columns of a terminal a letter takes: two for the wide ones of East Asia and for emoji.

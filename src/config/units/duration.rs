@@ -62,7 +62,10 @@ impl std::str::FromStr for Duration {
             let Some(scale) = nanoseconds(unit) else {
                 return Err(match unit {
                     "" => format!("`{text}` has no unit: {EXAMPLE}"),
-                    _ => format!("`{unit}` in `{text}` is not a unit: use ns, us, ms, s, m or h"),
+                    _ => {
+                        let unit = unit.trim();
+                        format!("`{unit}` in `{text}` is not a unit: use ns, us, ms, s, m or h")
+                    }
                 });
             };
             total = scaled(number, scale)

@@ -5,7 +5,6 @@
 //! under way finish, and cuts what is left at the deadline.
 
 mod connection;
-mod executor;
 
 use std::future::Future;
 use std::io;
@@ -246,7 +245,7 @@ async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
         owner,
         ..
     } = bound;
-    let shared = Arc::new(connection::Shared { handler, options });
+    let shared = Arc::new(connection::Shared::new(handler, options, owner.clone()));
     let mut pause = FIRST_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -284,21 +283,39 @@ fn spawn_connection<H: Handler>(
     stream: TcpStream,
     address: SocketAddr,
 ) {
-    let shared = shared.clone();
+    let (serving, shared) = (shared.clone(), shared.clone());
     // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
     let stop = server.stop.child_token();
     let force = server.force.child_token();
     server.tasks.spawn(async move {
         tokio::select! {
             biased;
-            ended = connection::serve(shared, stream, address, stop) => {
+            ended = connection::serve(serving, stream, address, stop) => {
                 if let Err(error) = ended {
-                    debug!(peer = %address, %error, "Connection ended");
+                    report(&shared, address, &error);
                 }
             }
             () = force.cancelled() => {}
         }
     });
+}
+
+/// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be told.
+/// At most once in ten seconds for people, always for debugging.
+fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connection::Failure) {
+    let for_people = matches!(error, connection::Failure::Mismatch(_));
+    if !for_people || !shared.may_complain() {
+        debug!(%peer, %error, "Connection ended");
+    } else {
+        let owner = &shared.owner;
+        warn!(
+            otelcol.component.id = %owner.id,
+            otelcol.component.kind = owner.kind,
+            %peer,
+            %error,
+            "Cannot serve a client; more of these are logged at debug level only for ten seconds"
+        );
+    }
 }
 
 /// Errors of `accept(2)` that concern the one connection that is gone already.

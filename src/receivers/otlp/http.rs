@@ -63,23 +63,23 @@ impl Http {
     }
 
     async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        let signal = match self.route(&request) {
-            Ok(signal) => signal,
-            Err(why) => return self.misdirected(why),
-        };
-        let Some(format) = request.headers().get(CONTENT_TYPE).and_then(format) else {
-            return text(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "415 unsupported media type, supported: [application/json, application/x-protobuf]",
-            );
-        };
         // A client that waits for `100 Continue` has not sent its body, and reading would make it.
         let may_be_sending =
             request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT);
+        let target = self.route(&request);
         let encoding = self.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
         let mut reader = Reader::new(request.into_body(), peer, self.read_timeout);
         let intake = &self.intake;
+        let (signal, format) = match target {
+            Ok(target) => target,
+            Err(why) => {
+                if may_be_sending {
+                    reader.discard(intake.limit).await;
+                }
+                return self.misdirected(why);
+            }
+        };
         let read = match encoding {
             Err(nack) => Err(nack),
             Ok(encoding) => reader
@@ -106,7 +106,11 @@ impl Http {
         }
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Result<Signal, Misdirected> {
+    fn route(&self, request: &Request<Incoming>) -> Result<(Signal, Format), Misdirected> {
+        let content_type = request.headers().get(CONTENT_TYPE);
+        if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
+            return Err(Misdirected::Grpc);
+        }
         let path = request.uri().path();
         let known = self.paths.iter().find(|(known, _)| known == path);
         let (_, signal) = known.ok_or(Misdirected::UnknownPath)?;
@@ -116,11 +120,21 @@ impl Http {
         if request.method() != Method::POST {
             return Err(Misdirected::NotPost);
         }
-        Ok(*signal)
+        let format = content_type
+            .and_then(format)
+            .ok_or(Misdirected::UnknownFormat)?;
+        Ok((*signal, format))
     }
 
     fn misdirected(&self, why: Misdirected) -> Response<Full<Bytes>> {
         match why {
+            Misdirected::Grpc => {
+                let mut response = response(StatusCode::OK, "application/grpc", Bytes::new());
+                let headers = response.headers_mut();
+                headers.insert("grpc-status", HeaderValue::from(Code::Unimplemented as i32));
+                headers.insert("grpc-message", HeaderValue::from_static(NOT_GRPC));
+                response
+            }
             Misdirected::UnknownPath => {
                 let paths = list(self.served().map(|(path, _)| path.as_str()));
                 let message = format!("404 page not found; OTLP is taken at {paths}");
@@ -138,6 +152,10 @@ impl Http {
                     .insert(ALLOW, HeaderValue::from_static("POST"));
                 response
             }
+            Misdirected::UnknownFormat => text(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "415 unsupported media type, supported: [application/json, application/x-protobuf]",
+            ),
         }
     }
 
@@ -222,9 +240,12 @@ impl Http {
 
 /// Why a request is for no signal.
 enum Misdirected {
+    /// It is gRPC, which has its own port.
+    Grpc,
     UnknownPath,
     Unserved(Signal),
     NotPost,
+    UnknownFormat,
 }
 
 /// What a content type stands for; parameters such as `charset` make no difference.
@@ -277,6 +298,7 @@ fn response(status: StatusCode, content_type: &'static str, body: Bytes) -> Resp
     response
 }
 
+const NOT_GRPC: &str = "this port speaks OTLP/HTTP; OTLP/gRPC is usually on port 4317";
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 /// Fixed in the Collector too; the signal is in development.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::{WireType, encode_varint};
 use prost_types::field_descriptor_proto::Type;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::writer::{Step, Writer};
 use super::{JsonError, MAX_DEPTH, is_id, scalar};
 use crate::batch::Signal;
 use crate::wire::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
@@ -16,14 +17,8 @@ pub(super) fn to_wire(
     json: &[u8],
 ) -> Result<Vec<u8>, JsonError> {
     let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
-    let mut writer = Writer {
-        descriptors,
-        // Names and punctuation are at least half of any OTLP/JSON.
-        out: Vec::with_capacity(json.len() / 2),
-        long: Vec::new(),
-        widening: 0,
-        path: Vec::new(),
-    };
+    // Names and punctuation are at least half of any OTLP/JSON.
+    let mut writer = Writer::new(descriptors, json.len() / 2);
     let mut text = serde_json::Deserializer::from_slice(json);
     // Messages are counted instead, and serde_json skips unknown values without recursion.
     text.disable_recursion_limit();
@@ -35,92 +30,29 @@ pub(super) fn to_wire(
     match (&mut text).deserialize_any(root).and_then(|()| text.end()) {
         Ok(()) => Ok(writer.finish()),
         Err(error) => Err(JsonError {
-            path: render(&writer.path),
-            reason: error.to_string(),
+            path: writer.path(),
+            reason: without_value(error.to_string()),
         }),
     }
 }
 
-/// The output as it grows.
-///
-/// Before a nested message one byte is kept for its length. Lengths that turn out to need more are noted down and put
-/// in at the end, when everything behind them moves once: however deep the nesting, no byte moves twice.
-struct Writer<'d> {
-    descriptors: &'d Descriptors,
-    out: Vec<u8>,
-    long: Vec<Long>,
-    /// How many bytes the lengths in `long` need beyond the one that was kept.
-    widening: usize,
-    /// The way to what is wrong, innermost first; filled while an error goes up.
-    path: Vec<Step<'d>>,
-}
-
-/// A length that does not fit in the byte that was kept for it.
-struct Long {
-    at: usize,
-    length: usize,
-}
-
-/// A length that is not known yet.
-struct Open {
-    at: usize,
-    widening: usize,
-}
-
-enum Step<'d> {
-    Field(&'d str),
-    Index(usize),
-}
-
-impl Writer<'_> {
-    fn key(&mut self, field: &FieldDescriptor, wire_type: WireType) {
-        encode_key(field.number, wire_type, &mut self.out);
-    }
-
-    fn bytes(&mut self, field: &FieldDescriptor, bytes: &[u8]) {
-        self.key(field, WireType::LengthDelimited);
-        encode_varint(bytes.len() as u64, &mut self.out);
-        self.out.extend_from_slice(bytes);
-    }
-
-    fn open(&mut self, field: &FieldDescriptor) -> Open {
-        self.key(field, WireType::LengthDelimited);
-        self.out.push(0);
-        Open {
-            at: self.out.len() - 1,
-            widening: self.widening,
-        }
-    }
-
-    fn close(&mut self, open: Open) {
-        let length = self.out.len() - open.at - 1 + self.widening - open.widening;
-        match u8::try_from(length) {
-            Ok(short) if short < 0x80 => self.out[open.at] = short,
-            _ => {
-                self.long.push(Long {
-                    at: open.at,
-                    length,
-                });
-                self.widening += encoded_len_varint(length as u64) - 1;
-            }
-        }
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.long.sort_unstable_by_key(|long| long.at);
-        let mut source_end = self.out.len();
-        let mut target_end = source_end + self.widening;
-        self.out.resize(target_end, 0);
-        for Long { at, length } in self.long.into_iter().rev() {
-            let behind = at + 1..source_end;
-            target_end -= behind.len();
-            self.out.copy_within(behind, target_end);
-            target_end -= encoded_len_varint(length as u64);
-            encode_varint(length as u64, &mut &mut self.out[target_end..]);
-            source_end = at;
-        }
-        self.out
-    }
+/// serde's own words for a wrong type repeat the value; this says what our own errors say.
+fn without_value(reason: String) -> String {
+    let mismatch = reason
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.rsplit_once(", expected "));
+    let Some((found, expected)) = mismatch else {
+        return reason;
+    };
+    let found = match found.split_whitespace().next() {
+        Some("null") => "null",
+        Some("boolean") => "a boolean",
+        Some("string") => "a string",
+        Some("sequence") => "a list",
+        _ => "a number",
+    };
+    let (expected, position) = expected.split_once(" at line ").unwrap_or((expected, "?"));
+    format!("expected {expected}, found {found} at line {position}")
 }
 
 /// An object, read into the content of a message.
@@ -193,7 +125,8 @@ fn insert(set: &mut u64, number: usize) -> bool {
     new
 }
 
-/// A key: the field of that name. Keys mostly come in the order of the fields, so the search starts at `next`.
+/// A key: the field of that name. Keys mostly come in the order of the fields, so the search starts
+/// at `next`.
 struct Key<'d> {
     message: &'d MessageDescriptor,
     next: usize,
@@ -254,16 +187,20 @@ impl<'d> Value<'_, 'd> {
 
     fn integer<E: Error>(self, value: i128) -> Result<bool, E> {
         let (range, type_name) = match self.field.kind {
-            Type::Int64 | Type::Sint64 | Type::Sfixed64 => {
-                (i128::from(i64::MIN)..=i128::from(i64::MAX), "signed 64-bit")
-            }
-            Type::Uint64 | Type::Fixed64 => (0..=i128::from(u64::MAX), "unsigned 64-bit"),
-            Type::Uint32 | Type::Fixed32 => (0..=i128::from(u32::MAX), "unsigned 32-bit"),
-            _ => (i128::from(i32::MIN)..=i128::from(i32::MAX), "signed 32-bit"),
+            Type::Int64 | Type::Sint64 | Type::Sfixed64 => (
+                i128::from(i64::MIN)..=i128::from(i64::MAX),
+                "a signed 64-bit",
+            ),
+            Type::Uint64 | Type::Fixed64 => (0..=i128::from(u64::MAX), "an unsigned 64-bit"),
+            Type::Uint32 | Type::Fixed32 => (0..=i128::from(u32::MAX), "an unsigned 32-bit"),
+            _ => (
+                i128::from(i32::MIN)..=i128::from(i32::MAX),
+                "a signed 32-bit",
+            ),
         };
         if !range.contains(&value) {
             return Err(E::custom(format_args!(
-                "the number is out of range for a {type_name} integer"
+                "the number is out of range for {type_name} integer"
             )));
         }
         // Truncation keeps the two's complement, which is what varints hold.
@@ -336,7 +273,8 @@ impl<'d> Value<'_, 'd> {
         if is_id(self.field) {
             if !scalar::hex(text, out) {
                 return Err(E::custom(
-                    "expected an even number of hexadecimal digits (OTLP/JSON writes ids in hex, not in base64)",
+                    "expected an even number of hexadecimal digits \
+                     (OTLP/JSON writes ids in hex, not in base64)",
                 ));
             }
         } else if !scalar::base64(text, out) {
@@ -562,7 +500,8 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 }
 
-/// UTF-8 with U+FFFD in the place of lone surrogates; nothing if there is anything else wrong with it.
+/// UTF-8 with U+FFFD in the place of lone surrogates; nothing if there is anything else wrong with
+/// it.
 fn replace_surrogates(mut text: &[u8]) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     loop {
@@ -582,22 +521,4 @@ fn replace_surrogates(mut text: &[u8]) -> Option<String> {
             }
         }
     }
-}
-
-fn render(path: &[Step<'_>]) -> String {
-    let mut text = String::new();
-    for step in path.iter().rev() {
-        match step {
-            Step::Field(name) => {
-                if !text.is_empty() {
-                    text.push('.');
-                }
-                text.push_str(name);
-            }
-            Step::Index(index) => {
-                text.push_str(&format!("[{index}]"));
-            }
-        }
-    }
-    text
 }

@@ -47,9 +47,12 @@ fn transcode(descriptors: &Descriptors, signal: Signal, request: &[u8]) -> Resul
     Ok(transcoder.out)
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 enum Stop {
     Malformed(Malformed),
-    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is prost's business.
+    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is
+    /// prost's business.
     NeedsMerge,
 }
 
@@ -89,7 +92,8 @@ impl<'d> Transcoder<'d, '_> {
         let base = self.entries.len();
         self.scan(message, range)?;
         let mine = &mut self.entries[base..];
-        // JSON needs all elements of a list together; the sort keeps their order. Most requests are in order already.
+        // JSON needs all elements of a list together; the sort keeps their order. Most requests are
+        // in order already.
         if !mine.is_sorted_by_key(|entry| entry.field.number) {
             mine.sort_by_key(|entry| entry.field.number);
         }
@@ -262,7 +266,8 @@ impl<'d> Transcoder<'d, '_> {
             _ if is_id(field) => {
                 self.out.push(b'"');
                 for byte in bytes {
-                    self.print(format_args!("{byte:02x}"));
+                    self.out.push(HEX[usize::from(byte >> 4)]);
+                    self.out.push(HEX[usize::from(byte & 15)]);
                 }
                 self.out.push(b'"');
             }
@@ -299,7 +304,8 @@ impl<'d> Transcoder<'d, '_> {
             };
             self.out.extend_from_slice(text);
         } else {
-            // Writing into a vector cannot fail; the shortest digits that read back as the same value.
+            // Writing into a vector cannot fail; the shortest digits that read back as the same
+            // value.
             let _ = serde_json::to_writer(&mut self.out, &value);
         }
     }

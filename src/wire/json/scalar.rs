@@ -5,10 +5,14 @@ use base64::alphabet;
 use base64::engine::DecodePaddingMode::Indifferent;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
-/// An integer in decimal, also with a fraction or an exponent as long as the value is integral: `12`, `-3`, `1.50e1`.
+/// An integer in decimal, also with a fraction or an exponent as long as the value is integral:
+/// `12`, `-3`, `1.50e1`.
 pub(super) fn integer(text: &str) -> Option<i128> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if is_digits(digits) {
+        if let Ok(value) = text.parse::<i64>() {
+            return Some(value.into());
+        }
         // What does not even fit here is out of range for every type, and that is the better error.
         return Some(text.parse().unwrap_or(i128::MAX));
     }
@@ -51,8 +55,8 @@ pub(super) fn double(text: &str) -> Option<f64> {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
-        // serde_json has JSON's grammar and refuses what is beyond a double's range; Rust's own parser knows neither.
-        // It also skips white space, so the ends are looked at here.
+        // serde_json has JSON's grammar and refuses what is beyond a double's range; Rust's own
+        // parser knows neither. It also skips white space, so the ends are looked at here.
         _ if text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             && text.ends_with(|c: char| c.is_ascii_digit()) =>
         {
@@ -74,7 +78,8 @@ pub(super) fn hex(text: &str, out: &mut Vec<u8>) -> bool {
     rest.is_empty()
 }
 
-/// Appends what `text` says in base64: the standard or the URL-safe alphabet, padded or not. `false` if it is not that.
+/// Appends what `text` says in base64: the standard or the URL-safe alphabet, padded or not.
+/// `false` if it is not that.
 pub(super) fn base64(text: &str, out: &mut Vec<u8>) -> bool {
     const CONFIG: GeneralPurposeConfig =
         GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent);
@@ -92,9 +97,12 @@ fn is_digits(text: &str) -> bool {
 }
 
 fn nibble(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|value| u8::try_from(value).ok())
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
