@@ -152,7 +152,11 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         None | Some(Command::Validate) => {
             require_config(&sources)?;
             let drain_timeout = Duration::from_secs(arguments.drain_timeout.into());
-            return Ok(Invocation::Run(Options { sources, strict, drain_timeout }));
+            return Ok(Invocation::Run(Options {
+                sources,
+                strict,
+                drain_timeout,
+            }));
         }
         Some(Command::Components) => components::list(),
         Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,

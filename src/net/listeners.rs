@@ -92,7 +92,10 @@ fn bind_first(text: &str) -> io::Result<TcpListener> {
     // IPv4 comes first because that is where SDKs connect first.
     let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
         Some(("localhost", port)) if let Ok(port) = port.parse() => {
-            vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
+            vec![
+                (Ipv4Addr::LOCALHOST, port).into(),
+                (Ipv6Addr::LOCALHOST, port).into(),
+            ]
         }
         _ => text.to_socket_addrs()?.collect(),
     };
