@@ -26,8 +26,9 @@ use crate::net::client::{
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 
-/// The most of a response that is read. A partial success is a number and a sentence.
-const RESPONSE_BYTES: usize = 64 * 1024;
+/// The most of a response that is read: gRPC's own default. A partial success is a number and a sentence; but the
+/// status comes after the message, so what is too long fails the call.
+const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(

@@ -572,6 +572,69 @@ async fn one_bad_request_takes_no_others_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_above_the_largest_size_is_cut_and_answered_as_one() {
+    let batch = BatchConfig {
+        min_size: 8,
+        max_size: 10,
+        ..BatchConfig::default()
+    };
+    for bad in [None, Some("a-17")] {
+        let mut settings = batching(batch.clone());
+        settings.queue.as_mut().unwrap().wait_for_result = true;
+        let bench = Bench::new(settings, SECS(0), move |names| {
+            match bad.is_some_and(|bad| names.iter().any(|name| name == bad)) {
+                true => Err(SendError::permanent(
+                    Code::InvalidArgument,
+                    Fault::Content,
+                    "no",
+                )),
+                false => accept(names),
+            }
+        });
+        let result = bench.consume(request("a", 33)).await;
+        assert_eq!(result.is_err(), bad.is_some());
+        let sizes: Vec<usize> = bench.attempts().iter().map(|(_, items)| *items).collect();
+        assert!(sizes.iter().all(|size| *size <= 10), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), 33);
+        let account = bench.account();
+        let outcomes = ["delivered", "refused"].map(|name| account.get(name).unwrap_or(&0));
+        assert_eq!(outcomes.into_iter().sum::<u64>(), 33);
+        assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_for_the_server_is_sent_in_pieces_it_takes() {
+    let batch = BatchConfig {
+        min_size: 100,
+        ..BatchConfig::default()
+    };
+    for sizes in [&[100][..], &[40, 60], &[1, 98, 1]] {
+        let bench = Bench::new(batching(batch.clone()), SECS(0), |names| {
+            match names.len() > 7 {
+                true => Err(SendError::permanent(
+                    Code::ResourceExhausted,
+                    Fault::Size,
+                    "too large",
+                )),
+                false => accept(names),
+            }
+        });
+        for (number, size) in sizes.iter().enumerate() {
+            bench
+                .consume(request(&number.to_string(), *size))
+                .await
+                .unwrap();
+        }
+        sleep(SECS(1)).await;
+        assert_eq!(
+            bench.account(),
+            account(&[("received", 100), ("delivered", 100)])
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_everything_is_not_sent_everything_one_by_one() {
     let count = 2000;
     let batch = BatchConfig {

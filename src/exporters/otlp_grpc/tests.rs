@@ -305,6 +305,35 @@ async fn a_connection_that_breaks_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
+    let held = tokio_util::sync::CancellationToken::new();
+    let server = TestServer::start(None, |_| ok(b"")).await;
+    // Accepts and never says a word.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = config(&server);
+    config.endpoint = silent.local_addr().unwrap().to_string();
+    let accepted = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    tokio::spawn({
+        let (held, accepted) = (held.clone(), accepted.clone());
+        async move {
+            let mut open = Vec::new();
+            while let Some(Ok(stream)) = held.run_until_cancelled(silent.accept()).await {
+                accepted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                open.push(stream);
+            }
+        }
+    });
+    let exporter = Exporter::new(&config).unwrap();
+    for attempt in 1..=3 {
+        let patience = Duration::from_millis(100);
+        let waiting = send(&exporter, Signal::Traces, some_request());
+        assert!(tokio::time::timeout(patience, waiting).await.is_err());
+        assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), attempt);
+    }
+    held.cancel();
+}
+
+#[tokio::test]
 async fn a_new_connection_that_breaks_is_the_queues_business() {
     let server = TestServer::start(None, |_| None).await;
     let exporter = Exporter::new(&config(&server)).unwrap();

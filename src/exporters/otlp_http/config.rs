@@ -154,6 +154,8 @@ impl Config {
             (true, true) => return Ok(None),
             (false, _) => (key, own.clone()),
             (true, false) => {
+                // Errors are about what was written, not about what was made of it.
+                parse(&self.endpoint).map_err(|reason| ("endpoint", reason))?;
                 let base = self.endpoint.strip_suffix('/').unwrap_or(&self.endpoint);
                 ("endpoint", format!("{base}/{path}"))
             }
@@ -168,6 +170,9 @@ impl Config {
 }
 
 fn parse(url: &str) -> Result<Uri, String> {
+    if !url.contains("://") {
+        return Err(format!("\"{url}\" must begin with http:// or https://"));
+    }
     let parsed: Uri = url
         .parse()
         .map_err(|error| format!("\"{url}\" is not a URL: {error}"))?;

@@ -56,7 +56,10 @@ fn ok() -> Option<Answer> {
 fn expand(encoding: Option<&str>, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match encoding {
-        None => Ok(out.extend(body)).map(|()| 0),
+        None => {
+            out.extend(body);
+            Ok(0)
+        }
         Some("gzip") => flate2::read::GzDecoder::new(body).read_to_end(&mut out),
         Some("zlib" | "deflate") => flate2::read::ZlibDecoder::new(body).read_to_end(&mut out),
         Some("x-snappy-framed") => snap::read::FrameDecoder::new(body).read_to_end(&mut out),

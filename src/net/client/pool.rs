@@ -89,6 +89,13 @@ enum Slot {
     },
 }
 
+/// A request without an answer. When it fails, or when the caller gives up, no other request goes over its connection:
+/// the peer may be gone without a word, and TCP would take a quarter of an hour to notice.
+struct Unanswered<'a> {
+    pool: &'a Shared,
+    number: u64,
+}
+
 #[derive(Clone)]
 struct Connection {
     number: u64,
@@ -100,6 +107,12 @@ enum Pick {
     Ready(Connection),
     Connecting,
     Failed(ConnectError, Instant),
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.pool.discard(self.number);
+    }
 }
 
 impl Pool {
@@ -131,14 +144,21 @@ impl Pool {
         loop {
             let mut connection = self.connection().await?;
             let served_before = connection.used.swap(true, Relaxed);
+            let unanswered = Unanswered {
+                pool: &self.0,
+                number: connection.number,
+            };
             let sent = match connection.sender.ready().await {
                 Ok(()) => connection.sender.send_request(request()).await,
                 Err(error) => Err(error),
             };
             match sent {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    std::mem::forget(unanswered);
+                    return Ok(response);
+                }
                 Err(error) => {
-                    self.0.discard(connection.number);
+                    drop(unanswered);
                     if !(again && served_before) {
                         return Err(RequestError::Broken(error));
                     }
