@@ -131,11 +131,12 @@ impl<'a> NodeDeserializer<'a> {
     fn list<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match &self.node.content {
             Content::Sequence(items) => visitor.visit_seq(access::List::new(items, self.secrets)),
-            // The Collector reads `a,b` as a list of two texts.
-            Content::Scalar(_) => match self.resolved() {
-                Some((Resolved::Text, scalar)) => {
+            // The Collector reads `a,b` as a list of two texts, and so `5` when a variable holds it.
+            Content::Scalar(_) => match (self.resolved(), &self.node.expanded) {
+                (Some((Resolved::Text, scalar)), None) => {
                     visitor.visit_seq(access::Words::new(&scalar.text))
                 }
+                (_, Some(text)) => visitor.visit_seq(access::Words::new(text)),
                 _ => Err(self.wrong_type(&visitor)),
             },
             _ => Err(self.wrong_type(&visitor)),

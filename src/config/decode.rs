@@ -115,15 +115,43 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
 }
 
 /// The message without what a `${...}` gave: that may be a secret, and the line that is shown says
-/// where it is from.
+/// where it is from. Messages quote what they repeat, in whole or in parts.
 fn unexpanded(node: &Node, message: String) -> String {
-    // A shorter text is replaced only where it is quoted; it may be a part of any word.
+    const REFERENCE: &str = "${...}";
+    /// A shorter text may be a part of any word.
     const TELLING: usize = 8;
-    match node.expanded.as_deref() {
-        None | Some("") => message,
-        Some(text) if text.len() >= TELLING => message.replace(text, "${...}"),
-        Some(text) => message.replace(&format!("`{text}"), "`${...}"),
+    let Some(text) = node.expanded.as_deref().filter(|text| !text.is_empty()) else {
+        return message;
+    };
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message.as_str();
+    while let Some((before, quote, after)) = next_quote(rest) {
+        out.push_str(before);
+        out.push(quote);
+        let Some((quoted, behind)) = after.split_once(quote) else {
+            rest = after;
+            continue;
+        };
+        if !quoted.is_empty() && text.contains(quoted) {
+            out.push_str(REFERENCE);
+        } else {
+            out.push_str(&quoted.replace(text, REFERENCE));
+        }
+        out.push(quote);
+        rest = behind;
     }
+    out.push_str(rest);
+    if text.len() >= TELLING {
+        out = out.replace(text, REFERENCE);
+    }
+    out
+}
+
+fn next_quote(text: &str) -> Option<(&str, char, &str)> {
+    let at = text.find(['`', '"'])?;
+    let (before, after) = text.split_at(at);
+    let quote = after.chars().next()?;
+    Some((before, quote, after.get(quote.len_utf8()..)?))
 }
 
 fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: &mut Report) {

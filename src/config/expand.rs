@@ -57,7 +57,8 @@ fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, de
                 }
                 Ok(Expanded::Joined(text)) => {
                     let key = node.key;
-                    *node = Node::text(node.span, text);
+                    *node = Node::text(node.span, text.clone());
+                    node.expanded = Some(text);
                     node.key = key;
                 }
                 Ok(Expanded::Whole(mut inner)) => {

@@ -14,7 +14,7 @@ pub struct Node {
     pub(crate) key: Option<Span>,
     /// What it is.
     pub(crate) content: Content,
-    /// The text a `${...}` gave, when the whole value came from one: what a text field gets.
+    /// The text with its `${...}` expanded, when there was one: what a text field gets.
     pub(crate) expanded: Option<String>,
 }
 

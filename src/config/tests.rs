@@ -175,7 +175,8 @@ fn types_are_strict() {
         ),
         (
             "count: 1.5",
-            "1:8 error: expected a whole number from 0 to 4294967295, found a number with a fraction",
+            "1:8 error: expected a whole number from 0 to 4294967295, found a number with a \
+             fraction",
         ),
         (
             "on: \"true\"",
@@ -344,6 +345,9 @@ fn references_become_what_the_type_asks_for() {
     assert_eq!(sample.headers.iter().next(), Some(("a", "${x} $ $y z")));
     assert_eq!(good("text: \"${yaml:${yaml:deep}}er\"").text, "deeper");
     assert_eq!(good("text: ${env:NO_SUCH_VARIABLE_OF_TESTS:-}").text, "");
+    // What was 5 in a file would be a number; a variable has only text.
+    assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-5}").names, ["5"]);
+    assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-}").names, [""; 0]);
 }
 
 #[test]
@@ -351,6 +355,29 @@ fn an_unset_variable_is_a_warning_and_the_default() {
     let (sample, report) = read::<Sample>("count: ${env:NO_SUCH_VARIABLE_OF_TESTS}\ntext: a");
     assert_eq!(sample.unwrap().count, 0);
     assert_eq!((report.errors(), report.warnings()), (0, 1));
+}
+
+#[test]
+fn what_an_expansion_gave_is_not_repeated_in_messages() {
+    for (text, message) in [
+        ("wait: ${yaml:hunter2}", "`${...}` is not a duration"),
+        (
+            "wait: ${yaml:5} hunter2",
+            "`${...}` in `${...}` is not a unit",
+        ),
+        ("mode: ${yaml:hunter2}", "unknown value `${...}`"),
+        ("mode: a${yaml:hunter2}", "unknown value `${...}`"),
+        (
+            "size: ${yaml:1hunter2}",
+            "`${...}` is not an amount of bytes",
+        ),
+    ] {
+        let (_, report) = read::<Sample>(&format!("{text}\n"));
+        let rendered = report.render();
+        let first = rendered.lines().next().unwrap_or_default();
+        assert!(first.contains(message), "{text}: {first}");
+        assert!(!first.contains("hunter2"), "{text}: {first}");
+    }
 }
 
 #[test]

@@ -171,6 +171,12 @@ impl<'de> Deserialize<'de> for Duration {
     }
 }
 
+fn unit_needed(number: impl fmt::Display) -> String {
+    format!(
+        "a duration needs a unit: write `{number}s` for seconds or `{number}ms` for milliseconds"
+    )
+}
+
 struct DurationVisitor;
 
 impl Visitor<'_> for DurationVisitor {
@@ -188,9 +194,7 @@ impl Visitor<'_> for DurationVisitor {
         match number {
             0 => Ok(Duration::default()),
             // The Collector takes a bare number for nanoseconds, which nobody means.
-            _ => Err(E::custom(format!(
-                "a duration needs a unit: write `{number}s` for seconds or `{number}ms` for milliseconds"
-            ))),
+            _ => Err(E::custom(unit_needed(number))),
         }
     }
 
@@ -204,9 +208,7 @@ impl Visitor<'_> for DurationVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Duration, E> {
-        Err(E::custom(format!(
-            "a duration needs a unit: write `{number}s` for seconds or `{number}ms` for milliseconds"
-        )))
+        Err(E::custom(unit_needed(number)))
     }
 }
 
@@ -216,10 +218,11 @@ impl JsonSchema for Duration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let text = "^\\+?(0|([0-9]*\\.?[0-9]*(ns|us|\u{b5}s|ms|s|m|h))+)$|\\$\\{";
         json_schema!({
             "description": "A duration such as `200ms`, `1m30s` or `1.5h`; units: ns us ms s m h.",
             "anyOf": [
-                {"type": "string", "pattern": "^\\+?(0|([0-9]*\\.?[0-9]*(ns|us|\u{b5}s|ms|s|m|h))+)$|\\$\\{"},
+                {"type": "string", "pattern": text},
                 {"const": 0},
             ],
         })

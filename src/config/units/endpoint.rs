@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where to listen or connect: `host:port`. An empty host means all interfaces when listening.
-///
-/// Any text is read as an endpoint, because what is allowed depends on its use: listeners are held
-/// to [`check`](Self::check) for everything they name in `Validate::listens_on`, and clients may
-/// take a URL.
+// Any text is read as an endpoint, because what is allowed depends on its use: everything that is
+// named in `Validate::listens_on` is held to `check` when it is decoded, and clients may take a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Endpoint(pub String);
@@ -43,7 +41,8 @@ impl Endpoint {
         }
         if let Some((scheme, rest)) = text.split_once("://") {
             return Err(format!(
-                "an endpoint is `host:port` without a scheme: write `{}` instead of `{scheme}://...`",
+                "an endpoint is `host:port` without a scheme: write `{}` instead of \
+                 `{scheme}://...`",
                 rest.trim_end_matches('/')
             ));
         }
