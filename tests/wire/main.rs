@@ -1,5 +1,8 @@
 //! What the wire path promises, checked against prost on random requests in every legal encoding.
 
+// A test crate: a panic is a finding.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod attributes;
 mod generator;
 mod oracle;
