@@ -46,10 +46,12 @@ proptest! {
 fn nesting_is_limited_where_prost_limits_it() {
     let text = [0x0a, 1, b'x'];
     let unknown = [0x78, 1];
+    // kvlist_value { values { key: "k" value { string_value: "x" } } }
+    let attribute = [0x32, 10, 0x0a, 8, 0x0a, 1, b'k', 0x12, 3, 0x0a, 1, b'x'];
     let mut accepted = 0;
     for maps in 0..4 {
         for lists in 38..52 {
-            for innermost in [&[][..], &text, &unknown, &[0x0a, 1, 0xff]] {
+            for innermost in [&[][..], &text, &unknown, &attribute, &[0x0a, 1, 0xff]] {
                 let request = nested_log(lists, maps, innermost);
                 validates_like_prost(Signal::Logs, &request);
                 accepted += usize::from(wire::validate(Signal::Logs, &request).is_ok());
@@ -57,6 +59,26 @@ fn nesting_is_limited_where_prost_limits_it() {
         }
     }
     assert!(accepted > 50, "{accepted} requests were below the limit");
+}
+
+#[test]
+fn packed_scalars_are_whole() {
+    for (field, kind) in [
+        (&[0x32, 8, 1, 2, 3, 4, 5, 6, 7, 8][..], 9), // bucket_counts of a histogram's point
+        (&[0x32, 7, 1, 2, 3, 4, 5, 6, 7], 9),
+        (&[0x32, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], 9),
+        (&[0x31, 1, 2, 3, 4, 5, 6, 7, 8], 9),
+        (&[0x30, 1], 9),
+        (&[0x42, 5, 0x12, 3, 1, 0xff, 1], 10), // positive.bucket_counts of an exponential one's
+        (&[0x42, 5, 0x12, 3, 1, 2, 0xff], 10),
+        (&[0x42, 2, 0x10, 1], 10),
+    ] {
+        let mut request = field.to_vec();
+        for number in [1, kind, 2, 2, 1] {
+            request = framed(number << 3, &request);
+        }
+        validates_like_prost(Signal::Metrics, &request);
+    }
 }
 
 #[test]
