@@ -1,4 +1,5 @@
-//! What the fuzz targets check. `cargo fuzz run validate` (or `edit`, `split`, `json`) in the directory above.
+//! What the fuzz targets check, in the words of the property tests: `cargo +nightly fuzz run validate` (or `edit`,
+//! `split`, `json`) in the directory above.
 
 #[path = "../../tests/wire/generator.rs"]
 mod generator;
