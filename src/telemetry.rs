@@ -13,10 +13,20 @@
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
 
-use metrics::{Counter, Gauge, counter, gauge};
+pub mod endpoint;
+pub mod exposition;
+mod help;
+pub mod logs;
+mod process;
+
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::batch::Signal;
+use crate::component::BuildContext;
 use crate::config::ComponentId;
+use crate::health::Trouble;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,6 +70,7 @@ impl DropReason {
 pub struct ReceiverMetrics {
     accepted: [Counter; 4],
     refused: [Counter; 4],
+    unreadable: [Counter; 4],
 }
 
 impl ReceiverMetrics {
@@ -77,6 +88,14 @@ impl ReceiverMetrics {
         ReceiverMetrics {
             accepted: each("accepted"),
             refused: each("refused"),
+            unreadable: Signal::ALL.map(|signal| {
+                counter!(
+                    "tributary_receiver_unreadable_requests",
+                    "receiver" => receiver.to_string(),
+                    "transport" => transport,
+                    "otel_signal" => signal.name()
+                )
+            }),
         }
     }
 
@@ -89,6 +108,11 @@ impl ReceiverMetrics {
     pub fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
     }
+
+    /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.
+    pub fn unreadable(&self, signal: Signal) {
+        self.unreadable[signal.index()].increment(1);
+    }
 }
 
 /// What an exporter counts, for one signal.
@@ -98,17 +122,23 @@ pub struct ExporterMetrics {
     send_failed: Counter,
     enqueue_failed: Counter,
     account: Account,
+    trouble: Arc<Trouble>,
     /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
     pub queue_size: Gauge,
     /// `otelcol_exporter_queue_capacity`, in the same units.
     pub queue_capacity: Gauge,
     /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
     pub in_flight_requests: Gauge,
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    pub batch_send_size: Histogram,
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    pub batch_send_bytes: Histogram,
 }
 
 impl ExporterMetrics {
     /// The handles of an exporter for one signal.
-    pub fn new(exporter: &ComponentId, signal: Signal) -> Self {
+    pub fn new(cx: &BuildContext, signal: Signal) -> Self {
+        let exporter = &cx.id;
         let items = |outcome: &str| {
             counter!(
                 format!("otelcol_exporter_{outcome}_{}", signal.items_name()),
@@ -126,7 +156,13 @@ impl ExporterMetrics {
             queue_size: gauge!("otelcol_exporter_queue_size", &labels),
             queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
             in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            batch_send_size: histogram!("otelcol_exporter_queue_batch_send_size", &labels[..1]),
+            batch_send_bytes: histogram!(
+                "otelcol_exporter_queue_batch_send_size_bytes",
+                &labels[..1]
+            ),
             account: Account::new("tributary_exporter", "delivered", &labels),
+            trouble: cx.health.exporter(exporter, signal),
         }
     }
 
@@ -137,25 +173,65 @@ impl ExporterMetrics {
 
     /// The items were not taken, and the sender was told.
     pub fn refused(&self, items: usize) {
+        self.trouble.begins();
         self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    pub fn returned(&self, items: usize) {
+        self.send_failed.increment(items as u64);
         self.account.refused(items);
     }
 
     /// The next hop acknowledged the items.
     pub fn delivered(&self, items: usize) {
+        self.trouble.over();
         self.sent.increment(items as u64);
         self.account.passed(items);
     }
 
     /// The items are lost, for this reason.
     pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.trouble.begins();
         self.send_failed.increment(items as u64);
         self.account.dropped(items, reason);
     }
 }
 
-/// What a pipeline counts.
-pub type PipelineMetrics = Account;
+/// What the pipeline counts for one of its processors.
+#[derive(Clone)]
+pub struct ProcessorMetrics {
+    incoming: Counter,
+    outgoing: Counter,
+}
+
+impl ProcessorMetrics {
+    /// The handles of a processor for one signal.
+    pub fn new(processor: &ComponentId, signal: Signal) -> Self {
+        let items = |direction: &str| {
+            counter!(
+                format!("otelcol_processor_{direction}_items"),
+                "processor" => processor.to_string(),
+                "otel_signal" => signal.name()
+            )
+        };
+        ProcessorMetrics {
+            incoming: items("incoming"),
+            outgoing: items("outgoing"),
+        }
+    }
+
+    /// Items entered the processor.
+    pub fn incoming(&self, items: usize) {
+        self.incoming.increment(items as u64);
+    }
+
+    /// Items left the processor for the next stage.
+    pub fn outgoing(&self, items: usize) {
+        self.outgoing.increment(items as u64);
+    }
+}
 
 impl Account {
     /// The account of a pipeline.

@@ -1,5 +1,8 @@
 //! Compression codecs of request bodies.
 
+pub mod compress;
+pub mod decompress;
+
 /// A codec of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {

@@ -3,8 +3,6 @@
 //! Key names and meanings are those of the Collector's attributes processor; of its actions, `insert`, `update`,
 //! `upsert` and `delete` are here.
 
-use std::sync::Arc;
-
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
 use crate::config::{Problems, Validate};
-use crate::pipeline::{Consumer, Processor};
+use crate::pipeline::Processor;
 use crate::wire::attributes::{Action, Actions, Level, Operation, Source};
 
 /// The registry line.
@@ -129,12 +127,7 @@ impl Validate for AttributesConfig {
 }
 
 impl ProcessorConfig for AttributesConfig {
-    fn build(
-        &self,
-        _: &BuildContext,
-        _: Signal,
-        _: Arc<dyn Consumer>,
-    ) -> Result<Stage, BuildError> {
+    fn build(&self, _: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let actions = self.actions.iter().map(ActionConfig::action);
         let actions = Actions::new(actions.collect::<Result<_, _>>()?);
         Ok(Stage::Pure(Box::new(Attributes { actions })))

@@ -1,0 +1,337 @@
+//! The server behind every listening socket of this program: OTLP over gRPC and HTTP, health, metrics.
+//!
+//! One accept loop per socket, one task per connection, and no router: a [`Handler`] sees every request. Stopping is
+//! graceful: [`Server::shutdown`] stops accepting, tells the clients (GOAWAY, `connection: close`), lets requests
+//! under way finish, and cuts what is left at the deadline.
+
+mod connection;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use crate::config::ComponentId;
+use crate::pipeline::BoxFuture;
+
+pub use connection::Peer;
+
+/// Answers requests. One instance serves all connections of a server.
+pub trait Handler: Send + Sync + 'static {
+    /// What responses carry.
+    type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send;
+
+    /// Answers one request. The future is dropped when the client resets the stream or goes away.
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// A handler of simple requests (`/metrics`, health): a function in a box.
+pub type SimpleHandler =
+    Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
+
+impl Handler for SimpleHandler {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, request: Request<Incoming>, _: &Peer) -> Response<Full<Bytes>> {
+        self(request).await
+    }
+}
+
+/// Which protocols a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0 and 1.1.
+    Http1,
+    /// HTTP/2 only, as gRPC needs; in plain text with prior knowledge.
+    Http2,
+    /// Whichever the first bytes of a connection speak.
+    Either,
+}
+
+/// Where the TLS configuration of new connections comes from. Asked at every handshake, so certificates can change
+/// while the server runs.
+pub trait TlsSource: Send + Sync + 'static {
+    /// The configuration for the next connection. Its ALPN list must fit the [`Protocol`].
+    fn config(&self) -> Arc<rustls::ServerConfig>;
+}
+
+/// Limits and timeouts of a server.
+#[derive(Clone)]
+pub struct Options {
+    /// Protocols.
+    pub protocol: Protocol,
+    /// TLS; plain text without.
+    pub tls: Option<Arc<dyn TlsSource>>,
+    /// HTTP/1: keep connections open between requests.
+    pub keep_alive: bool,
+    /// HTTP/1: the longest a request head may take, counted from the end of the previous request.
+    pub header_timeout: Option<Duration>,
+    /// HTTP/2: requests at once on one connection.
+    pub max_concurrent_streams: u32,
+    /// HTTP/2: bytes of one request that a client may send before they are asked for.
+    pub stream_window: u32,
+    /// HTTP/2: the same for all requests of a connection together. This much per connection is not in the memory
+    /// budget.
+    pub connection_window: u32,
+    /// HTTP/2: bytes of responses that wait for one client.
+    pub max_send_buffer: usize,
+    /// HTTP/2: ping a client that has been silent for this long.
+    pub ping_interval: Option<Duration>,
+    /// HTTP/2: how long the answer to a ping may take.
+    pub ping_timeout: Duration,
+    /// Close a connection that had no request for this long.
+    pub max_idle: Option<Duration>,
+    /// Close a connection of this age, give or take a tenth, so that clients spread over new servers.
+    pub max_age: Option<Duration>,
+    /// How long requests under way may take once a connection is closing for its age or idleness.
+    pub grace: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            protocol: Protocol::Either,
+            tls: None,
+            keep_alive: true,
+            header_timeout: Some(Duration::from_secs(60)),
+            max_concurrent_streams: 1000,
+            stream_window: 1 << 20,
+            connection_window: 4 << 20,
+            max_send_buffer: 400 << 10,
+            ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
+            ping_timeout: Duration::from_secs(20),
+            max_idle: None,
+            max_age: None,
+            grace: None,
+        }
+    }
+}
+
+/// A server that was built but does not accept yet.
+pub struct Bound<H> {
+    listener: TcpListener,
+    handler: H,
+    options: Options,
+    /// `GRPC` or `HTTP`, for the log.
+    name: &'static str,
+    owner: Owner,
+}
+
+/// Whose server it is, for the log.
+#[derive(Clone)]
+struct Owner {
+    id: ComponentId,
+    kind: &'static str,
+}
+
+impl<H: Handler> Bound<H> {
+    /// Takes a listening socket (see [`crate::net::listeners::Listeners::bind`]) for the component `id` of `kind`
+    /// (`receiver`, `extension`, ...). `name` is the protocol in log lines: `GRPC`, `HTTP`.
+    ///
+    /// # Errors
+    /// When the socket cannot be registered with the runtime, or there is none.
+    pub fn new(
+        listener: std::net::TcpListener,
+        handler: H,
+        options: Options,
+        name: &'static str,
+        id: &ComponentId,
+        kind: &'static str,
+    ) -> io::Result<Self> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(io::Error::other("a server needs a running tokio runtime"));
+        }
+        listener.set_nonblocking(true)?;
+        Ok(Bound {
+            listener: TcpListener::from_std(listener)?,
+            handler,
+            options,
+            name,
+            owner: Owner {
+                id: id.clone(),
+                kind,
+            },
+        })
+    }
+
+    /// Begins to accept, and says so in the log with the address.
+    pub fn start(self) -> Server {
+        let address = self.listener.local_addr().ok();
+        info!(
+            otelcol.component.id = %self.owner.id,
+            otelcol.component.kind = self.owner.kind,
+            endpoint = address.map(tracing::field::display),
+            "Starting {} server",
+            self.name
+        );
+        let server = Server {
+            address,
+            stop: CancellationToken::new(),
+            force: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        server.tasks.spawn(accept_loop(self, server.clone()));
+        server
+    }
+}
+
+/// Serves one handler on one socket; [`Bound::new`] and [`Bound::start`] in one.
+///
+/// # Errors
+/// See [`Bound::new`].
+pub fn serve(
+    listener: std::net::TcpListener,
+    handler: SimpleHandler,
+    options: Options,
+    id: &ComponentId,
+    kind: &'static str,
+) -> io::Result<Server> {
+    Ok(Bound::new(listener, handler, options, "HTTP", id, kind)?.start())
+}
+
+/// A running server.
+#[derive(Clone)]
+pub struct Server {
+    address: Option<SocketAddr>,
+    stop: CancellationToken,
+    force: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// The address it listens on, with the actual port.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Stops accepting, lets requests under way finish until `deadline`, then closes what is left.
+    pub async fn shutdown(self, deadline: Instant) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            warn!(
+                connections = self.tasks.len(),
+                "Closing connections with requests under way: the time for shutdown is over"
+            );
+            self.force.cancel();
+            self.tasks.wait().await;
+        }
+    }
+}
+
+async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
+    let Bound {
+        listener,
+        handler,
+        options,
+        owner,
+        ..
+    } = bound;
+    let shared = Arc::new(connection::Shared::new(handler, options, owner.clone()));
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = server.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                pause = FIRST_PAUSE;
+                spawn_connection(&server, &shared, stream, address);
+            }
+            Err(error) if is_the_clients_fault(&error) => {}
+            Err(error) => {
+                // Most likely out of file descriptors (EMFILE): the connection stays in the kernel's queue, so trying
+                // again at once would spin.
+                warn!(
+                    otelcol.component.id = %owner.id,
+                    otelcol.component.kind = owner.kind,
+                    %error,
+                    "Cannot accept a connection; trying again in {pause:?}"
+                );
+                tokio::select! {
+                    () = server.stop.cancelled() => return,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                }
+            }
+        }
+    }
+}
+
+fn spawn_connection<H: Handler>(
+    server: &Server,
+    shared: &Arc<connection::Shared<H>>,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let (serving, shared) = (shared.clone(), shared.clone());
+    // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
+    let stop = server.stop.child_token();
+    let force = server.force.child_token();
+    server.tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            ended = connection::serve(serving, stream, address, stop) => {
+                if let Err(error) = ended {
+                    report(&shared, address, &error);
+                }
+            }
+            () = force.cancelled() => {}
+        }
+    });
+}
+
+/// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be told.
+/// At most once in ten seconds for people, always for debugging.
+fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connection::Failure) {
+    let for_people = matches!(error, connection::Failure::Mismatch(_));
+    if !for_people || !shared.may_complain() {
+        debug!(%peer, %error, "Connection ended");
+    } else {
+        let owner = &shared.owner;
+        warn!(
+            otelcol.component.id = %owner.id,
+            otelcol.component.kind = owner.kind,
+            %peer,
+            %error,
+            "Cannot serve a client; more of these are logged at debug level only for ten seconds"
+        );
+    }
+}
+
+/// Errors of `accept(2)` that concern the one connection that is gone already.
+fn is_the_clients_fault(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Pauses after a failed accept double from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,444 @@
+//! The configuration of the `otlp` receiver.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::encoding;
+use crate::config::units::Duration;
+use crate::config::{Endpoint, Problems, Secret, Section, Validate};
+
+/// Receives OTLP from SDKs and other collectors.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What to listen with; at least one.
+    pub protocols: Protocols,
+}
+
+/// The transports of OTLP.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Protocols {
+    /// OTLP over gRPC. Absent: off. Present, even empty: on.
+    pub grpc: Section<GrpcConfig>,
+    /// OTLP over HTTP/1.1 and HTTP/2, protobuf and JSON. Absent: off. Present, even empty: on.
+    pub http: Section<HttpConfig>,
+}
+
+/// The gRPC server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrpcConfig {
+    /// Where to listen. Default `localhost:4317`.
+    pub endpoint: Endpoint,
+    /// The kind of socket. Only `tcp`, the default, is supported.
+    pub transport: String,
+    /// Largest message in MiB (2^20 bytes), as sent and after decompression. Default 4, as in gRPC; 0 means the
+    /// default.
+    pub max_recv_msg_size_mib: u32,
+    /// Requests at once on one connection. Default 1000; 0 means the default.
+    pub max_concurrent_streams: u32,
+    /// Bytes of one request that a client may send ahead of being read (the HTTP/2 stream window, 65535 to
+    /// 16777216). All requests of one connection together get four times as much. Default 1048576; 0 means the
+    /// default.
+    pub read_buffer_size: u32,
+    /// Bytes of responses that may wait for one client to read them. Default 409600; 0 means the default.
+    pub write_buffer_size: u32,
+    /// When to ping and to close connections.
+    pub keepalive: Keepalive,
+    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
+    pub include_metadata: bool,
+}
+
+/// When to ping and to close connections.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keepalive {
+    /// What this server does.
+    pub server_parameters: ServerParameters,
+    /// What clients may do. Accepted with a warning: pings cost next to nothing here, and no client is ever
+    /// disconnected for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforcement_policy: Option<EnforcementPolicy>,
+}
+
+/// Connection management of the server. Durations of 0 mean the default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerParameters {
+    /// Close a connection after this long without a request. Default: never.
+    pub max_connection_idle: Duration,
+    /// Close a connection at this age, give or take a tenth, so that clients spread over new servers. Default: never.
+    pub max_connection_age: Duration,
+    /// After `max_connection_age`, how long requests under way may still take. Default: until they are done.
+    pub max_connection_age_grace: Duration,
+    /// Ping a client that has been silent for this long. Default 2h.
+    pub time: Duration,
+    /// Close the connection if a ping is not answered within this time. Default 20s.
+    pub timeout: Duration,
+}
+
+/// What grpc-go servers use to disconnect clients that ping too often.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EnforcementPolicy {
+    /// The least time between pings. Not enforced: clients may ping as often as they like.
+    pub min_time: Duration,
+    /// Whether clients may ping without a request under way. Not enforced: they may.
+    pub permit_without_stream: bool,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Where to listen. Default `localhost:4318`.
+    pub endpoint: Endpoint,
+    /// The kind of socket. Only `tcp`, the default, is supported.
+    pub transport: String,
+    /// Path of traces. Default `/v1/traces`.
+    pub traces_url_path: String,
+    /// Path of metrics. Default `/v1/metrics`.
+    pub metrics_url_path: String,
+    /// Path of logs. Default `/v1/logs`. The path of profiles is always `/v1development/profiles`.
+    pub logs_url_path: String,
+    /// Largest body in bytes, as sent and after decompression. Default 20971520 (20 MiB); 0 means the default.
+    pub max_request_body_size: usize,
+    /// Answers to browsers. Absent: cross-origin requests are not allowed.
+    pub cors: Section<Cors>,
+    /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
+    /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`.
+    pub compression_algorithms: Vec<String>,
+    /// Longest time for a whole request body to arrive. Default 0: no fixed limit, but a body that makes less progress
+    /// than 16 KiB/s for 30 s is given up in any case.
+    pub read_timeout: Duration,
+    /// HTTP/1: longest time for a request head to arrive. It counts on top of `idle_timeout`, and only when that is
+    /// set. Default 1m.
+    pub read_header_timeout: Duration,
+    /// Longest time from the request head to the answer. After it the data was not taken and the client gets status
+    /// 503. Default 0: no limit.
+    pub write_timeout: Duration,
+    /// Close a connection after this long without a request. Default 5m, above the usual export interval of SDKs; 0
+    /// means never.
+    pub idle_timeout: Duration,
+    /// HTTP/1: keep connections open between requests. Default true.
+    pub keep_alives_enabled: bool,
+    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
+    pub include_metadata: bool,
+    /// Headers to add to every response. Default none.
+    pub response_headers: BTreeMap<String, Secret>,
+}
+
+/// Cross-origin requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Origins that may send, as in `https://app.example.com`. `*` stands for any text: `https://*.example.com`. A
+    /// bare `*` allows every origin, without credentials.
+    pub allowed_origins: Vec<String>,
+    /// Request headers that browsers may send; `*` allows all. `Accept`, `Content-Type`, `X-Requested-With` are
+    /// always allowed.
+    pub allowed_headers: Vec<String>,
+    /// Response headers that scripts may read.
+    pub exposed_headers: Vec<String>,
+    /// For how many seconds browsers may remember the answer to a preflight. Default 0: their own default.
+    pub max_age: u32,
+}
+
+impl Default for GrpcConfig {
+    fn default() -> Self {
+        GrpcConfig {
+            endpoint: Endpoint("localhost:4317".to_owned()),
+            transport: TCP.to_owned(),
+            max_recv_msg_size_mib: DEFAULT_MESSAGE_MIB,
+            max_concurrent_streams: DEFAULT_STREAMS,
+            read_buffer_size: DEFAULT_READ_BUFFER,
+            write_buffer_size: DEFAULT_WRITE_BUFFER,
+            keepalive: Keepalive::default(),
+            include_metadata: false,
+        }
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        HttpConfig {
+            endpoint: Endpoint("localhost:4318".to_owned()),
+            transport: TCP.to_owned(),
+            traces_url_path: "/v1/traces".to_owned(),
+            metrics_url_path: "/v1/metrics".to_owned(),
+            logs_url_path: "/v1/logs".to_owned(),
+            max_request_body_size: DEFAULT_BODY,
+            cors: Section::default(),
+            compression_algorithms: encoding::HTTP_NAMES.map(str::to_owned).to_vec(),
+            read_timeout: Duration::default(),
+            read_header_timeout: Duration::secs(60),
+            write_timeout: Duration::default(),
+            idle_timeout: Duration::secs(300),
+            keep_alives_enabled: true,
+            include_metadata: false,
+            response_headers: BTreeMap::new(),
+        }
+    }
+}
+
+impl GrpcConfig {
+    /// The largest message in bytes.
+    pub fn max_message(&self) -> usize {
+        (or(self.max_recv_msg_size_mib, DEFAULT_MESSAGE_MIB) as usize) << 20
+    }
+}
+
+impl HttpConfig {
+    /// The largest body in bytes.
+    pub fn max_body(&self) -> usize {
+        match self.max_request_body_size {
+            0 => DEFAULT_BODY,
+            size => size,
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let Protocols { grpc, http } = &self.protocols;
+        if grpc.is_none() && http.is_none() {
+            problems.error(
+                &["protocols"],
+                "must specify at least one protocol when using the OTLP receiver: `grpc:` or `http:`",
+            );
+        }
+        problems.within("protocols", &self.protocols);
+    }
+
+    fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        let grpc = self
+            .protocols
+            .grpc
+            .iter()
+            .map(|grpc| ("grpc", &grpc.endpoint));
+        let http = self
+            .protocols
+            .http
+            .iter()
+            .map(|http| ("http", &http.endpoint));
+        grpc.chain(http)
+            .map(|(name, endpoint)| (vec!["protocols", name, "endpoint"], endpoint.clone()))
+            .collect()
+    }
+}
+
+impl Validate for Protocols {
+    fn validate(&self, problems: &mut Problems) {
+        if let Some(grpc) = &*self.grpc {
+            problems.within("grpc", grpc);
+        }
+        if let Some(http) = &*self.http {
+            problems.within("http", http);
+        }
+    }
+}
+
+impl Validate for GrpcConfig {
+    fn validate(&self, problems: &mut Problems) {
+        validate_socket(&self.endpoint, &self.transport, problems);
+        if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
+            problems.error(
+                &["max_recv_msg_size_mib"],
+                format!(
+                    "invalid max_recv_msg_size_mib value, must be between 1 and {LARGEST_MESSAGE_MIB}"
+                ),
+            );
+        }
+        let window = or(self.read_buffer_size, DEFAULT_READ_BUFFER);
+        if !(SMALLEST_WINDOW..=LARGEST_WINDOW).contains(&window) {
+            problems.error(
+                &["read_buffer_size"],
+                format!("must be between {SMALLEST_WINDOW} and {LARGEST_WINDOW} bytes"),
+            );
+        }
+        if self.keepalive.enforcement_policy.is_some() {
+            problems.warning(
+                &["keepalive", "enforcement_policy"],
+                "not enforced: clients may ping as often as they like; remove it to silence this",
+            );
+        }
+    }
+}
+
+impl Validate for HttpConfig {
+    fn validate(&self, problems: &mut Problems) {
+        validate_socket(&self.endpoint, &self.transport, problems);
+        for (at, name) in self.compression_algorithms.iter().enumerate() {
+            if !encoding::HTTP_NAMES.contains(&name.as_str()) {
+                problems.error(
+                    &["compression_algorithms", &at.to_string()],
+                    format!(
+                        "unsupported compression algorithm `{name}`; supported are {}",
+                        encoding::list(encoding::HTTP_NAMES)
+                    ),
+                );
+            }
+        }
+        let paths = [
+            ("traces_url_path", &self.traces_url_path),
+            ("metrics_url_path", &self.metrics_url_path),
+            ("logs_url_path", &self.logs_url_path),
+        ];
+        for (at, (key, path)) in paths.iter().enumerate() {
+            if path.is_empty() {
+                problems.error(&[key], "must not be empty");
+            }
+            let earlier = paths.iter().take(at).find(|(_, other)| other == path);
+            if let Some((other, _)) = earlier {
+                problems.error(&[key], format!("is the same path as `{other}`"));
+            }
+        }
+        for (name, value) in &self.response_headers {
+            if HeaderName::try_from(name).is_err() || HeaderValue::try_from(value.reveal()).is_err()
+            {
+                problems.error(&["response_headers", name], "is not a valid HTTP header");
+            }
+        }
+        if let Some(cors) = &*self.cors {
+            problems.within("cors", cors);
+        }
+    }
+}
+
+impl Validate for Cors {
+    fn validate(&self, problems: &mut Problems) {
+        for (key, names) in [
+            ("allowed_headers", &self.allowed_headers),
+            ("exposed_headers", &self.exposed_headers),
+        ] {
+            for (at, name) in names.iter().enumerate() {
+                if HeaderName::try_from(name).is_err() {
+                    problems.error(
+                        &[key, &at.to_string()],
+                        format!("`{name}` is no header name"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn validate_socket(endpoint: &Endpoint, transport: &str, problems: &mut Problems) {
+    if endpoint.0.is_empty() {
+        problems.error(
+            &["endpoint"],
+            "must not be empty; for example `0.0.0.0:4317`",
+        );
+    }
+    if transport != TCP {
+        problems.error(
+            &["transport"],
+            format!("`{transport}` is not supported; the only transport is `tcp`"),
+        );
+    }
+}
+
+/// The Collector writes "unset" as 0.
+pub(super) fn or(value: u32, default: u32) -> u32 {
+    if value == 0 { default } else { value }
+}
+
+const TCP: &str = "tcp";
+const DEFAULT_MESSAGE_MIB: u32 = 4;
+/// A gRPC message has a length of 32 bits.
+const LARGEST_MESSAGE_MIB: u32 = 4095;
+const DEFAULT_BODY: usize = 20 << 20;
+pub(super) const DEFAULT_STREAMS: u32 = 1000;
+pub(super) const DEFAULT_READ_BUFFER: u32 = 1 << 20;
+pub(super) const DEFAULT_WRITE_BUFFER: u32 = 400 << 10;
+/// RFC 9113, 6.9.2: what clients assume before they know better.
+const SMALLEST_WINDOW: u32 = 65_535;
+const LARGEST_WINDOW: u32 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(yaml: &str) -> Config {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    fn problems(config: &Config) -> Vec<(String, bool)> {
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let describe = |problem: &crate::config::Problem| {
+            (
+                format!("{}: {}", problem.path.join("."), problem.message),
+                problem.warning,
+            )
+        };
+        problems.found().iter().map(describe).collect()
+    }
+
+    #[test]
+    fn a_protocol_is_on_when_its_key_is_there_and_only_then() {
+        let config = parse("protocols:\n  grpc:\n");
+        assert_eq!(config.protocols.grpc.0, Some(GrpcConfig::default()));
+        assert!(config.protocols.http.is_none());
+        assert_eq!(problems(&config), []);
+        assert_eq!(
+            config.listens_on(),
+            [(
+                vec!["protocols", "grpc", "endpoint"],
+                Endpoint("localhost:4317".to_owned())
+            )]
+        );
+    }
+
+    #[test]
+    fn no_protocol_is_an_error_in_the_collectors_words() {
+        let found = problems(&Config::default());
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].0.starts_with(
+                "protocols: must specify at least one protocol when using the OTLP receiver"
+            ),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn every_wrong_value_is_reported_at_its_key() {
+        let config = parse(
+            "protocols:
+  grpc: {transport: unix, max_recv_msg_size_mib: 5000, read_buffer_size: 10,
+    keepalive: {enforcement_policy: {min_time: 10s}}}
+  http: {endpoint: '', logs_url_path: /v1/traces, compression_algorithms: [br],
+    response_headers: {'a b': c}, cors: {allowed_headers: ['a b']}}
+",
+        );
+        let found: Vec<String> = problems(&config)
+            .into_iter()
+            .map(|(text, warning)| {
+                format!(
+                    "{}{}",
+                    text.split(':').next().unwrap(),
+                    if warning { "?" } else { "" }
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "protocols.grpc.transport",
+                "protocols.grpc.max_recv_msg_size_mib",
+                "protocols.grpc.read_buffer_size",
+                "protocols.grpc.keepalive.enforcement_policy?",
+                "protocols.http.endpoint",
+                "protocols.http.compression_algorithms.0",
+                "protocols.http.logs_url_path",
+                "protocols.http.response_headers.a b",
+                "protocols.http.cors.allowed_headers.0",
+            ]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! OTLP over gRPC, directly on hyper: four unary methods need no framework, and its machinery would cost more than
+//! the data.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::{Body, Frame, Incoming};
+use tokio::time::{Instant, timeout_at};
+
+use super::body::Reader;
+use super::encoding::{Encoding, GRPC_NAMES};
+use super::intake::{Format, Intake};
+use super::status::{Refusal, percent_encode};
+use crate::batch::{Code, Nack, Signal};
+use crate::net::server::{Handler, Peer};
+
+/// The four services.
+pub(super) struct Grpc(pub(super) Intake);
+
+impl Handler for Grpc {
+    type Body = Reply;
+
+    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
+        if request.method() != Method::POST {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        if !is_grpc(request.headers().get(CONTENT_TYPE)) {
+            return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+        let deadline = match request.headers().get("grpc-timeout").map(timeout) {
+            None => None,
+            Some(Some(timeout)) => Some(Instant::now() + timeout),
+            Some(None) => {
+                return refused(Nack::permanent(Code::Internal, "malformed grpc-timeout"));
+            }
+        };
+        let export = self.export(request, peer);
+        let result = match deadline {
+            None => export.await,
+            Some(deadline) => timeout_at(deadline, export).await.unwrap_or_else(|_| {
+                Err(Nack {
+                    retryable: true,
+                    code: Code::DeadlineExceeded,
+                    reason: "the data was not taken within the time the client gave".into(),
+                    retry_after: None,
+                })
+            }),
+        };
+        match result {
+            Ok(()) => accepted(),
+            Err(nack) => refused(nack),
+        }
+    }
+}
+
+impl Grpc {
+    async fn export(&self, request: Request<Incoming>, peer: &Peer) -> Result<(), Nack> {
+        let intake = &self.0;
+        let signal = route(request.uri().path())?;
+        if intake.outputs.get(signal).is_none() {
+            return Err(intake.unserved(signal));
+        }
+        let encoding = match request.headers().get(GRPC_ENCODING) {
+            None => Encoding::Identity,
+            Some(name) => Encoding::of_grpc(name.as_bytes()).ok_or_else(|| {
+                Nack::permanent(
+                    Code::Unimplemented,
+                    format!(
+                        "the encoding `{}` is not supported; supported are {GRPC_NAMES}",
+                        name.to_str().unwrap_or("?")
+                    ),
+                )
+            })?,
+        };
+        let metadata = intake.metadata(request.headers());
+        let mut reader = Reader::new(request.into_body(), peer, None);
+        let (compressed, held) = reader
+            .message(intake.limit, intake.limit_key, &intake.budget)
+            .await
+            .inspect_err(|nack| intake.unreadable(signal, nack))?;
+        let codec = if compressed {
+            encoding.codec(&held.bytes)
+        } else {
+            None
+        };
+        if compressed && codec.is_none() {
+            // gRPC over HTTP/2, "Compression": the flag without an encoding is an INTERNAL error.
+            return Err(Nack::permanent(
+                Code::Internal,
+                "the message is flagged as compressed, but there is no grpc-encoding",
+            ));
+        }
+        intake
+            .take(signal, Format::Protobuf, codec, held, metadata)
+            .await
+    }
+}
+
+fn route(path: &str) -> Result<Signal, Nack> {
+    match path {
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Ok(Signal::Traces),
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Ok(Signal::Metrics),
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Ok(Signal::Logs),
+        "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export" => {
+            Ok(Signal::Profiles)
+        }
+        _ => Err(Nack::permanent(
+            Code::Unimplemented,
+            format!("unknown method {path}"),
+        )),
+    }
+}
+
+/// `application/grpc`, also as `application/grpc+proto` and with parameters.
+fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
+    let Some(rest) = content_type.and_then(|value| value.as_bytes().strip_prefix(GRPC.as_bytes()))
+    else {
+        return false;
+    };
+    let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
+    matches!(rest.first(), None | Some(b';' | b' '))
+}
+
+/// `TimeoutValue TimeoutUnit` (gRPC over HTTP/2, "Requests"): at most eight digits and a unit.
+fn timeout(value: &HeaderValue) -> Option<Duration> {
+    let (unit, digits) = value.as_bytes().split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let amount: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(amount * 3600),
+        b'M' => Duration::from_secs(amount * 60),
+        b'S' => Duration::from_secs(amount),
+        b'm' => Duration::from_millis(amount),
+        b'u' => Duration::from_micros(amount),
+        b'n' => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+/// An empty `Export*ServiceResponse`, which means full success.
+fn accepted() -> Response<Reply> {
+    let mut response = Response::new(Reply::Message);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response
+}
+
+/// A response without a message ("Trailers-Only").
+fn refused(nack: Nack) -> Response<Reply> {
+    let unknown_encoding = nack.code == Code::Unimplemented;
+    let refusal = Refusal::from(nack);
+    let mut response = Response::new(Reply::Empty);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    headers.insert(GRPC_STATUS, HeaderValue::from(refusal.code as i32));
+    if let Ok(message) = HeaderValue::try_from(percent_encode(&refusal.message)) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+    if let Some(details) = refusal.details_bin()
+        && let Ok(details) = HeaderValue::try_from(details)
+    {
+        headers.insert(GRPC_STATUS_DETAILS, details);
+    }
+    if unknown_encoding {
+        headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(GRPC_NAMES));
+    }
+    response
+}
+
+fn plain(status: StatusCode) -> Response<Reply> {
+    let mut response = Response::new(Reply::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+/// A response body: the message of an empty response and its trailers, or nothing.
+pub(super) enum Reply {
+    /// The message comes next.
+    Message,
+    /// The trailers come next.
+    Trailers,
+    /// Nothing more.
+    Empty,
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let (frame, next) = match *self {
+            Reply::Message => (Frame::data(Bytes::from_static(&[0; 5])), Reply::Trailers),
+            Reply::Trailers => {
+                let mut trailers = HeaderMap::with_capacity(1);
+                trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+                (Frame::trailers(trailers), Reply::Empty)
+            }
+            Reply::Empty => return Poll::Ready(None),
+        };
+        *self = next;
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Reply::Empty)
+    }
+}
+
+const GRPC: &str = "application/grpc";
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");

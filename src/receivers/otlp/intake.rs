@@ -1,0 +1,235 @@
+//! What happens to a body after it was read, whichever way it came: decompress, transcode, validate, hand on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tracing::debug;
+
+use super::body::{Held, out_of_memory, too_large};
+use crate::batch::{Batch, Code, Metadata, Nack, Signal};
+use crate::component::Outputs;
+use crate::compression::Codec;
+use crate::compression::decompress::{DecompressError, decompress};
+use crate::config::ComponentId;
+use crate::memory::Budget;
+use crate::telemetry::ReceiverMetrics;
+use crate::wire;
+
+/// The common part of both transports.
+pub(super) struct Intake {
+    pub(super) id: ComponentId,
+    pub(super) outputs: Outputs,
+    pub(super) budget: Arc<Budget>,
+    pub(super) metrics: ReceiverMetrics,
+    pub(super) include_metadata: bool,
+    /// Largest body in bytes, before and after decompression.
+    pub(super) limit: usize,
+    /// The key of the configuration that sets the limit.
+    pub(super) limit_key: &'static str,
+}
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Protobuf,
+    Json,
+}
+
+impl Intake {
+    /// Takes a body all the way to the pipeline's answer.
+    pub(super) async fn take(
+        &self,
+        signal: Signal,
+        format: Format,
+        codec: Option<Codec>,
+        held: Held,
+        metadata: Option<Arc<Metadata>>,
+    ) -> Result<(), Nack> {
+        let prepared = self.prepare(signal, format, codec, held).await;
+        let (items, held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
+        if items == 0 {
+            return Ok(());
+        }
+        let consumer = self
+            .outputs
+            .get(signal)
+            .ok_or_else(|| self.unserved(signal))?;
+        let mut batch = Batch::new(signal, items, held.bytes);
+        batch.hold(held.permit);
+        batch.metadata = metadata;
+        let counted = Counted {
+            metrics: &self.metrics,
+            signal,
+            items,
+            accepted: false,
+        };
+        let result = consumer.consume(batch).await;
+        counted.end(result.is_ok());
+        result
+    }
+
+    /// Counts a request that was refused before its items could be counted.
+    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack) {
+        self.metrics.unreadable(signal);
+        debug!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "receiver",
+            otelcol.signal = %signal,
+            error = %nack,
+            "Refused a request that could not be read"
+        );
+    }
+
+    /// The refusal of a signal without a pipeline.
+    pub(super) fn unserved(&self, signal: Signal) -> Nack {
+        Nack::permanent(
+            Code::Unimplemented,
+            format!(
+                "no {signal} pipeline of this collector has the receiver `{}`",
+                self.id
+            ),
+        )
+    }
+
+    /// The headers to keep with a batch.
+    pub(super) fn metadata(&self, headers: &HeaderMap) -> Option<Arc<Metadata>> {
+        if !self.include_metadata {
+            return None;
+        }
+        let mut metadata = Metadata::new();
+        for (name, value) in headers {
+            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
+                let values = metadata.entry(name.as_str().to_owned()).or_default();
+                values.push(value.to_owned());
+            }
+        }
+        Some(Arc::new(metadata))
+    }
+
+    /// Makes a valid protobuf request of the body, and counts its items. What takes long is done off the workers that
+    /// serve connections.
+    async fn prepare(
+        &self,
+        signal: Signal,
+        format: Format,
+        codec: Option<Codec>,
+        held: Held,
+    ) -> Result<(usize, Held), Nack> {
+        let work = Work {
+            signal,
+            format,
+            codec,
+            limit: self.limit,
+            limit_key: self.limit_key,
+        };
+        if work.is_short(held.bytes.len()) {
+            return work.run(held);
+        }
+        tokio::task::spawn_blocking(move || work.run(held))
+            .await
+            .unwrap_or_else(|failed| match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Nack::unavailable("the collector is shutting down")),
+            })
+    }
+}
+
+/// Everything between the body as sent and the request.
+#[derive(Clone, Copy)]
+struct Work {
+    signal: Signal,
+    format: Format,
+    codec: Option<Codec>,
+    limit: usize,
+    limit_key: &'static str,
+}
+
+impl Work {
+    /// Whether it takes about a millisecond at most, judged by the size of the body as sent. Telemetry compresses
+    /// about 10 to 1.
+    fn is_short(&self, bytes: usize) -> bool {
+        let longest = match (self.codec, self.format) {
+            (None, Format::Protobuf) => 1 << 20,
+            (None, Format::Json) => 256 << 10,
+            (Some(_), _) => 32 << 10,
+        };
+        bytes <= longest
+    }
+
+    fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
+        if let Some(codec) = self.codec {
+            let output = decompress(codec, &held.bytes, self.limit, &mut held.permit)
+                .map_err(|error| self.refuse(error))?;
+            held = replace(held, output);
+        }
+        if self.format == Format::Json {
+            held = self.transcode(held)?;
+        }
+        let items = wire::validate(self.signal, &held.bytes).map_err(|error| {
+            Nack::invalid(format!("malformed {} request: {error}", self.signal))
+        })?;
+        Ok((items, held))
+    }
+
+    fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
+        // Protobuf is smaller than its JSON, except for packed numbers: those are looked at afterwards.
+        let input = held.permit.bytes();
+        if !held.permit.grow(held.bytes.len()) {
+            return Err(out_of_memory());
+        }
+        let output = wire::json::to_wire(self.signal, &held.bytes).map_err(|error| {
+            Nack::invalid(format!("malformed {} request: {error}", self.signal))
+        })?;
+        let needed = input.saturating_add(output.capacity());
+        if !held.permit.grow(needed.saturating_sub(held.permit.bytes())) {
+            return Err(out_of_memory());
+        }
+        held.permit.shrink_to(needed);
+        Ok(replace(held, output))
+    }
+
+    fn refuse(&self, error: DecompressError) -> Nack {
+        match error {
+            DecompressError::TooLarge(limit) => too_large(limit, self.limit_key),
+            DecompressError::NoMemory => out_of_memory(),
+            DecompressError::Corrupt(reason) => Nack::invalid(reason),
+        }
+    }
+}
+
+/// Puts `output`, for which the permit has grown, in the place of what it was made from.
+fn replace(held: Held, output: Vec<u8>) -> Held {
+    let Held { bytes, mut permit } = held;
+    drop(bytes);
+    permit.shrink_to(output.capacity());
+    Held {
+        bytes: Bytes::from(output),
+        permit,
+    }
+}
+
+/// Counts items as refused unless they were accepted: an answer that never came, because the client's deadline passed
+/// or it went away, is no acceptance.
+struct Counted<'a> {
+    metrics: &'a ReceiverMetrics,
+    signal: Signal,
+    items: usize,
+    accepted: bool,
+}
+
+impl Counted<'_> {
+    fn end(mut self, accepted: bool) {
+        self.accepted = accepted;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if self.accepted {
+            self.metrics.accepted(self.signal, self.items);
+        } else {
+            self.metrics.refused(self.signal, self.items);
+        }
+    }
+}

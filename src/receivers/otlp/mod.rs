@@ -1,0 +1,181 @@
+//! The `otlp` receiver: OTLP over gRPC and HTTP.
+//!
+//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation, pipeline, answer.
+//! Nothing is acknowledged before the pipeline took it, and nothing invalid gets past here.
+
+mod body;
+mod config;
+mod cors;
+mod encoding;
+mod grpc;
+mod http;
+mod intake;
+mod status;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::config::or;
+pub use self::config::{
+    Config, Cors, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
+};
+use self::grpc::Grpc;
+use self::http::Http;
+use self::intake::Intake;
+use crate::batch::Signal;
+use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::config::{Endpoint, InvalidId, units};
+use crate::net::server::{Bound, Handler, Options, Protocol, Server};
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::telemetry::ReceiverMetrics;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "otlp",
+    aliases: &[],
+    "Receives OTLP over gRPC and HTTP.",
+    &[
+        (Signal::Traces, Stability::Stable),
+        (Signal::Metrics, Stability::Stable),
+        (Signal::Logs, Stability::Stable),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+impl ReceiverConfig for Config {
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        let intake = |transport, include_metadata, limit, limit_key| Intake {
+            id: cx.id.clone(),
+            outputs: outputs.clone(),
+            budget: cx.budget.clone(),
+            metrics: ReceiverMetrics::new(&cx.id, transport),
+            include_metadata,
+            limit,
+            limit_key,
+        };
+        let mut waiting: Vec<Start> = Vec::new();
+        if let Some(grpc) = &*self.protocols.grpc {
+            let handler = Grpc(intake(
+                "grpc",
+                grpc.include_metadata,
+                grpc.max_message(),
+                "max_recv_msg_size_mib",
+            ));
+            waiting.push(bind(
+                cx,
+                &grpc.endpoint,
+                handler,
+                grpc_options(grpc),
+                "GRPC",
+            )?);
+        }
+        if let Some(http) = &*self.protocols.http {
+            let handler = Http::new(
+                http,
+                intake(
+                    "http",
+                    http.include_metadata,
+                    http.max_body(),
+                    "max_request_body_size",
+                ),
+            );
+            waiting.push(bind(
+                cx,
+                &http.endpoint,
+                handler,
+                http_options(http),
+                "HTTP",
+            )?);
+        }
+        Ok(Box::new(Receiver {
+            waiting,
+            running: Vec::new(),
+        }))
+    }
+}
+
+/// What starts a server that is bound.
+type Start = Box<dyn FnOnce() -> Server + Send>;
+
+struct Receiver {
+    waiting: Vec<Start>,
+    running: Vec<Server>,
+}
+
+impl Component for Receiver {
+    fn start(&mut self) {
+        self.running
+            .extend(self.waiting.drain(..).map(|start| start()));
+    }
+
+    /// A receiver holds nothing that was acknowledged: what is cut off at the deadline, its client still has.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let servers = self.running.into_iter();
+            futures_util::future::join_all(servers.map(|server| server.shutdown(deadline))).await;
+            Undelivered::default()
+        })
+    }
+}
+
+fn bind(
+    cx: &BuildContext,
+    endpoint: &Endpoint,
+    handler: impl Handler,
+    options: Options,
+    name: &'static str,
+) -> Result<Start, BuildError> {
+    // With port 0 the owner tells sockets apart, and this receiver has two of them.
+    let owner = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
+    let owner = owner
+        .parse()
+        .map_err(|error: InvalidId| BuildError(error.to_string()))?;
+    let listener = cx.listeners.bind(&owner, endpoint);
+    let bound = listener
+        .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
+        .map_err(|error| BuildError(error.to_string()))?;
+    Ok(Box::new(move || bound.start()))
+}
+
+fn grpc_options(config: &GrpcConfig) -> Options {
+    let parameters = &config.keepalive.server_parameters;
+    let window = or(config.read_buffer_size, config::DEFAULT_READ_BUFFER);
+    let defaults = Options::default();
+    Options {
+        protocol: Protocol::Http2,
+        max_concurrent_streams: or(config.max_concurrent_streams, config::DEFAULT_STREAMS),
+        stream_window: window,
+        connection_window: window.saturating_mul(4),
+        max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
+        ping_interval: some(parameters.time).or(defaults.ping_interval),
+        ping_timeout: some(parameters.timeout).unwrap_or(defaults.ping_timeout),
+        max_idle: some(parameters.max_connection_idle),
+        max_age: some(parameters.max_connection_age),
+        grace: some(parameters.max_connection_age_grace),
+        ..defaults
+    }
+}
+
+fn http_options(config: &HttpConfig) -> Options {
+    let idle = some(config.idle_timeout);
+    Options {
+        protocol: Protocol::Either,
+        keep_alive: config.keep_alives_enabled,
+        // The server counts the time between two requests as part of the second one's head.
+        header_timeout: idle
+            .and_then(|idle| some(config.read_header_timeout).map(|header| idle + header)),
+        max_idle: idle,
+        ..Options::default()
+    }
+}
+
+/// The Collector writes "none" as 0.
+fn some(duration: units::Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(*duration)
+}
+
+#[cfg(test)]
+mod tests;
