@@ -6,10 +6,12 @@ mod gates;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, Config, Sources};
+use crate::service::Options;
 
 /// The arguments make no sense: what clap exits with, too.
 const BAD_USAGE: u8 = 2;
@@ -17,13 +19,8 @@ const BAD_USAGE: u8 = 2;
 /// What is left to do once the command line has been read.
 #[derive(Debug)]
 pub enum Invocation {
-    /// Run the service. The caller loads the configuration: a reload does the same again.
-    Run {
-        /// Where the configuration comes from.
-        sources: Sources,
-        /// Whether warnings are errors.
-        strict: bool,
-    },
+    /// Run the service. It loads the configuration: a reload does the same again.
+    Run(Options),
     /// Everything is done: 0 for success, 1 for a bad configuration, 2 for bad usage.
     Done(ExitCode),
 }
@@ -40,6 +37,9 @@ struct Arguments {
     /// Check the configuration and exit, without starting anything.
     #[arg(long)]
     validate: bool,
+    /// How many seconds a shutdown may take to deliver what the collector holds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 25)]
+    drain_timeout: u32,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -151,7 +151,12 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         }
         None | Some(Command::Validate) => {
             require_config(&sources)?;
-            return Ok(Invocation::Run { sources, strict });
+            let drain_timeout = Duration::from_secs(arguments.drain_timeout.into());
+            return Ok(Invocation::Run(Options {
+                sources,
+                strict,
+                drain_timeout,
+            }));
         }
         Some(Command::Components) => components::list(),
         Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,

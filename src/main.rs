@@ -11,11 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let options = match cli::parse_and_dispatch(std::env::args_os()) {
-        Invocation::Run { sources, strict } => service::Options {
-            sources,
-            strict,
-            drain_timeout: std::time::Duration::from_secs(25),
-        },
+        Invocation::Run(options) => options,
         Invocation::Done(code) => return code,
     };
     match tokio::runtime::Builder::new_multi_thread()

@@ -15,6 +15,7 @@
 
 pub mod endpoint;
 pub mod exposition;
+mod help;
 pub mod logs;
 mod process;
 

@@ -29,6 +29,12 @@ pub fn decode<T: DeserializeOwned + Default + Validate>(
     (report.errors() == before).then_some(value)
 }
 
+/// More errors than this in one component are not counted: something else was meant to be here.
+const MAX_ERRORS: usize = 100;
+
+/// How often reading starts again, so that a large and wrong body does not take minutes.
+const MAX_ATTEMPTS: usize = 10_000;
+
 /// Reads what can be read; the paths of what could not come with it.
 ///
 /// serde stops at the first error. So the culprit is taken out of a copy and reading starts again, until it succeeds
@@ -37,7 +43,14 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
     let secrets = Secrets::default();
     let mut work = node.clone();
     let mut wrong = Vec::new();
+    let mut attempts = 0;
     let value = loop {
+        attempts += 1;
+        if wrong.len() >= MAX_ERRORS || attempts > MAX_ATTEMPTS {
+            let span = node.key.unwrap_or(node.span);
+            report.push(Diagnostic::error("there are more errors in this", span));
+            break None;
+        }
         let error = match T::deserialize(NodeDeserializer::new(&work, &secrets)) {
             Ok(value) => break Some(value),
             Err(error) => error,
@@ -74,11 +87,7 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
         (Place::Key, _) | (_, Trouble::Missing(_)) => node.key.unwrap_or(node.span),
         _ => node.place(),
     };
-    let mut message = error.message;
-    // What an environment variable holds may be a secret: its name is in the line that is shown.
-    if let Some(text) = node.expanded.as_deref().filter(|text| !text.is_empty()) {
-        message = message.replace(text, "${...}");
-    }
+    let mut message = unexpanded(node, error.message);
     let mut help = error.help;
     if let Trouble::Unknown { name, known } = &error.trouble {
         let name = if node.expanded.is_some() && error.place == Place::Value {
@@ -101,6 +110,17 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
         diagnostic = diagnostic.help(help);
     }
     diagnostic
+}
+
+/// The message without what a `${...}` gave: that may be a secret, and the line that is shown says where it is from.
+fn unexpanded(node: &Node, message: String) -> String {
+    // A shorter text is replaced only where it is quoted; it may be a part of any word.
+    const TELLING: usize = 8;
+    match node.expanded.as_deref() {
+        None | Some("") => message,
+        Some(text) if text.len() >= TELLING => message.replace(text, "${...}"),
+        Some(text) => message.replace(&format!("`{text}"), "`${...}"),
+    }
 }
 
 fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: &mut Report) {
@@ -126,9 +146,12 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
             Level::Error
         };
         let span = node.locate(&problem.path);
-        report.push(
-            Diagnostic::new(level, problem.message.clone(), Some(span)).path(problem.path.clone()),
-        );
+        let value = problem
+            .path
+            .iter()
+            .try_fold(node, |node, key| node.child(key));
+        let message = unexpanded(value.unwrap_or(node), problem.message.clone());
+        report.push(Diagnostic::new(level, message, Some(span)).path(problem.path.clone()));
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) fn render(report: &Report) -> String {
         count(report.warnings(), "warning"),
     ];
     let summary: Vec<String> = counted.into_iter().flatten().collect();
+    if report.unlisted() > 0 {
+        let _ = writeln!(out, "and {} more\n", report.unlisted());
+    }
     if !summary.is_empty() {
         let _ = writeln!(out, "{}", summary.join(", "));
     }

@@ -1,14 +1,21 @@
 //! What was found wrong, or worth a word, in a configuration.
 
+use std::collections::BTreeSet;
+
 use super::source::{Source, Span};
+
+/// More findings than this are counted and not shown: nobody reads them.
+const MAX_LISTED: usize = 500;
 
 /// All that was found wrong, or worth a word, in a configuration.
 #[derive(Debug, Default)]
 pub struct Report {
     sources: Vec<Source>,
     diagnostics: Vec<Diagnostic>,
+    /// Findings that are only counted, by level, because there are too many to show.
+    unlisted: [usize; 3],
     /// Where values stand that must not be shown.
-    secrets: Vec<Span>,
+    secrets: BTreeSet<Span>,
     /// The path of what is being read, in front of the paths of what is found in it.
     at: Vec<String>,
 }
@@ -101,7 +108,9 @@ impl Report {
             path.append(&mut diagnostic.path);
             diagnostic.path = path;
         }
-        if !self.diagnostics.contains(&diagnostic) {
+        if self.diagnostics.len() >= MAX_LISTED {
+            self.unlisted[diagnostic.level as usize] += 1;
+        } else if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
     }
@@ -126,12 +135,10 @@ impl Report {
     }
 
     pub(crate) fn add_secret(&mut self, span: Span) {
-        if !self.secrets.contains(&span) {
-            self.secrets.push(span);
-        }
+        self.secrets.insert(span);
     }
 
-    pub(crate) fn secrets(&self) -> &[Span] {
+    pub(crate) fn secrets(&self) -> &BTreeSet<Span> {
         &self.secrets
     }
 
@@ -139,11 +146,21 @@ impl Report {
         &self.diagnostics
     }
 
+    /// How many findings are not shown.
+    pub(crate) fn unlisted(&self) -> usize {
+        self.unlisted.iter().sum()
+    }
+
     /// Turns every warning into an error.
     pub(crate) fn make_strict(&mut self) {
+        let warnings = std::mem::take(&mut self.unlisted[Level::Warning as usize]);
+        self.unlisted[Level::Error as usize] += warnings;
         for diagnostic in &mut self.diagnostics {
             if diagnostic.level == Level::Warning {
                 diagnostic.level = Level::Error;
+                diagnostic
+                    .help
+                    .push("without `--strict` this is a warning".to_owned());
             }
         }
     }
@@ -153,5 +170,6 @@ impl Report {
             .iter()
             .filter(|diagnostic| diagnostic.level == level)
             .count()
+            + self.unlisted[level as usize]
     }
 }

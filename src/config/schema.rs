@@ -1,5 +1,7 @@
 //! The JSON Schema of a configuration file, made from the types that read it.
 
+use std::collections::BTreeMap;
+
 use schemars::transform::{RecursiveTransform, Transform as _};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
@@ -9,6 +11,15 @@ use super::load::Registries;
 use super::telemetry::TelemetryConfig;
 use crate::batch::Signal;
 use crate::component::Entry;
+
+/// In the order of the file.
+const KINDS: [Kind; 5] = [
+    Kind::Receiver,
+    Kind::Processor,
+    Kind::Exporter,
+    Kind::Connector,
+    Kind::Extension,
+];
 
 /// The JSON Schema (draft 2020-12) of a whole configuration file, for editors.
 pub fn schema() -> Value {
@@ -59,7 +70,60 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
         "$defs": definitions,
     });
     RecursiveTransform(allow_references).transform(&mut schema);
-    schema.to_value()
+    let mut schema = schema.to_value();
+    name_definitions(&mut schema);
+    schema
+}
+
+/// Gives the configurations of components names that say whose they are: most of the types are called `Config`.
+fn name_definitions(schema: &mut Value) {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for kind in KINDS {
+        let Some(patterns) = schema
+            .pointer(&format!("/properties/{}/patternProperties", kind.section()))
+            .and_then(Value::as_object)
+        else {
+            continue;
+        };
+        for (pattern, component) in patterns {
+            let reference = component.pointer("/anyOf/0/$ref").and_then(Value::as_str);
+            if let Some(reference) = reference {
+                let name = pattern.trim_start_matches('^').trim_end_matches("(/.+)?$");
+                names
+                    .entry(reference.to_owned())
+                    .or_insert_with(|| format!("{name}_{}", kind.name()));
+            }
+        }
+    }
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        *definitions = std::mem::take(definitions)
+            .into_iter()
+            .map(|(name, body)| match names.get(&format!("#/$defs/{name}")) {
+                Some(new) => (new.clone(), body),
+                None => (name, body),
+            })
+            .collect();
+    }
+    rename_references(schema, &names);
+}
+
+fn rename_references(value: &mut Value, names: &BTreeMap<String, String>) {
+    match value {
+        Value::Object(object) => {
+            if let Some(Value::String(reference)) = object.get_mut("$ref") {
+                if let Some(name) = names.get(reference) {
+                    *reference = format!("#/$defs/{name}");
+                }
+            }
+            object
+                .values_mut()
+                .for_each(|value| rename_references(value, names));
+        }
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| rename_references(value, names)),
+        _ => {}
+    }
 }
 
 fn components<C: ?Sized>(

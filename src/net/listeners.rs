@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{ComponentId, Endpoint};
@@ -88,9 +88,17 @@ impl Listeners {
 }
 
 fn bind_first(text: &str) -> io::Result<TcpListener> {
-    // The Collector listens on the first address a name resolves to; prefer IPv4 so that `localhost` means 127.0.0.1,
-    // which is where SDKs connect first.
-    let mut addresses: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
+    // The Collector listens on the first address a name resolves to. `localhost` needs no resolver (RFC 6761, 6.3), and
+    // IPv4 comes first because that is where SDKs connect first.
+    let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
+        Some(("localhost", port)) if let Ok(port) = port.parse() => {
+            vec![
+                (Ipv4Addr::LOCALHOST, port).into(),
+                (Ipv6Addr::LOCALHOST, port).into(),
+            ]
+        }
+        _ => text.to_socket_addrs()?.collect(),
+    };
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let listener = TcpListener::bind(addresses.as_slice())?;
     listener.set_nonblocking(true)?;

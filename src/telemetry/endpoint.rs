@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::exposition::Exposition;
 use crate::component::Host;
 use crate::config::{ComponentId, TelemetryConfig};
+use crate::memory::Budget;
 use crate::net::server::{Bound, Options, Server, SimpleHandler};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
@@ -43,7 +44,7 @@ impl MetricsEndpoint {
         let serve = || {
             let owner: ComponentId = "service".parse().map_err(std::io::Error::other)?;
             let listener = host.listeners.bind(&owner, &endpoint)?;
-            let handler = handler(exposition.clone(), resource(config));
+            let handler = handler(exposition.clone(), host.budget.clone(), resource(config));
             Ok(Bound::new(
                 listener,
                 handler,
@@ -99,11 +100,15 @@ fn resource(config: &TelemetryConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-fn handler(exposition: Exposition, resource: Vec<(String, String)>) -> SimpleHandler {
+fn handler(
+    exposition: Exposition,
+    budget: Arc<Budget>,
+    resource: Vec<(String, String)>,
+) -> SimpleHandler {
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
-                let mut response = Response::new(Full::from(exposition.render(&resource)));
+                let mut response = Response::new(Full::from(exposition.render(&budget, &resource)));
                 response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
                 response
             }

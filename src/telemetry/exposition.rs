@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-use super::process;
+use super::{help, process};
+use crate::memory::Budget;
 
 /// The recorder behind all metrics of the process, and what is exposed beside them.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ impl Exposition {
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;
+        help::describe();
         Ok(Exposition { handle })
     }
 
@@ -50,9 +52,24 @@ impl Exposition {
     }
 
     /// The page, in Prometheus' text format. `resource` becomes the labels of `target_info`.
-    pub fn render(&self, resource: &[(String, String)]) -> String {
+    pub fn render(&self, budget: &Budget, resource: &[(String, String)]) -> String {
         let mut page = self.handle.render();
         process::render(&mut page);
+        for (name, meaning, bytes) in [
+            (
+                "limit",
+                "Bytes of telemetry that the process may hold",
+                budget.limit(),
+            ),
+            (
+                "used",
+                "Bytes of telemetry that the process holds",
+                budget.used(),
+            ),
+        ] {
+            let name = format!("tributary_memory_{name}_bytes");
+            process::line(&mut page, &name, "gauge", meaning, bytes as f64);
+        }
         page.push_str("# HELP target_info Target metadata\n# TYPE target_info gauge\ntarget_info{");
         for (at, (key, value)) in resource.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };

@@ -43,7 +43,8 @@ pub(super) fn render(page: &mut String) {
     }
 }
 
-fn line(page: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+/// Appends one metric without labels.
+pub(super) fn line(page: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     let _ = writeln!(
         page,
         "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"

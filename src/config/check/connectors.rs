@@ -11,7 +11,8 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         .filter(|declared| declared.kind == Kind::Connector)
         .collect();
     if facts.complete() {
-        for connector in &connectors {
+        // An unknown type could be anything; it has been reported.
+        for connector in connectors.iter().filter(|known| known.signals.is_some()) {
             one_sided(facts, connector, report);
         }
     }
@@ -20,12 +21,8 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 
 /// Whether what enters a connector as `from` leaves it as `to`.
 fn connects(connector: &Declared, from: Signal, to: Signal) -> bool {
-    // An unknown type could be anything; it has been reported.
-    let supported = |signal: Signal| match connector.signals {
-        Some(signals) => signals.iter().any(|(other, _)| *other == signal),
-        None => true,
-    };
-    from == to && supported(from)
+    let signals = connector.signals.unwrap_or_default();
+    from == to && signals.iter().any(|(signal, _)| *signal == from)
 }
 
 fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {

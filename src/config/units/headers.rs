@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Secret;
+use crate::config::Validate;
 
 /// Header names with their values, in the order in which they are written.
 ///
@@ -25,11 +27,24 @@ impl Headers {
             .map(|(name, value)| (name.as_str(), value.reveal()))
     }
 
+    /// For a request or a response; marked so that HTTP/2 does not keep the values in its tables, and logs hide them.
+    pub fn to_map(&self) -> HeaderMap {
+        let valid = self.iter().filter_map(|(name, value)| {
+            let mut value = HeaderValue::from_str(value).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+        });
+        valid.collect()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
+
+/// Names and values were checked when they were read, each at its place.
+impl Validate for Headers {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +65,7 @@ impl TryFrom<String> for Name {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        match http::HeaderName::from_bytes(name.as_bytes()) {
+        match HeaderName::from_bytes(name.as_bytes()) {
             Ok(_) => Ok(Name(name)),
             Err(_) => Err(format!("`{name}` is not the name of a header")),
         }
@@ -60,7 +75,7 @@ impl TryFrom<String> for Name {
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Option::<Secret>::deserialize(deserializer)?.unwrap_or_default();
-        match http::HeaderValue::from_str(value.reveal()) {
+        match HeaderValue::from_str(value.reveal()) {
             Ok(_) => Ok(Value(value)),
             Err(_) => Err(de::Error::custom(
                 "the value of a header is one line of visible ASCII characters",
@@ -134,5 +149,31 @@ impl JsonSchema for Headers {
                 {"type": "null"},
             ],
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_are_read_and_values_stay_secret() {
+        for yaml in ["{a: x, b: y}", "[{name: a, value: x}, {name: b, value: y}]"] {
+            let headers: Headers = serde_yaml::from_str(yaml).unwrap();
+            let map = headers.to_map();
+            assert_eq!(
+                (map["a"].as_bytes(), map["b"].as_bytes()),
+                (&b"x"[..], &b"y"[..])
+            );
+            assert!(!format!("{headers:?} {map:?}").contains('x'));
+            assert!(!serde_yaml::to_string(&headers).unwrap().contains('x'));
+        }
+    }
+
+    #[test]
+    fn what_no_header_may_have_is_refused() {
+        for yaml in ["{\"a b\": x}", "{a: \"x\\ny\"}", "[{name: \"\", value: x}]"] {
+            assert!(serde_yaml::from_str::<Headers>(yaml).is_err(), "{yaml}");
+        }
     }
 }
