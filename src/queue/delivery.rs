@@ -183,7 +183,7 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 message_from_server = outcome.message,
                 dropped_items = rejected,
-                suppressed,
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Partial success response"
             );
         }
@@ -208,7 +208,7 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 error = format!("{why}: {error}"),
                 dropped_items,
-                suppressed,
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Exporting failed. Dropping data."
             );
         }
@@ -224,12 +224,17 @@ impl Delivery {
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
                 %error,
-                ?interval,
-                suppressed,
+                interval = ?Duration::from_millis(millis(interval)),
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Exporting failed. Will retry the request after interval."
             );
         }
     }
+}
+
+/// Nobody reads nanoseconds.
+fn millis(interval: Duration) -> u64 {
+    u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Two halves of what was refused, the second empty unless the refusal may be about a part of it only.
