@@ -1,1 +1,299 @@
-fn main() {}
+//! What each step of the wire path costs per item, next to decoding and encoding with prost.
+//!
+//! `cargo bench --bench wire [-- STEP]` prints nanoseconds (best and median of many runs) and, when `valgrind` is on
+//! the path, instructions, which do not depend on how busy the machine is. `cargo test --benches` runs each step once.
+
+use std::hint::black_box;
+use std::process::Command;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use prost::Message;
+use tributary::batch::{Decoded, Requests, Signal};
+use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
+use tributary::wire::{self, Limit, json};
+
+/// Samples, and spans in each.
+const REQUESTS: usize = 40;
+const SPANS: usize = 100;
+/// Attributes of a span.
+const ATTRIBUTES: u64 = 10;
+
+/// One step: what it does to all samples, and how many items they have.
+struct Step {
+    name: &'static str,
+    items: usize,
+    run: Box<dyn Fn()>,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let steps = steps();
+    if let [flag, name, rounds] = arguments.as_slice()
+        && flag == "--rounds-of"
+    {
+        let rounds: usize = rounds.parse().unwrap_or(1);
+        for step in steps.iter().filter(|step| step.name == name) {
+            (0..rounds).for_each(|_| (step.run)());
+        }
+        return;
+    }
+    let wanted = |step: &&Step| {
+        let mut filters = arguments
+            .iter()
+            .filter(|argument| !argument.starts_with('-'))
+            .peekable();
+        filters.peek().is_none() || filters.any(|filter| step.name.contains(filter.as_str()))
+    };
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        steps.iter().filter(wanted).for_each(|step| (step.run)());
+        return;
+    }
+    let bytes: usize = samples().iter().map(Message::encoded_len).sum();
+    println!(
+        "{REQUESTS} requests of {SPANS} spans of {ATTRIBUTES} attributes, {} bytes per span",
+        bytes / (REQUESTS * SPANS)
+    );
+    println!(
+        "{:<34} {:>9} {:>9} {:>13}",
+        "step", "best ns", "median ns", "instructions"
+    );
+    for step in steps.iter().filter(wanted) {
+        let (best, median) = time(step);
+        let instructions =
+            instructions(step).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+        println!(
+            "{:<34} {best:>9.1} {median:>9.1} {instructions:>13}",
+            step.name
+        );
+    }
+}
+
+/// Nanoseconds per item.
+fn time(step: &Step) -> (f64, f64) {
+    const RUNS: usize = 100;
+    let mut runs: Vec<f64> = (0..RUNS)
+        .map(|_| {
+            let start = Instant::now();
+            (step.run)();
+            start.elapsed().as_secs_f64() * 1e9 / step.items as f64
+        })
+        .collect();
+    runs.sort_by(f64::total_cmp);
+    (runs[0], runs[RUNS / 2])
+}
+
+/// Instructions per item: the difference between many rounds and one, so that the start of the program cancels out.
+fn instructions(step: &Step) -> Option<f64> {
+    const MORE: usize = 2;
+    let collected = |rounds: usize| {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(std::env::current_exe().ok()?)
+            .args(["--rounds-of", step.name, &rounds.to_string()])
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stderr).ok()?;
+        let line = text.lines().find(|line| line.contains("Collected"))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    Some((collected(MORE + 1)? - collected(1)?) / (MORE * step.items) as f64)
+}
+
+fn steps() -> Vec<Step> {
+    let requests: Vec<Bytes> = samples()
+        .iter()
+        .map(|sample| sample.encode_to_vec().into())
+        .collect();
+    let texts: Vec<Vec<u8>> = requests
+        .iter()
+        .filter_map(|request| json::from_wire(Signal::Traces, request).ok())
+        .collect();
+    let mut steps = Vec::new();
+    /// A step that is carried out on each of the samples.
+    macro_rules! step {
+        ($name:literal, $samples:expr, |$sample:ident| $run:expr) => {{
+            let samples = $samples;
+            steps.push(Step {
+                name: $name,
+                items: SPANS * REQUESTS,
+                run: Box::new(move || {
+                    for $sample in &samples {
+                        let _ = black_box($run);
+                    }
+                }),
+            });
+        }};
+    }
+    step!("validate", requests.clone(), |r| wire::validate(
+        Signal::Traces,
+        r
+    ));
+    step!("count", requests.clone(), |r| wire::count(
+        Signal::Traces,
+        r
+    ));
+    step!("batch: append", requests.clone(), |r| {
+        let mut batch = Requests::default();
+        batch.push(r.clone());
+        batch
+    });
+    step!("batch: join (copy)", requests.clone(), |r| BytesMut::from(
+        &r[..]
+    ));
+    step!("split in 10", requests.clone(), |r| {
+        let limit = Limit {
+            items: SPANS / 10,
+            bytes: usize::MAX,
+        };
+        wire::split(Signal::Traces, r, limit)
+    });
+    let value = || Source::Value(Value::StringValue("redacted".to_owned()));
+    let edit = |key: &str, operation| {
+        let key = key.to_owned();
+        Actions::new(vec![Action { key, operation }])
+    };
+    let actions = edit("client.address", Operation::Update(value()));
+    step!("attributes: update, all hit", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Items, r)
+    });
+    let actions = edit("deployment.environment", Operation::Upsert(value()));
+    step!("attributes: upsert, all new", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Items, r)
+    });
+    let actions = edit("client.address", Operation::Delete);
+    step!("attributes: delete, all hit", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Items, r)
+    });
+    let actions = edit("enduser.address", Operation::Delete);
+    step!("attributes: delete, no hit", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Items, r)
+    });
+    let actions = edit("host.name", Operation::Upsert(value()));
+    step!("attributes: upsert, resource", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Resources, r)
+    });
+    step!("prost: decode", requests.clone(), |r| Decoded::decode(
+        Signal::Traces,
+        r
+    ));
+    step!("prost: encode", samples(), |r| r.encode_to_vec());
+    let actions = edit("client.address", Operation::Update(value()));
+    step!("prost: decode, update, encode", requests.clone(), |r| {
+        Decoded::decode(Signal::Traces, r).map(|mut decoded| {
+            actions.apply_decoded(Level::Items, &mut decoded);
+            decoded.encode()
+        })
+    });
+    step!("OTLP/JSON: from wire", requests.clone(), |r| {
+        json::from_wire(Signal::Traces, r)
+    });
+    step!("OTLP/JSON: to wire", texts.clone(), |text| json::to_wire(
+        Signal::Traces,
+        text
+    ));
+    steps
+}
+
+/// Requests as an SDK sends them. No two spans are alike, so that the processor cannot learn them by heart.
+fn samples() -> Vec<ExportTraceServiceRequest> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    (0..REQUESTS).map(|_| request(&mut random)).collect()
+}
+
+fn request(random: &mut Random) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(Resource {
+                attributes: (0..5).map(|at| attribute(at, random)).collect(),
+                ..Resource::default()
+            }),
+            scope_spans: vec![ScopeSpans {
+                scope: Some(InstrumentationScope {
+                    name: "io.opentelemetry.http".to_owned(),
+                    version: "1.2.3".to_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                spans: (0..SPANS).map(|_| span(random)).collect(),
+                schema_url: String::new(),
+            }],
+            schema_url: "https://opentelemetry.io/schemas/1.26.0".to_owned(),
+        }],
+    }
+}
+
+fn span(random: &mut Random) -> Span {
+    let start = 1_700_000_000_000_000_000 + random.below(1 << 30);
+    let first = random.below(ATTRIBUTES);
+    Span {
+        trace_id: [random.next().to_le_bytes(), random.next().to_le_bytes()].concat(),
+        span_id: random.next().to_le_bytes().to_vec(),
+        parent_span_id: match random.below(4) {
+            0 => Vec::new(),
+            _ => random.next().to_le_bytes().to_vec(),
+        },
+        flags: 0x101,
+        name: format!("GET /{}", random.text(8, 30)),
+        kind: 1 + random.below(3) as i32,
+        start_time_unix_nano: start,
+        end_time_unix_nano: start + random.below(1 << 24),
+        attributes: (0..ATTRIBUTES)
+            .map(|at| attribute((first + at) % ATTRIBUTES, random))
+            .collect(),
+        status: Some(Status {
+            code: (random.below(8) == 0).into(),
+            ..Status::default()
+        }),
+        ..Span::default()
+    }
+}
+
+fn attribute(at: u64, random: &mut Random) -> KeyValue {
+    let (key, shortest, longest) = match at {
+        0 => ("http.request.method", 3, 6),
+        1 => ("url.path", 12, 50),
+        2 => ("server.address", 15, 30),
+        3 => ("user_agent.original", 20, 60),
+        4 => ("network.protocol.version", 1, 3),
+        5 => ("http.route", 12, 30),
+        6 => ("client.address", 8, 15),
+        7 => ("http.response.status_code", 3, 3),
+        8 => ("thread.name", 8, 24),
+        _ => ("url.scheme", 4, 5),
+    };
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(Value::StringValue(random.text(shortest, longest))),
+        }),
+        ..KeyValue::default()
+    }
+}
+
+/// xorshift64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn text(&mut self, shortest: u64, longest: u64) -> String {
+        let length = shortest + self.below(longest - shortest + 1);
+        (0..length)
+            .map(|_| char::from(b'a' + self.below(26) as u8))
+            .collect()
+    }
+}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -86,8 +86,35 @@ pub struct Batch {
     payload: Payload,
     /// What the client sent along (headers), when the receiver was asked to keep it.
     pub metadata: Option<Arc<Metadata>>,
+    /// Set by a stage that will try again after a refusal: see [`Progress`].
+    pub progress: Option<Arc<Progress>>,
     /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
     permits: SmallVec<[Arc<Permit>; 1]>,
+}
+
+/// Which branches of a fan-out have already taken a batch.
+///
+/// A stage that holds a batch and offers it again after a refusal gives all attempts the same progress, so that one
+/// exporter that refuses does not make the others send twice.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
+
+impl Progress {
+    /// Whether the branch has the batch.
+    pub fn has(&self, branch: usize) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&branch)
+    }
+
+    /// The branch took the batch.
+    pub fn add(&self, branch: usize) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(branch);
+    }
 }
 
 /// Request headers that travel with a batch: lower-case name to values, in order.
@@ -225,6 +252,7 @@ impl Batch {
             items,
             payload: Payload::Wire(requests.into()),
             metadata: None,
+            progress: None,
             permits: SmallVec::new(),
         }
     }
@@ -275,6 +303,11 @@ impl Batch {
             Payload::Wire(requests) => requests,
             Payload::Decoded(_) => unreachable!("was encoded above"),
         }
+    }
+
+    /// Whether the payload is in the form of structs at the moment.
+    pub fn is_decoded(&self) -> bool {
+        matches!(self.payload, Payload::Decoded(_))
     }
 
     /// The payload as structs; decodes at most once.

@@ -5,9 +5,43 @@ use std::sync::Arc;
 
 use crate::batch::Signal;
 use crate::config::{ComponentId, Node, Report, Validate};
+use crate::health::Health;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
 use crate::pipeline::{Component, Consumer, Processor};
+use crate::telemetry::Account;
+
+/// What all components of the process share, over all reloads.
+#[derive(Clone)]
+pub struct Host {
+    /// The process-wide memory budget.
+    pub budget: Arc<Budget>,
+    /// Where to get listening sockets from; they survive a reload.
+    pub listeners: Listeners,
+    /// How the process and its exporters fare.
+    pub health: Arc<Health>,
+}
+
+impl Host {
+    /// What the component `id` is given when it is built.
+    pub fn context(&self, id: &ComponentId) -> BuildContext {
+        BuildContext {
+            id: id.clone(),
+            budget: self.budget.clone(),
+            listeners: self.listeners.clone(),
+            health: self.health.clone(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Host {
+            budget: Budget::new(1 << 30),
+            listeners: Listeners::default(),
+            health: Arc::default(),
+        }
+    }
+}
 
 /// What a component is given when it is built.
 #[derive(Clone)]
@@ -18,6 +52,8 @@ pub struct BuildContext {
     pub budget: Arc<Budget>,
     /// Where to get listening sockets from; they survive a reload.
     pub listeners: Listeners,
+    /// How the process and its exporters fare.
+    pub health: Arc<Health>,
 }
 
 /// Why a component could not be built: said to the operator, at start or reload.
@@ -48,18 +84,25 @@ impl Outputs {
     }
 }
 
+/// Where a processor that holds batches hands them on.
+#[derive(Clone)]
+pub struct Next {
+    /// The next stage.
+    pub consumer: Arc<dyn Consumer>,
+    /// The pipeline's account: a stage that drops what it had accepted says so here.
+    pub account: Account,
+}
+
 /// What a processor is inside its pipeline.
 pub enum Stage {
     /// Edits batches as they pass.
     Pure(Box<dyn Processor>),
-    /// Holds batches, or has timers: it hands on to the consumer it was built with.
-    Holding {
-        /// Where batches enter.
-        consumer: Arc<dyn Consumer>,
-        /// Its life.
-        component: Box<dyn Component>,
-    },
+    /// Holds batches, or has timers: connected to what comes next, it is a consumer with a life of its own.
+    Holding(Box<dyn FnOnce(Next) -> Held>),
 }
+
+/// A holding processor in its place: where batches enter, and its life.
+pub type Held = (Arc<dyn Consumer>, Box<dyn Component>);
 
 /// An exporter or a connector, seen from the pipelines that end in it.
 pub struct Terminal {
@@ -89,13 +132,8 @@ pub trait ReceiverConfig: Settings {
 
 /// A processor's configuration. One instance per pipeline.
 pub trait ProcessorConfig: Settings {
-    /// Builds it; `next` is for stages that hold batches.
-    fn build(
-        &self,
-        cx: &BuildContext,
-        signal: Signal,
-        next: Arc<dyn Consumer>,
-    ) -> Result<Stage, BuildError>;
+    /// Builds it for a pipeline of `signal`.
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError>;
 }
 
 /// An exporter's configuration. One instance serves all signals.

@@ -10,20 +10,26 @@
 //!    one registry line each.
 //! 6. [`queue`]: the sending queue in front of every network exporter.
 //! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
-//! 8. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
+//! 8. [`service`] and [`cli`]: the life of the process, and its command line.
+//! 9. [`memory`], [`health`], [`net`], [`compression`], [`telemetry`]: what the components share.
+//! 8. [`cli`]: the command line.
+//! 9. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
 
 pub mod batch;
+pub mod cli;
 pub mod component;
 pub mod compression;
 pub mod config;
 pub mod connectors;
 pub mod exporters;
 pub mod extensions;
+pub mod health;
 pub mod memory;
 pub mod net;
 pub mod pipeline;
 pub mod processors;
 pub mod queue;
 pub mod receivers;
+pub mod service;
 pub mod telemetry;
 pub mod wire;

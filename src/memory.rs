@@ -91,6 +91,33 @@ impl Drop for Permit {
     }
 }
 
+/// The memory of the cgroup that limits this process or, without a limit, of the machine, in bytes. Falls back to
+/// 1 GiB where neither can be read.
+pub fn machine_memory() -> u64 {
+    let number = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let cgroup = number("/sys/fs/cgroup/memory.max")
+        .or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let kib = text
+                .strip_prefix("MemTotal:")?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()?;
+            Some(kib * 1024)
+        });
+    // Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
+    cgroup.into_iter().chain(machine).min().unwrap_or(1 << 30)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,27 @@
-//! Where batches go: the traits every stage implements, and the two ways to combine stages.
+//! Where batches go: the traits every stage implements, the ways to combine stages, and the graph of them.
+
+mod builder;
+mod chain;
+mod fan_out;
+mod graph;
+mod switch;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::future::Future;
+use std::iter::Sum;
+use std::ops::AddAssign;
 use std::pin::Pin;
 
 use tokio::time::Instant;
 
 use crate::batch::{Batch, Nack};
+
+pub use chain::{Chain, Counted, Entry, Exit};
+pub use fan_out::FanOut;
+pub(crate) use graph::describe;
+pub use graph::{Graph, GraphError};
+pub use switch::Switch;
 
 /// A future in a box; one per batch and stage that waits, so its cost does not matter.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -31,6 +47,11 @@ pub trait Component: Send + 'static {
     /// Begins work. What can fail (binding a port, reading a file) was done when the component was built.
     fn start(&mut self) {}
 
+    /// Whether it holds nothing that a shutdown could lose.
+    fn idle(&self) -> bool {
+        true
+    }
+
     /// Stops taking work, finishes what it holds until `deadline`, and returns what it had to give up.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered>;
 }
@@ -38,8 +59,34 @@ pub trait Component: Send + 'static {
 /// What a component had taken responsibility for and could not deliver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Batches.
-    pub batches: usize,
-    /// Items in them.
+    /// Spans, data points, log records, samples.
     pub items: usize,
 }
+
+impl AddAssign for Undelivered {
+    fn add_assign(&mut self, other: Self) {
+        self.items += other.items;
+    }
+}
+
+impl Sum for Undelivered {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Undelivered::default(), |mut total, one| {
+            total += one;
+            total
+        })
+    }
+}
+
+/// The life of a component that has none: nothing to start, nothing held, nothing to stop.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Idle;
+
+impl Component for Idle {
+    fn shutdown(self: Box<Self>, _deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

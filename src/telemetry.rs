@@ -13,10 +13,20 @@
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
 
-use metrics::{Counter, Gauge, counter, gauge};
+pub mod endpoint;
+pub mod exposition;
+mod help;
+pub mod logs;
+mod process;
+
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::batch::Signal;
+use crate::component::BuildContext;
 use crate::config::ComponentId;
+use crate::health::Trouble;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,17 +122,23 @@ pub struct ExporterMetrics {
     send_failed: Counter,
     enqueue_failed: Counter,
     account: Account,
+    trouble: Arc<Trouble>,
     /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
     pub queue_size: Gauge,
     /// `otelcol_exporter_queue_capacity`, in the same units.
     pub queue_capacity: Gauge,
     /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
     pub in_flight_requests: Gauge,
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    pub batch_send_size: Histogram,
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    pub batch_send_bytes: Histogram,
 }
 
 impl ExporterMetrics {
     /// The handles of an exporter for one signal.
-    pub fn new(exporter: &ComponentId, signal: Signal) -> Self {
+    pub fn new(cx: &BuildContext, signal: Signal) -> Self {
+        let exporter = &cx.id;
         let items = |outcome: &str| {
             counter!(
                 format!("otelcol_exporter_{outcome}_{}", signal.items_name()),
@@ -140,7 +156,13 @@ impl ExporterMetrics {
             queue_size: gauge!("otelcol_exporter_queue_size", &labels),
             queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
             in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            batch_send_size: histogram!("otelcol_exporter_queue_batch_send_size", &labels[..1]),
+            batch_send_bytes: histogram!(
+                "otelcol_exporter_queue_batch_send_size_bytes",
+                &labels[..1]
+            ),
             account: Account::new("tributary_exporter", "delivered", &labels),
+            trouble: cx.health.exporter(exporter, signal),
         }
     }
 
@@ -151,25 +173,65 @@ impl ExporterMetrics {
 
     /// The items were not taken, and the sender was told.
     pub fn refused(&self, items: usize) {
+        self.trouble.begins();
         self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    pub fn returned(&self, items: usize) {
+        self.send_failed.increment(items as u64);
         self.account.refused(items);
     }
 
     /// The next hop acknowledged the items.
     pub fn delivered(&self, items: usize) {
+        self.trouble.over();
         self.sent.increment(items as u64);
         self.account.passed(items);
     }
 
     /// The items are lost, for this reason.
     pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.trouble.begins();
         self.send_failed.increment(items as u64);
         self.account.dropped(items, reason);
     }
 }
 
-/// What a pipeline counts.
-pub type PipelineMetrics = Account;
+/// What the pipeline counts for one of its processors.
+#[derive(Clone)]
+pub struct ProcessorMetrics {
+    incoming: Counter,
+    outgoing: Counter,
+}
+
+impl ProcessorMetrics {
+    /// The handles of a processor for one signal.
+    pub fn new(processor: &ComponentId, signal: Signal) -> Self {
+        let items = |direction: &str| {
+            counter!(
+                format!("otelcol_processor_{direction}_items"),
+                "processor" => processor.to_string(),
+                "otel_signal" => signal.name()
+            )
+        };
+        ProcessorMetrics {
+            incoming: items("incoming"),
+            outgoing: items("outgoing"),
+        }
+    }
+
+    /// Items entered the processor.
+    pub fn incoming(&self, items: usize) {
+        self.incoming.increment(items as u64);
+    }
+
+    /// Items left the processor for the next stage.
+    pub fn outgoing(&self, items: usize) {
+        self.outgoing.increment(items as u64);
+    }
+}
 
 impl Account {
     /// The account of a pipeline.

@@ -1,5 +1,6 @@
 //! Compression codecs of request bodies.
 
+pub mod compress;
 pub mod decompress;
 
 /// A codec of request bodies.

@@ -1,8 +1,12 @@
 //! Component ids: `type` or `type/name`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The id of a component in a configuration: a type, and a name when there are several of that type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,9 +50,70 @@ impl FromStr for ComponentId {
                 "in \"{text}\" the part after / must not be empty"
             )));
         }
+        check_kind(kind)?;
+        if let Some(name) = name {
+            check_name(name)?;
+        }
         Ok(ComponentId {
             kind: kind.into(),
             name: name.map(Into::into),
+        })
+    }
+}
+
+/// The Collector's rule: `^[a-zA-Z][0-9a-zA-Z_]{0,62}$`.
+fn check_kind(kind: &str) -> Result<(), InvalidId> {
+    let first = kind
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if first && kind.bytes().all(valid) && kind.len() <= 63 {
+        return Ok(());
+    }
+    Err(InvalidId(format!(
+        "\"{kind}\" is not a type: types have a letter, then up to 62 letters, digits and _"
+    )))
+}
+
+/// The Collector's rule: 1 to 1024 characters, none of them a space, a control character or a symbol.
+fn check_name(name: &str) -> Result<(), InvalidId> {
+    let symbol = |letter: char| "$+<=>^`|~".contains(letter);
+    let bad = |letter: &char| letter.is_whitespace() || letter.is_control() || symbol(*letter);
+    if let Some(letter) = name.chars().find(bad) {
+        return Err(InvalidId(format!(
+            "a name must not contain {letter:?}, as \"{name}\" does"
+        )));
+    }
+    if name.chars().count() > 1024 {
+        return Err(InvalidId("a name has at most 1024 characters".to_owned()));
+    }
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for ComponentId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for ComponentId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for ComponentId {
+    fn schema_name() -> Cow<'static, str> {
+        "ComponentId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The id of a component: `type` or `type/name`.",
+            "pattern": "^[a-zA-Z][0-9a-zA-Z_]{0,62}(/.+)?$",
         })
     }
 }
@@ -58,6 +123,30 @@ impl fmt::Display for ComponentId {
         match &self.name {
             Some(name) => write!(f, "{}/{name}", self.kind),
             None => f.write_str(&self.kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_collectors_rules() {
+        for (text, shown) in [
+            ("otlp", "otlp"),
+            (" otlp / rack-1.eu ", "otlp/rack-1.eu"),
+            ("a/b/c", "a/b/c"),
+            ("otlp/\u{fc}ber", "otlp/\u{fc}ber"),
+        ] {
+            assert_eq!(text.parse::<ComponentId>().unwrap().to_string(), shown);
+        }
+        let long = "x".repeat(64);
+        let bad = [
+            "", "/", "/a", "a/", "1a", "a-b", "a b", "a/b c", "a/b=c", "a/\u{7}", &long,
+        ];
+        for text in bad {
+            assert!(text.parse::<ComponentId>().is_err(), "{text}");
         }
     }
 }

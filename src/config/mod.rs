@@ -1,22 +1,42 @@
 //! From YAML text to typed configuration, with every error at its place.
 
+mod assemble;
+mod check;
+mod de;
+mod decode;
+mod expand;
 mod id;
+mod load;
+mod merge;
+pub mod model;
+mod node;
+mod parse;
+mod print;
+mod read;
+mod render;
+mod report;
+mod scalar;
+mod schema;
+mod source;
+mod suggest;
+pub mod telemetry;
+#[cfg(test)]
+mod tests;
 pub mod units;
 
+pub use decode::decode;
 pub use id::{ComponentId, InvalidId};
-pub use units::{Endpoint, Secret, Section};
+pub use load::{Loaded, Sources, load};
+pub use model::{Config, Configured, PipelineConfig, PipelineId, ServiceConfig};
+pub use node::Node;
+pub use report::Report;
+pub use schema::schema;
+pub use telemetry::{
+    LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, TelemetryConfig,
+};
+pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 
-use serde::de::DeserializeOwned;
-
-/// A piece of a configuration file, with its position.
-#[derive(Debug, Clone)]
-pub struct Node(serde_yaml::Value);
-
-/// All that was found wrong, or worth a word, in a configuration.
-#[derive(Debug, Default)]
-pub struct Report {
-    errors: Vec<String>,
-}
+use std::path::Path;
 
 /// Collects what [`Validate::validate`] finds. Paths are relative to the value that is being validated.
 #[derive(Debug, Default)]
@@ -82,17 +102,24 @@ pub trait Validate {
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
         Vec::new()
     }
+
+    /// The extensions it cannot work without, each with the path of the key that names it, so that one that is missing
+    /// or does not run is found.
+    fn uses_extensions(&self) -> Vec<(Vec<&'static str>, ComponentId)> {
+        Vec::new()
+    }
 }
 
-/// Reads a component's configuration from its node; an empty body means all defaults.
-pub fn decode<T: DeserializeOwned + Default + Validate>(
-    node: &Node,
-    report: &mut Report,
-) -> Option<T> {
-    if node.0.is_null() {
-        return Some(T::default());
+/// Says why a file that a configuration names cannot be read; for [`Validate::validate`].
+///
+/// # Errors
+/// A sentence that names the file and the reason.
+pub fn check_readable(path: impl AsRef<Path>) -> Result<(), String> {
+    let path = path.as_ref();
+    let shown = path.display();
+    match std::fs::File::open(path).and_then(|file| file.metadata()) {
+        Ok(metadata) if metadata.is_dir() => Err(format!("{shown} is a directory, not a file")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("cannot read the file {shown}: {error}")),
     }
-    serde_yaml::from_value(node.0.clone())
-        .map_err(|error| report.errors.push(error.to_string()))
-        .ok()
 }

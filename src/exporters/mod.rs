@@ -1,6 +1,15 @@
 //! The exporters. A new one is one file and one line in [`REGISTRY`].
 
+pub mod debug;
+pub mod nop;
+pub mod otlp_grpc;
+pub mod otlp_http;
+mod otlp_response;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use crate::component::{Entry, ExporterConfig};
 
 /// Every exporter that is built in.
-pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[];
+pub static REGISTRY: &[Entry<dyn ExporterConfig>] =
+    &[debug::ENTRY, nop::ENTRY, otlp_grpc::ENTRY, otlp_http::ENTRY];

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{ComponentId, Endpoint};
 
@@ -13,13 +13,46 @@ use crate::config::{ComponentId, Endpoint};
 /// is refused in between: what the kernel has queued is accepted by whoever asks next.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
-    open: Arc<Mutex<HashMap<Key, TcpListener>>>,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    generation: u64,
+    open: HashMap<Key, Open>,
 }
 
 /// Port 0 asks for any free port, so there the component tells sockets apart, not the address alone.
 type Key = (String, Option<ComponentId>);
 
+#[derive(Debug)]
+struct Open {
+    listener: TcpListener,
+    opened: u64,
+    last_used: u64,
+}
+
 impl Listeners {
+    /// A new configuration is about to be built. End with [`keep_new`](Self::keep_new) or
+    /// [`keep_old`](Self::keep_old).
+    pub fn begin(&self) {
+        self.table().generation += 1;
+    }
+
+    /// The new configuration is in use: closes the sockets that it did not ask for.
+    pub fn keep_new(&self) {
+        let mut table = self.table();
+        let generation = table.generation;
+        table.open.retain(|_, open| open.last_used == generation);
+    }
+
+    /// The new configuration could not be built: closes the sockets that only it asked for.
+    pub fn keep_old(&self) {
+        let mut table = self.table();
+        let generation = table.generation;
+        table.open.retain(|_, open| open.opened < generation);
+    }
+
     /// A socket that listens on `endpoint`: the one that is already open, or a new one.
     ///
     /// # Errors
@@ -30,34 +63,42 @@ impl Listeners {
             None => endpoint.0.clone(),
         };
         let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(listener) = open.get(&key) {
-            return listener.try_clone();
+        let mut table = self.table();
+        let generation = table.generation;
+        if let Some(open) = table.open.get_mut(&key) {
+            open.last_used = generation;
+            return open.listener.try_clone();
         }
         let listener = bind_first(&text).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {text}: {error}"))
         })?;
         let shared = listener.try_clone()?;
-        open.insert(key, listener);
+        let open = Open {
+            listener,
+            opened: generation,
+            last_used: generation,
+        };
+        table.open.insert(key, open);
         Ok(shared)
     }
 
-    /// Closes the sockets that nobody but this table holds any more: call it when a reload is over, with the addresses
-    /// still in use.
-    pub fn retain(&self, in_use: &[SocketAddr]) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, listener| {
-            listener
-                .local_addr()
-                .is_ok_and(|address| in_use.contains(&address))
-        });
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn bind_first(text: &str) -> io::Result<TcpListener> {
-    // The Collector listens on the first address a name resolves to; prefer IPv4 so that `localhost` means 127.0.0.1,
-    // which is where SDKs connect first.
-    let mut addresses: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
+    // The Collector listens on the first address a name resolves to. `localhost` needs no resolver (RFC 6761, 6.3), and
+    // IPv4 comes first because that is where SDKs connect first.
+    let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
+        Some(("localhost", port)) if let Ok(port) = port.parse() => {
+            vec![
+                (Ipv4Addr::LOCALHOST, port).into(),
+                (Ipv6Addr::LOCALHOST, port).into(),
+            ]
+        }
+        _ => text.to_socket_addrs()?.collect(),
+    };
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let listener = TcpListener::bind(addresses.as_slice())?;
     listener.set_nonblocking(true)?;
@@ -68,20 +109,49 @@ fn bind_first(text: &str) -> io::Result<TcpListener> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_same_address_is_the_same_socket_until_nobody_uses_it() {
-        let listeners = Listeners::default();
-        let owner: ComponentId = "otlp".parse().unwrap();
-        let any = Endpoint("127.0.0.1:0".to_owned());
-        let first = listeners.bind(&owner, &any).unwrap();
-        let again = listeners.bind(&owner, &any).unwrap();
-        assert_eq!(first.local_addr().unwrap(), again.local_addr().unwrap());
-        let other = listeners.bind(&"otlp/2".parse().unwrap(), &any).unwrap();
-        assert_ne!(first.local_addr().unwrap(), other.local_addr().unwrap());
+    fn any() -> Endpoint {
+        Endpoint("127.0.0.1:0".to_owned())
+    }
 
-        listeners.retain(&[]);
+    #[test]
+    fn the_same_address_is_the_same_socket_until_a_configuration_goes_without_it() {
+        let listeners = Listeners::default();
+        listeners.begin();
+        let owner: ComponentId = "otlp".parse().unwrap();
+        let first = listeners.bind(&owner, &any()).unwrap();
+        let again = listeners.bind(&owner, &any()).unwrap();
         let address = first.local_addr().unwrap();
+        assert_eq!(address, again.local_addr().unwrap());
+        let other = listeners.bind(&"otlp/2".parse().unwrap(), &any()).unwrap();
+        assert_ne!(address, other.local_addr().unwrap());
+        listeners.keep_new();
+
         drop((first, again));
+        TcpListener::bind(address).expect_err("the table still holds the socket");
+        listeners.begin();
+        listeners.keep_new();
         TcpListener::bind(address).expect("the port is free again");
+    }
+
+    #[test]
+    fn a_configuration_that_fails_leaves_the_sockets_of_the_old_one() {
+        let listeners = Listeners::default();
+        listeners.begin();
+        let old = listeners
+            .bind(&"old".parse().unwrap(), &any())
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        listeners.keep_new();
+        listeners.begin();
+        listeners.bind(&"old".parse().unwrap(), &any()).unwrap();
+        let new = listeners
+            .bind(&"new".parse().unwrap(), &any())
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        listeners.keep_old();
+        TcpListener::bind(old).expect_err("the old configuration still serves");
+        TcpListener::bind(new).expect("the new one never will");
     }
 }

@@ -1,4 +1,6 @@
 //! What every server and client shares: listening sockets, the accept loop, connections, TLS.
 
+pub mod client;
 pub mod listeners;
 pub mod server;
+pub mod tls;

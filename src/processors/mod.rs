@@ -1,6 +1,11 @@
 //! The processors. A new one is one file and one line in [`REGISTRY`].
 
+pub mod attributes;
+pub mod batch;
+pub mod memory_limiter;
+
 use crate::component::{Entry, ProcessorConfig};
 
 /// Every processor that is built in.
-pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[];
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] =
+    &[attributes::ENTRY, batch::ENTRY, memory_limiter::ENTRY];

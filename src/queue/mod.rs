@@ -1,1 +1,133 @@
 //! The sending queue in front of every network exporter.
+//!
+//! ```text
+//! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
+//! ```
+//!
+//! What is accepted is held until it was delivered or given up, so `queue_size` bounds everything an exporter holds,
+//! what is being sent or waits for its next attempt included. Every item that comes in ends in exactly one of
+//! [`ExporterMetrics`]' outcomes: an [`Entry`](entry::Entry) that is dropped without an outcome, because a task ended
+//! early, counts itself.
+
+mod backoff;
+mod batcher;
+mod config;
+mod delivery;
+mod entry;
+mod held;
+mod room;
+mod sampled_log;
+mod sending;
+
+pub use config::{
+    BatchConfig, BatchSizer, HeldCompression, PartitionConfig, QueueConfig, RetryConfig, Sizer,
+};
+pub use sending::{Settings, terminal};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::batch::{Code, Nack, Requests, Signal};
+use crate::pipeline::BoxFuture;
+
+/// What an exporter adds to the queue: how to put one batch on the wire.
+pub trait Sender: Send + Sync + 'static {
+    /// What [`send`](Self::send) puts on the wire. Called once per batch, before the first attempt.
+    ///
+    /// # Errors
+    /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format.
+    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError>;
+
+    /// Whether [`encode`](Self::encode) works on every byte (compresses, transcodes), so that large batches must not
+    /// run on the threads that serve sockets.
+    fn encodes_every_byte(&self) -> bool;
+
+    /// One attempt. May be dropped at any time, and may be called again with the same batch.
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;
+}
+
+/// A batch as it goes on the wire.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// The signal.
+    pub signal: Signal,
+    /// Spans, data points, log records, samples.
+    pub items: usize,
+    /// The body, in order.
+    pub chunks: Arc<[Bytes]>,
+}
+
+/// What the next hop said to a batch it accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Items it rejected all the same: a partial success. Never retried, as the specification demands.
+    pub rejected_items: usize,
+    /// Why, or a warning when nothing was rejected.
+    pub message: String,
+}
+
+/// Why a batch was not accepted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{reason}")]
+pub struct SendError {
+    /// Whether the same batch may be accepted later.
+    pub retryable: bool,
+    /// How long to wait at least, if the server said so.
+    pub throttle: Option<Duration>,
+    /// The nearest gRPC status.
+    pub code: Code,
+    /// Whether some of the data may be at fault rather than the connection, the server or the configuration.
+    pub fault: Fault,
+    /// What happened, for people.
+    pub reason: String,
+}
+
+/// What a permanent refusal says about the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: it would be refused whatever it is.
+    Elsewhere,
+    /// Some of it may be bad: parts of it may be accepted when they come alone.
+    Content,
+    /// It is too much at once: any half of it may be accepted.
+    Size,
+}
+
+impl SendError {
+    /// Trying again may help.
+    pub fn transient(code: Code, reason: impl Into<String>) -> Self {
+        SendError {
+            retryable: true,
+            throttle: None,
+            code,
+            fault: Fault::Elsewhere,
+            reason: reason.into(),
+        }
+    }
+
+    /// Trying again will not help.
+    pub fn permanent(code: Code, fault: Fault, reason: impl Into<String>) -> Self {
+        SendError {
+            retryable: false,
+            throttle: None,
+            code,
+            fault,
+            reason: reason.into(),
+        }
+    }
+
+    /// The refusal for a sender that waits for the outcome.
+    fn to_nack(&self) -> Nack {
+        Nack {
+            retryable: self.retryable,
+            code: self.code,
+            reason: self.reason.clone().into(),
+            retry_after: self.throttle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{DescriptorProto, FileDescriptorSet};
+use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorSet};
 
 use crate::batch::Signal;
 
@@ -34,6 +34,26 @@ pub struct FieldDescriptor {
     pub message: Option<usize>,
     /// For fields of a `oneof`: which one, within the message.
     pub oneof: Option<usize>,
+    /// Whether it is marked `optional`: its zero value differs from its absence.
+    pub optional: bool,
+    /// For enums: the position of their type in [`Descriptors::enums`].
+    pub enumeration: Option<usize>,
+}
+
+/// An enum type.
+#[derive(Debug, Clone)]
+pub struct EnumDescriptor {
+    /// Full name without the leading dot, as in `opentelemetry.proto.trace.v1.Span.SpanKind`.
+    pub name: String,
+    /// Names and numbers of its values.
+    pub values: Vec<(String, i32)>,
+}
+
+impl FieldDescriptor {
+    /// Whether the zero value of this field is put on the wire: where presence means something.
+    pub fn has_presence(&self) -> bool {
+        self.optional || self.oneof.is_some() || self.kind == Type::Message
+    }
 }
 
 /// All message types that a request of any signal can contain.
@@ -41,6 +61,8 @@ pub struct FieldDescriptor {
 pub struct Descriptors {
     /// The types.
     pub messages: Vec<MessageDescriptor>,
+    /// The enum types.
+    pub enums: Vec<EnumDescriptor>,
     roots: [usize; 4],
 }
 
@@ -50,19 +72,19 @@ impl Descriptors {
     pub fn load() -> Self {
         let files = FileDescriptorSet::decode(opentelemetry_proto::DESCRIPTORS)
             .expect("opentelemetry-proto ships a valid descriptor set");
-        let mut types: Vec<(String, &DescriptorProto)> = Vec::new();
+        let mut types = Types::default();
         for file in &files.file {
             for message in &file.message_type {
-                collect(file.package(), message, &mut types);
+                types.collect(file.package(), message);
+            }
+            for enumeration in &file.enum_type {
+                types.collect_enum(file.package(), enumeration);
             }
         }
-        let positions: HashMap<String, usize> = types
-            .iter()
-            .enumerate()
-            .map(|(at, (name, _))| (format!(".{name}"), at))
-            .collect();
+        let messages = positions(types.messages.iter().map(|(name, _)| name));
+        let enums = positions(types.enums.iter().map(|enumeration| &enumeration.name));
         let root =
-            |name: &str| positions[&format!(".opentelemetry.proto.collector.{name}ServiceRequest")];
+            |name: &str| messages[&format!(".opentelemetry.proto.collector.{name}ServiceRequest")];
         Descriptors {
             roots: [
                 root("trace.v1.ExportTrace"),
@@ -71,9 +93,11 @@ impl Descriptors {
                 root("profiles.v1development.ExportProfiles"),
             ],
             messages: types
+                .messages
                 .iter()
-                .map(|(name, message)| describe(name, message, &positions))
+                .map(|(name, message)| describe(name, message, &messages, &enums))
                 .collect(),
+            enums: types.enums,
         }
     }
 
@@ -83,22 +107,51 @@ impl Descriptors {
     }
 }
 
-fn collect<'a>(
-    scope: &str,
-    message: &'a DescriptorProto,
-    types: &mut Vec<(String, &'a DescriptorProto)>,
-) {
-    let name = format!("{scope}.{}", message.name());
-    for nested in &message.nested_type {
-        collect(&name, nested, types);
+#[derive(Default)]
+struct Types<'a> {
+    messages: Vec<(String, &'a DescriptorProto)>,
+    enums: Vec<EnumDescriptor>,
+}
+
+impl<'a> Types<'a> {
+    fn collect(&mut self, scope: &str, message: &'a DescriptorProto) {
+        let name = format!("{scope}.{}", message.name());
+        for nested in &message.nested_type {
+            self.collect(&name, nested);
+        }
+        for enumeration in &message.enum_type {
+            self.collect_enum(&name, enumeration);
+        }
+        self.messages.push((name, message));
     }
-    types.push((name, message));
+
+    fn collect_enum(&mut self, scope: &str, enumeration: &EnumDescriptorProto) {
+        self.enums.push(EnumDescriptor {
+            name: format!("{scope}.{}", enumeration.name()),
+            values: enumeration
+                .value
+                .iter()
+                .map(|value| (value.name().to_owned(), value.number()))
+                .collect(),
+        });
+    }
+}
+
+/// Type names, as fields refer to them, to positions.
+type Positions = HashMap<String, usize>;
+
+fn positions<'a>(names: impl Iterator<Item = &'a String>) -> Positions {
+    names
+        .enumerate()
+        .map(|(at, name)| (format!(".{name}"), at))
+        .collect()
 }
 
 fn describe(
     name: &str,
     message: &DescriptorProto,
-    positions: &HashMap<String, usize>,
+    messages: &Positions,
+    enums: &Positions,
 ) -> MessageDescriptor {
     let mut fields: Vec<FieldDescriptor> = message
         .field
@@ -109,7 +162,7 @@ fn describe(
             json_name: field.json_name().to_owned(),
             kind: field.r#type(),
             repeated: field.label() == Label::Repeated,
-            message: positions.get(field.type_name()).copied(),
+            message: messages.get(field.type_name()).copied(),
             // proto3's explicit `optional` is a oneof of one; there is nothing to choose.
             oneof: (!field.proto3_optional())
                 .then(|| {
@@ -118,6 +171,8 @@ fn describe(
                         .and_then(|index| usize::try_from(index).ok())
                 })
                 .flatten(),
+            optional: field.proto3_optional(),
+            enumeration: enums.get(field.type_name()).copied(),
         })
         .collect();
     fields.sort_by_key(|field| field.number);
@@ -147,6 +202,7 @@ mod tests {
                     "{}",
                     field.name
                 );
+                assert_eq!(field.kind == Type::Enum, field.enumeration.is_some());
                 assert!(!field.json_name.is_empty());
             }
         }

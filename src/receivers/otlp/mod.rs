@@ -23,11 +23,27 @@ pub use self::config::{
 use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
-use crate::component::{BuildContext, BuildError, Outputs, ReceiverConfig};
+use crate::batch::Signal;
+use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
 use crate::config::{Endpoint, InvalidId, units};
 use crate::net::server::{Bound, Handler, Options, Protocol, Server};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "otlp",
+    aliases: &[],
+    "Receives OTLP over gRPC and HTTP.",
+    &[
+        (Signal::Traces, Stability::Stable),
+        (Signal::Metrics, Stability::Stable),
+        (Signal::Logs, Stability::Stable),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {

@@ -85,6 +85,7 @@ impl Fixture {
             id: "otlp".parse().unwrap(),
             budget: Budget::new(64 * MIB),
             listeners: Listeners::default(),
+            health: Arc::default(),
         };
         let sink = Arc::new(Sink {
             taken: Mutex::default(),

@@ -1,0 +1,67 @@
+//! `collector components`: what is built in.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::component::{Entry, Stability};
+use crate::{connectors, exporters, extensions, processors, receivers};
+
+#[derive(Serialize)]
+struct Listing {
+    version: &'static str,
+    receivers: Vec<Component>,
+    processors: Vec<Component>,
+    exporters: Vec<Component>,
+    connectors: Vec<Component>,
+    extensions: Vec<Component>,
+}
+
+#[derive(Serialize)]
+struct Component {
+    name: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    aliases: &'static [&'static str],
+    summary: &'static str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    signals: BTreeMap<&'static str, &'static str>,
+}
+
+/// As YAML.
+pub(super) fn list() -> String {
+    let listing = Listing {
+        version: env!("CARGO_PKG_VERSION"),
+        receivers: describe(receivers::REGISTRY),
+        processors: describe(processors::REGISTRY),
+        exporters: describe(exporters::REGISTRY),
+        connectors: describe(connectors::REGISTRY),
+        extensions: describe(extensions::REGISTRY),
+    };
+    serde_yaml::to_string(&listing).unwrap_or_default()
+}
+
+fn describe<C: ?Sized>(registry: &'static [Entry<C>]) -> Vec<Component> {
+    let mut components: Vec<Component> = registry
+        .iter()
+        .map(|entry| Component {
+            name: entry.name,
+            aliases: entry.aliases,
+            summary: entry.summary,
+            signals: entry
+                .signals
+                .iter()
+                .map(|(signal, stability)| (signal.name(), word(*stability)))
+                .collect(),
+        })
+        .collect();
+    components.sort_by_key(|component| component.name);
+    components
+}
+
+fn word(stability: Stability) -> &'static str {
+    match stability {
+        Stability::Alpha => "alpha",
+        Stability::Beta => "beta",
+        Stability::Stable => "stable",
+    }
+}

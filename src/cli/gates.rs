@@ -1,0 +1,46 @@
+//! `--feature-gates`, which command lines written for the OpenTelemetry Collector carry.
+
+/// Gates whose feature is always on here.
+const ALWAYS_ON: [&str; 1] = ["service.profilesSupport"];
+
+/// What is worth saying about the gates.
+///
+/// # Errors
+/// A gate that is not known: what it should change will not change.
+pub(super) fn check(arguments: &[String]) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    let gates = arguments.iter().flat_map(|argument| argument.split(','));
+    for gate in gates.map(str::trim).filter(|gate| !gate.is_empty()) {
+        let name = gate.trim_start_matches(['+', '-']);
+        if !ALWAYS_ON.contains(&name) {
+            return Err(format!(
+                "there is no feature gate `{name}`; known: {}",
+                ALWAYS_ON.join(", ")
+            ));
+        }
+        notes.push(if gate.starts_with('-') {
+            format!("the feature gate `{name}` cannot be switched off here")
+        } else {
+            format!("the feature gate `{name}` is not needed here: it is always on")
+        });
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_that_change_nothing_are_noted_and_others_refused() {
+        let check = |text: &str| check(&[text.to_owned()]);
+        assert_eq!(check("service.profilesSupport").unwrap().len(), 1);
+        assert!(check("-service.profilesSupport").unwrap()[0].contains("cannot be switched off"));
+        assert!(
+            check("+service.profilesSupport,other")
+                .unwrap_err()
+                .contains("`other`")
+        );
+        assert_eq!(check(" , ").unwrap(), Vec::<String>::new());
+    }
+}

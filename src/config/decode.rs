@@ -1,0 +1,229 @@
+//! From a node to a typed value, with every error and not only the first.
+
+use serde::de::DeserializeOwned;
+
+use super::de::{DecodeError, NodeDeserializer, Place, Secrets, Step, Trouble};
+use super::node::{Content, Node};
+use super::report::{Diagnostic, Level, Report};
+use super::suggest;
+use super::{Problems, Validate};
+
+/// Reads a component's configuration from its node; an empty body means all defaults.
+///
+/// Everything that is wrong goes to the report, each at its position: unknown keys, wrong types, missing keys, and what
+/// [`Validate::validate`] finds. `None` when there was any error.
+pub fn decode<T: DeserializeOwned + Default + Validate>(
+    node: &Node,
+    report: &mut Report,
+) -> Option<T> {
+    let before = report.errors();
+    let (value, wrong) = if node.is_null() {
+        (Some(T::default()), Vec::new())
+    } else {
+        read(node, report)
+    };
+    let value = value?;
+    let mut wrong = wrong;
+    removed(node, &mut Vec::new(), &mut wrong);
+    validate(&value, node, &wrong, report);
+    (report.errors() == before).then_some(value)
+}
+
+/// More errors than this in one component are not counted: something else was meant to be here.
+const MAX_ERRORS: usize = 100;
+
+/// How often reading starts again, so that a large and wrong body does not take minutes.
+const MAX_ATTEMPTS: usize = 10_000;
+
+/// Reads what can be read; the paths of what could not come with it.
+///
+/// serde stops at the first error. So the culprit is taken out of a copy and reading starts again, until it succeeds
+/// or the error is one that cannot be taken out. A configuration is small, and errors are few.
+fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Vec<Vec<String>>) {
+    let secrets = Secrets::default();
+    let mut work = node.clone();
+    let mut wrong = Vec::new();
+    let mut attempts = 0;
+    let value = loop {
+        attempts += 1;
+        if wrong.len() >= MAX_ERRORS || attempts > MAX_ATTEMPTS {
+            let span = node.key.unwrap_or(node.span);
+            report.push(Diagnostic::error("there are more errors in this", span));
+            break None;
+        }
+        let error = match T::deserialize(NodeDeserializer::new(&work, &secrets)) {
+            Ok(value) => break Some(value),
+            Err(error) => error,
+        };
+        let steps: Vec<Step> = error.steps.iter().rev().copied().collect();
+        let path = names(&work, &steps);
+        if error.trouble == Trouble::Null && !steps.is_empty() {
+            // A key without a value leaves the default, as in the Collector. In a list it is a mistake.
+            if !in_list(&work, &steps) {
+                remove(&mut work, &steps);
+                continue;
+            }
+        }
+        let follows = matches!(&error.trouble, Trouble::Missing(key)
+            if follow(&work, &steps).and_then(|parent| parent.child(key)).is_some());
+        if !follows {
+            report.push(explain(&work, &steps, path.clone(), error));
+        }
+        wrong.push(path);
+        if steps.is_empty() {
+            break None;
+        }
+        remove(&mut work, &steps);
+    };
+    for span in secrets.into_inner() {
+        report.add_secret(span);
+    }
+    (value, wrong)
+}
+
+fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -> Diagnostic {
+    let node = follow(work, steps).unwrap_or(work);
+    let span = match (error.place, &error.trouble) {
+        (Place::Key, _) | (_, Trouble::Missing(_)) => node.key.unwrap_or(node.span),
+        _ => node.place(),
+    };
+    let mut message = unexpanded(node, error.message);
+    let mut help = error.help;
+    if let Trouble::Unknown { name, known } = &error.trouble {
+        let name = if node.expanded.is_some() && error.place == Place::Value {
+            None
+        } else {
+            suggest::closest(name, known)
+        };
+        match name {
+            Some(name) => message.push_str(&format!(", did you mean `{name}`?")),
+            None => help = Some(suggest::list(known)),
+        }
+    }
+    let mut path = path;
+    if error.place == Place::Key {
+        // The key is in the message; the path says where it does not belong.
+        path.pop();
+    }
+    let mut diagnostic = Diagnostic::error(message, span).path(path);
+    if let Some(help) = help {
+        diagnostic = diagnostic.help(help);
+    }
+    diagnostic
+}
+
+/// The message without what a `${...}` gave: that may be a secret, and the line that is shown says where it is from.
+fn unexpanded(node: &Node, message: String) -> String {
+    // A shorter text is replaced only where it is quoted; it may be a part of any word.
+    const TELLING: usize = 8;
+    match node.expanded.as_deref() {
+        None | Some("") => message,
+        Some(text) if text.len() >= TELLING => message.replace(text, "${...}"),
+        Some(text) => message.replace(&format!("`{text}"), "`${...}"),
+    }
+}
+
+fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: &mut Report) {
+    let mut problems = Problems::default();
+    value.validate(&mut problems);
+    for (path, endpoint) in value.listens_on() {
+        if let Err(message) = endpoint.check() {
+            problems.error(&path, message);
+        }
+    }
+    for problem in problems.found() {
+        // A value that was taken out is a default here; complaints about it, or about all around it, are not the
+        // operator's doing.
+        let consequence = wrong
+            .iter()
+            .any(|path| path.starts_with(&problem.path) || problem.path.starts_with(path));
+        if consequence {
+            continue;
+        }
+        let level = if problem.warning {
+            Level::Warning
+        } else {
+            Level::Error
+        };
+        let span = node.locate(&problem.path);
+        let value = problem
+            .path
+            .iter()
+            .try_fold(node, |node, key| node.child(key));
+        let message = unexpanded(value.unwrap_or(node), problem.message.clone());
+        report.push(Diagnostic::new(level, message, Some(span)).path(problem.path.clone()));
+    }
+}
+
+/// The paths of what was taken out before: its expansion failed.
+fn removed(node: &Node, path: &mut Vec<String>, wrong: &mut Vec<Vec<String>>) {
+    let mut visit = |name: String, child: &Node| {
+        path.push(name);
+        removed(child, path, wrong);
+        path.pop();
+    };
+    match &node.content {
+        Content::Removed => wrong.push(path.clone()),
+        Content::Mapping(pairs) => {
+            for pair in pairs {
+                visit(pair.name.clone(), &pair.value);
+            }
+        }
+        Content::Sequence(items) => {
+            for (index, item) in items.iter().enumerate() {
+                visit(index.to_string(), item);
+            }
+        }
+        Content::Scalar(_) => {}
+    }
+}
+
+fn follow<'a>(node: &'a Node, steps: &[Step]) -> Option<&'a Node> {
+    steps
+        .iter()
+        .try_fold(node, |node, step| match &node.content {
+            Content::Mapping(pairs) => pairs.get(*step).map(|pair| &pair.value),
+            Content::Sequence(items) => items.get(*step),
+            _ => None,
+        })
+}
+
+fn in_list(node: &Node, steps: &[Step]) -> bool {
+    let parent = steps.split_last().and_then(|(_, up)| follow(node, up));
+    parent.is_some_and(|parent| matches!(parent.content, Content::Sequence(_)))
+}
+
+fn names(node: &Node, steps: &[Step]) -> Vec<String> {
+    let mut node = Some(node);
+    let mut names = Vec::with_capacity(steps.len());
+    for step in steps {
+        node = match node.map(|node| &node.content) {
+            Some(Content::Mapping(pairs)) => pairs.get(*step).map(|pair| {
+                names.push(pair.name.clone());
+                &pair.value
+            }),
+            Some(Content::Sequence(items)) => {
+                names.push(step.to_string());
+                items.get(*step)
+            }
+            _ => None,
+        };
+    }
+    names
+}
+
+fn remove(node: &mut Node, steps: &[Step]) {
+    let Some((step, below)) = steps.split_first() else {
+        node.content = Content::Removed;
+        node.expanded = None;
+        return;
+    };
+    let child = match &mut node.content {
+        Content::Mapping(pairs) => pairs.get_mut(*step).map(|pair| &mut pair.value),
+        Content::Sequence(items) => items.get_mut(*step),
+        _ => None,
+    };
+    if let Some(child) = child {
+        remove(child, below);
+    }
+}

@@ -1,0 +1,215 @@
+//! The positioned tree: what YAML says, and where it says it.
+
+use std::fmt;
+
+use super::scalar::{self, Resolved};
+use super::source::Span;
+
+/// A piece of a configuration, with its position.
+#[derive(Clone)]
+pub struct Node {
+    /// Where the value stands.
+    pub(crate) span: Span,
+    /// Where the key in front of it stands.
+    pub(crate) key: Option<Span>,
+    /// What it is.
+    pub(crate) content: Content,
+    /// The text a `${...}` gave, when the whole value came from one: what a text field gets.
+    pub(crate) expanded: Option<String>,
+}
+
+/// What a node is.
+#[derive(Clone)]
+pub(crate) enum Content {
+    Scalar(Scalar),
+    Sequence(Vec<Node>),
+    Mapping(Vec<Pair>),
+    /// Was wrong, has been reported, and counts as not written.
+    Removed,
+}
+
+/// A text with what decides its type.
+#[derive(Clone, Default)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    /// Neither quoted nor a block: may be a number, a boolean or null.
+    pub(crate) plain: bool,
+    pub(crate) tag: Option<Tag>,
+}
+
+/// The tags of the core schema that a scalar can carry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tag {
+    Text,
+    /// `!!int`, `!!float`, `!!bool`, `!!null`: quoted or not, the text decides.
+    Resolve,
+}
+
+/// A key and its value.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) value: Node,
+}
+
+impl Node {
+    pub(crate) fn new(span: Span, content: Content) -> Self {
+        Node {
+            span,
+            key: None,
+            content,
+            expanded: None,
+        }
+    }
+
+    pub(crate) fn null(span: Span) -> Self {
+        let scalar = Scalar {
+            plain: true,
+            ..Scalar::default()
+        };
+        Node::new(span, Content::Scalar(scalar))
+    }
+
+    pub(crate) fn text(span: Span, text: String) -> Self {
+        let scalar = Scalar {
+            text,
+            ..Scalar::default()
+        };
+        Node::new(span, Content::Scalar(scalar))
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        match &self.content {
+            Content::Scalar(scalar) => scalar::resolve(scalar) == Resolved::Null,
+            Content::Removed => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(self.content, Content::Removed)
+    }
+
+    /// The pairs of a mapping; nothing for anything else.
+    pub(crate) fn pairs(&self) -> &[Pair] {
+        match &self.content {
+            Content::Mapping(pairs) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// The value of a key, or the element at a number.
+    pub(crate) fn child(&self, segment: &str) -> Option<&Node> {
+        match &self.content {
+            Content::Mapping(pairs) => pairs
+                .iter()
+                .find(|pair| pair.name == segment)
+                .map(|pair| &pair.value),
+            Content::Sequence(items) => items.get(segment.parse::<usize>().ok()?),
+            _ => None,
+        }
+    }
+
+    /// Where to point for this value: at the value when it is written on one spot, at its key otherwise.
+    pub(crate) fn place(&self) -> Span {
+        match &self.content {
+            Content::Scalar(scalar) if !(scalar.plain && scalar.text.is_empty()) => self.span,
+            _ => self.key.unwrap_or(self.span),
+        }
+    }
+
+    /// Where to point for a path below this value: as deep as the path is written.
+    pub(crate) fn locate<S: AsRef<str>>(&self, path: &[S]) -> Span {
+        let mut node = self;
+        for segment in path {
+            match node.child(segment.as_ref()) {
+                Some(child) if !child.is_removed() => node = child,
+                _ => return node.key.unwrap_or(node.span),
+            }
+        }
+        node.place()
+    }
+
+    /// What the value is, in the words of an error message.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.content {
+            Content::Scalar(scalar) => match scalar::resolve(scalar) {
+                Resolved::Null => "nothing",
+                Resolved::Bool(_) => "a boolean",
+                Resolved::Unsigned(_) | Resolved::Signed(_) => "a whole number",
+                Resolved::Float(_) => "a number with a fraction",
+                Resolved::Text => "text",
+            },
+            Content::Sequence(_) => "a list",
+            Content::Mapping(_) => "a mapping",
+            Content::Removed => "nothing",
+        }
+    }
+
+    /// How many nodes the tree has.
+    pub(crate) fn size(&self) -> usize {
+        match &self.content {
+            Content::Sequence(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
+            Content::Mapping(pairs) => {
+                1 + pairs.iter().map(|pair| pair.value.size()).sum::<usize>()
+            }
+            _ => 1,
+        }
+    }
+
+    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. It holds secrets.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut out = String::new();
+        self.write_canonical(&mut out);
+        out
+    }
+
+    fn write_canonical(&self, out: &mut String) {
+        match &self.content {
+            Content::Scalar(scalar) => {
+                let mark = match scalar::resolve(scalar) {
+                    Resolved::Text => '"',
+                    _ => '!',
+                };
+                out.push(mark);
+                out.push_str(&format!("{:?}", scalar.text));
+            }
+            Content::Sequence(items) => {
+                out.push('[');
+                for item in items {
+                    item.write_canonical(out);
+                    out.push(',');
+                }
+                out.push(']');
+            }
+            Content::Mapping(pairs) => {
+                let mut sorted: Vec<&Pair> = pairs.iter().collect();
+                sorted.sort_by(|a, b| a.name.cmp(&b.name));
+                out.push('{');
+                for pair in sorted {
+                    out.push_str(&format!("{:?}:", pair.name));
+                    pair.value.write_canonical(out);
+                    out.push(',');
+                }
+                out.push('}');
+            }
+            Content::Removed => {}
+        }
+        if let Some(text) = &self.expanded {
+            out.push_str(&format!("={text:?}"));
+        }
+    }
+}
+
+/// Shows the position only: the content may be a secret.
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at {}:{}",
+            self.kind(),
+            self.span.line,
+            self.span.column
+        )
+    }
+}

@@ -1,0 +1,175 @@
+//! What was found wrong, or worth a word, in a configuration.
+
+use std::collections::BTreeSet;
+
+use super::source::{Source, Span};
+
+/// More findings than this are counted and not shown: nobody reads them.
+const MAX_LISTED: usize = 500;
+
+/// All that was found wrong, or worth a word, in a configuration.
+#[derive(Debug, Default)]
+pub struct Report {
+    sources: Vec<Source>,
+    diagnostics: Vec<Diagnostic>,
+    /// Findings that are only counted, by level, because there are too many to show.
+    unlisted: [usize; 3],
+    /// Where values stand that must not be shown.
+    secrets: BTreeSet<Span>,
+    /// The path of what is being read, in front of the paths of what is found in it.
+    at: Vec<String>,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// The configuration cannot be used.
+    Error,
+    /// Probably not what was meant; an error with `--strict`.
+    Warning,
+    /// Worth knowing; never more than that.
+    Notice,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Diagnostic {
+    pub(crate) level: Level,
+    pub(crate) message: String,
+    pub(crate) span: Option<Span>,
+    pub(crate) path: Vec<String>,
+    pub(crate) help: Vec<String>,
+    pub(crate) related: Vec<(Span, String)>,
+}
+
+impl Diagnostic {
+    pub(crate) fn new(level: Level, message: impl Into<String>, span: Option<Span>) -> Self {
+        Diagnostic {
+            level,
+            message: message.into(),
+            span,
+            path: Vec::new(),
+            help: Vec::new(),
+            related: Vec::new(),
+        }
+    }
+
+    pub(crate) fn error(message: impl Into<String>, span: Span) -> Self {
+        Self::new(Level::Error, message, Some(span))
+    }
+
+    pub(crate) fn warning(message: impl Into<String>, span: Span) -> Self {
+        Self::new(Level::Warning, message, Some(span))
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
+        self.help.push(text.into());
+        self
+    }
+
+    /// Another place that belongs to it.
+    pub(crate) fn related(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.related.push((span, text.into()));
+        self
+    }
+
+    /// Where in the configuration it is, from what is being read down.
+    pub(crate) fn path<S: Into<String>>(mut self, path: impl IntoIterator<Item = S>) -> Self {
+        self.path = path.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl Report {
+    /// Whether the configuration cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.errors() > 0
+    }
+
+    /// How many errors there are.
+    pub fn errors(&self) -> usize {
+        self.count(Level::Error)
+    }
+
+    /// How many warnings there are.
+    pub fn warnings(&self) -> usize {
+        self.count(Level::Warning)
+    }
+
+    /// All findings as text, in the order of the files and the positions in them.
+    pub fn render(&self) -> String {
+        super::render::render(self)
+    }
+
+    pub(crate) fn push(&mut self, mut diagnostic: Diagnostic) {
+        if !self.at.is_empty() {
+            let mut path = self.at.clone();
+            path.append(&mut diagnostic.path);
+            diagnostic.path = path;
+        }
+        if self.diagnostics.len() >= MAX_LISTED {
+            self.unlisted[diagnostic.level as usize] += 1;
+        } else if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Runs `read` with `path` in front of the paths of everything it finds.
+    pub(crate) fn within<R>(&mut self, path: &[&str], read: impl FnOnce(&mut Report) -> R) -> R {
+        let before = self.at.len();
+        self.at
+            .extend(path.iter().map(|segment| (*segment).to_owned()));
+        let result = read(self);
+        self.at.truncate(before);
+        result
+    }
+
+    pub(crate) fn add_source(&mut self, source: Source) -> u32 {
+        self.sources.push(source);
+        u32::try_from(self.sources.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn source(&self, span: Span) -> Option<&Source> {
+        self.sources.get(usize::try_from(span.source).ok()?)
+    }
+
+    pub(crate) fn add_secret(&mut self, span: Span) {
+        self.secrets.insert(span);
+    }
+
+    pub(crate) fn secrets(&self) -> &BTreeSet<Span> {
+        &self.secrets
+    }
+
+    pub(crate) fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// How many findings are not shown.
+    pub(crate) fn unlisted(&self) -> usize {
+        self.unlisted.iter().sum()
+    }
+
+    /// Turns every warning into an error.
+    pub(crate) fn make_strict(&mut self) {
+        let warnings = std::mem::take(&mut self.unlisted[Level::Warning as usize]);
+        self.unlisted[Level::Error as usize] += warnings;
+        for diagnostic in &mut self.diagnostics {
+            if diagnostic.level == Level::Warning {
+                diagnostic.level = Level::Error;
+                diagnostic
+                    .help
+                    .push("without `--strict` this is a warning".to_owned());
+            }
+        }
+    }
+
+    fn count(&self, level: Level) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.level == level)
+            .count()
+            + self.unlisted[level as usize]
+    }
+}

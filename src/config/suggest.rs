@@ -1,0 +1,45 @@
+//! "Did you mean": the known name that is nearest to an unknown one.
+
+/// More alike than this (Jaro-Winkler, 0 to 1) and it is probably a typing mistake.
+const ALIKE: f64 = 0.8;
+
+/// The nearest of the known names, when one is near enough to be worth saying.
+pub(super) fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
+    let folded = fold(name);
+    known
+        .iter()
+        .map(|known| {
+            let known = known.as_ref();
+            (strsim::jaro_winkler(&folded, &fold(known)), known)
+        })
+        .filter(|(alike, _)| *alike > ALIKE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known.to_owned())
+}
+
+/// All known names in one line.
+pub(super) fn list<S: AsRef<str>>(known: &[S]) -> String {
+    if known.is_empty() {
+        return "nothing is allowed here".to_owned();
+    }
+    // A value that is also taken in another case is listed once, in lower case.
+    let other_case = |name: &str| {
+        let lower = name.to_lowercase();
+        lower != name && known.iter().any(|other| other.as_ref() == lower)
+    };
+    let names: Vec<String> = known
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|name| !other_case(name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    format!("known here: {}", names.join(", "))
+}
+
+/// Case and the separator are what people get wrong most: `sendingQueue`, `sending-queue`.
+fn fold(name: &str) -> String {
+    name.chars()
+        .filter(|letter| !matches!(letter, '_' | '-'))
+        .flat_map(char::to_lowercase)
+        .collect()
+}

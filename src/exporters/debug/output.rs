@@ -1,0 +1,45 @@
+//! Where the text goes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+use crate::component::BuildError;
+
+/// Where the text goes.
+pub(super) enum Output {
+    Log,
+    Sinks(Mutex<Vec<Sink>>),
+}
+
+pub(super) enum Sink {
+    Stdout,
+    Stderr,
+    File { path: String, file: File },
+}
+
+impl Sink {
+    pub(super) fn open(path: &str) -> Result<Sink, BuildError> {
+        Ok(match path {
+            "stdout" => Sink::Stdout,
+            "stderr" => Sink::Stderr,
+            path => Sink::File {
+                path: path.to_owned(),
+                file: OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .open(path)
+                    .map_err(|error| BuildError(format!("cannot open \"{path}\": {error}")))?,
+            },
+        })
+    }
+
+    pub(super) fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        let (name, result) = match self {
+            Sink::Stdout => ("stdout", io::stdout().write_all(text)),
+            Sink::Stderr => ("stderr", io::stderr().write_all(text)),
+            Sink::File { path, file } => (path.as_str(), file.write_all(text)),
+        };
+        result.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
+    }
+}

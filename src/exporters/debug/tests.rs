@@ -1,0 +1,440 @@
+//! What each verbosity prints for each signal, text for text, and what the exporter counts.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tracing::instrument::WithSubscriber;
+
+use super::*;
+use crate::exporters::testing::{Recorded, context};
+use crate::wire::json;
+
+const TRACES: &str = r#"{"resourceSpans": [{
+    "schemaUrl": "https://opentelemetry.io/schemas/1.30.0",
+    "resource": {
+        "attributes": [{"key": "service.name", "value": {"stringValue": "checkout"}}],
+        "entityRefs": [{"type": "service", "idKeys": ["service.name", "service.namespace"]}]
+    },
+    "scopeSpans": [{
+        "scope": {"name": "http", "version": "1.2", "attributes": [{"key": "a", "value": {"boolValue": true}}]},
+        "spans": [{
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
+            "parentSpanId": "eee19b7ec3c1b173", "name": "GET /cart\nSpan #9", "kind": 2, "flags": 257,
+            "startTimeUnixNano": "1581452772000000321", "endTimeUnixNano": "1581452772012500321",
+            "attributes": [
+                {"key": "http.status", "value": {"intValue": "200"}},
+                {"key": "ratio", "value": {"doubleValue": 1}},
+                {"key": "empty"},
+                {"key": "raw", "value": {"bytesValue": "AP8="}},
+                {"key": "nested", "value": {"arrayValue": {"values": [
+                    {"stringValue": "a \"b\""}, {}, {"kvlistValue": {"values": [
+                        {"key": "k", "value": {"intValue": 1}}, {"key": "l"}]}}]}}}
+            ],
+            "droppedAttributesCount": 3,
+            "events": [{"name": "cache miss", "timeUnixNano": "1581452772000000421",
+                "attributes": [{"key": "key", "value": {"stringValue": "cart"}}]}],
+            "links": [{"traceId": "00000000000000000000000000000001", "spanId": "0000000000000002",
+                "traceState": "a=b"}],
+            "status": {"code": 2, "message": "timeout"}
+        }, {"kind": 99, "startTimeUnixNano": "5", "endTimeUnixNano": "4"}]
+    }]
+}]}"#;
+
+const METRICS: &str = r#"{"resourceMetrics": [{"scopeMetrics": [{"scope": {"name": "meter"}, "metrics": [
+    {"name": "requests", "description": "Requests served.", "unit": "1", "sum": {
+        "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": [{
+            "asInt": "7", "startTimeUnixNano": "1581452772000000000", "timeUnixNano": "1581452773000000000",
+            "attributes": [{"key": "route", "value": {"stringValue": "/"}}, {"key": "code", "value": {"intValue": 200}}],
+            "exemplars": [{"asInt": 1, "traceId": "0a", "spanId": "0b", "timeUnixNano": "1581452772500000000",
+                "filteredAttributes": [{"key": "user", "value": {"stringValue": "u"}}]}]}]}},
+    {"name": "load", "gauge": {"dataPoints": [{"asDouble": 0.5}, {"flags": 1}]}},
+    {"name": "latency", "unit": "s", "histogram": {"aggregationTemporality": 1, "dataPoints": [{
+        "count": 3, "sum": 1.5, "min": 0.1, "max": 1, "bucketCounts": [1, 2, 0], "explicitBounds": [0.25, 2.5]}]}},
+    {"name": "broken", "histogram": {"dataPoints": [{"count": 3, "bucketCounts": [1, 1, 1]}]}},
+    {"name": "sizes", "exponentialHistogram": {"aggregationTemporality": 1, "dataPoints": [{
+        "count": 6, "sum": 9, "scale": -1, "zeroCount": 1, "zeroThreshold": 0.5,
+        "positive": {"offset": 0, "bucketCounts": [2, 0, 1]}, "negative": {"offset": -1, "bucketCounts": [1, 1]}}]}},
+    {"name": "old", "summary": {"dataPoints": [{"count": 2, "sum": 3,
+        "quantileValues": [{"quantile": 0.5, "value": 1}, {"quantile": 0.99, "value": "NaN"}]}]}},
+    {"name": "nothing"}
+]}]}]}"#;
+
+const LOGS: &str = r#"{"resourceLogs": [{"resource": {"attributes": [
+        {"key": "host.name", "value": {"stringValue": "h1"}}], "droppedAttributesCount": 1},
+    "scopeLogs": [{"schemaUrl": "s", "scope": {"name": "app"}, "logRecords": [
+        {"timeUnixNano": "1581452773000000789", "observedTimeUnixNano": "1581452774000000000",
+         "severityNumber": 9, "severityText": "Information", "eventName": "started", "flags": 1,
+         "body": {"stringValue": "ready\tto serve"}, "traceId": "5b8efff798038103d269b633813fc60c",
+         "spanId": "eee19b7ec3c1b174", "attributes": [{"key": "app", "value": {"stringValue": "server"}}]},
+        {"severityNumber": 18, "body": {"kvlistValue": {"values": [{"key": "m", "value": {"stringValue": "x"}}]}}},
+        {"severityNumber": 77}
+    ]}]}]}"#;
+
+const PROFILES: &str = r#"{
+    "resourceProfiles": [{
+        "resource": {"attributes": [{"keyStrindex": 9, "value": {"stringValueStrindex": 4}}]},
+        "scopeProfiles": [{"scope": {"name": "ebpf"}, "profiles": [{
+            "profileId": "000102030405060708090a0b0c0d0e0f", "timeUnixNano": "1581452772000000000",
+            "durationNano": "10000000000", "sampleType": {"typeStrindex": 1, "unitStrindex": 2},
+            "periodType": {"typeStrindex": 1, "unitStrindex": 2}, "period": "10000000",
+            "originalPayloadFormat": "pprof", "originalPayload": "H4sI",
+            "attributeIndices": [1, 7],
+            "samples": [
+                {"stackIndex": 1, "values": ["10000000"], "attributeIndices": [2]},
+                {"stackIndex": 2, "values": ["20000000", "10000000"], "linkIndex": 1,
+                 "timestampsUnixNano": ["1581452772000000007", "1581452772000000003"]},
+                {"stackIndex": 9, "timestampsUnixNano": ["1581452772000000009"], "linkIndex": -4},
+                {"values": [1]}, {"values": [1]}, {"values": [1]}, {"values": [1]}, {"values": [1]},
+                {"values": [1]}, {"values": [1]}, {"values": [1]}, {"values": [1]}
+            ]}, {"profileId": "", "sampleType": {"typeStrindex": 77}}]}]
+    }],
+    "dictionary": {
+        "stringTable": ["", "cpu", "nanoseconds", "main", "checkout", "main.go", "libc.so.6", "thread.id", "runtime.mcall", "service.name", "ms", "_ZN3fooE"],
+        "attributeTable": [{}, {"keyStrindex": 7, "value": {"intValue": 42}, "unitStrindex": 10},
+            {"keyStrindex": 99, "value": {"stringValueStrindex": 98}}],
+        "linkTable": [{}, {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174"}],
+        "mappingTable": [{}, {"filenameStrindex": 6}, {"filenameStrindex": 55}],
+        "functionTable": [{}, {"nameStrindex": 3, "filenameStrindex": 5}, {"nameStrindex": 8},
+            {"nameStrindex": 44, "filenameStrindex": 45}, {"systemNameStrindex": 11}],
+        "locationTable": [{},
+            {"lines": [{"functionIndex": 2}, {"functionIndex": 1, "line": 7, "column": 3}]},
+            {"address": "4096", "mappingIndex": 1},
+            {"lines": [{"functionIndex": 12}, {"functionIndex": 3}, {"functionIndex": 4, "line": 1}, {}], "address": 255, "mappingIndex": 2},
+            {"mappingIndex": 13}],
+        "stackTable": [{}, {"locationIndices": [2, 1]}, {"locationIndices": [3, 4, 14, -1]}]
+    }
+}"#;
+
+fn request(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Traces => TRACES,
+        Signal::Metrics => METRICS,
+        Signal::Logs => LOGS,
+        Signal::Profiles => PROFILES,
+    }
+}
+
+fn decoded(signal: Signal) -> Decoded {
+    let request = json::to_wire(signal, request(signal).as_bytes()).unwrap();
+    Decoded::decode(signal, &request).unwrap()
+}
+
+fn batch(signal: Signal) -> Batch {
+    let request = json::to_wire(signal, request(signal).as_bytes()).unwrap();
+    Batch::new(signal, 3, bytes::Bytes::from(request))
+}
+
+#[test]
+fn each_verbosity_prints_each_signal_as_it_should() {
+    use Verbosity::{Detailed, Normal};
+    for (signal, verbosity, expected) in [
+        (
+            Signal::Traces,
+            Normal,
+            include_str!("golden/traces_normal.txt"),
+        ),
+        (
+            Signal::Metrics,
+            Normal,
+            include_str!("golden/metrics_normal.txt"),
+        ),
+        (Signal::Logs, Normal, include_str!("golden/logs_normal.txt")),
+        (
+            Signal::Profiles,
+            Normal,
+            include_str!("golden/profiles_normal.txt"),
+        ),
+        (
+            Signal::Traces,
+            Detailed,
+            include_str!("golden/traces_detailed.txt"),
+        ),
+        (
+            Signal::Metrics,
+            Detailed,
+            include_str!("golden/metrics_detailed.txt"),
+        ),
+        (
+            Signal::Logs,
+            Detailed,
+            include_str!("golden/logs_detailed.txt"),
+        ),
+        (
+            Signal::Profiles,
+            Detailed,
+            include_str!("golden/profiles_detailed.txt"),
+        ),
+    ] {
+        let printed = render(&decoded(signal), verbosity);
+        for (at, (printed, expected)) in printed.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(printed, expected, "{signal} {verbosity:?} line {}", at + 1);
+        }
+        assert_eq!(printed, expected, "{signal} {verbosity:?}");
+    }
+    assert_eq!(render(&decoded(Signal::Traces), Verbosity::Basic), "");
+}
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What an exporter logs that is given these batches, and how it counts them.
+async fn logged(config: Config, batches: &[Batch]) -> (String, Recorded) {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let recorded = Recorded::new();
+    let exporter = recorded.within(|| config.build(&context("debug/a"), &Signal::ALL).unwrap());
+    async {
+        for batch in batches {
+            let consumer = exporter.inputs.get(batch.signal()).unwrap();
+            consumer.consume(batch.clone()).await.unwrap();
+        }
+    }
+    .with_subscriber(subscriber)
+    .await;
+    let text = captured.0.lock().unwrap().clone();
+    (String::from_utf8(text).unwrap(), recorded)
+}
+
+#[tokio::test]
+async fn basic_is_one_line_per_batch_with_the_fields_of_the_collector() {
+    let batches = Signal::ALL.map(batch);
+    let (text, recorded) = logged(Config::default(), &batches).await;
+    let line = |signal: &str, message: &str, counts: &str| {
+        format!(
+            " INFO {message} otelcol.component.id=debug/a otelcol.component.kind=\"exporter\" \
+             otelcol.signal={signal} {counts}"
+        )
+    };
+    assert_eq!(
+        text.lines().collect::<Vec<_>>(),
+        [
+            line("traces", "Traces", "resource spans=1 spans=2"),
+            line(
+                "metrics",
+                "Metrics",
+                "resource metrics=1 metrics=7 data points=7"
+            ),
+            line("logs", "Logs", "resource logs=1 log records=3"),
+            line(
+                "profiles",
+                "Profiles",
+                "resource profiles=1 sample records=12"
+            ),
+        ]
+    );
+    for signal in Signal::ALL {
+        assert_eq!(recorded.items("received", signal), 3);
+        assert_eq!(recorded.items("delivered", signal), 3);
+    }
+}
+
+#[tokio::test]
+async fn detailed_is_one_more_message_per_batch() {
+    let config = Config {
+        verbosity: Verbosity::Detailed,
+        ..Config::default()
+    };
+    let (text, _) = logged(config, &[batch(Signal::Logs)]).await;
+    let (counts, rest) = text.split_once('\n').unwrap();
+    assert!(counts.contains("Logs"), "{counts}");
+    let (message, _) = rest.split_once(" otelcol.component.id").unwrap();
+    let expected = include_str!("golden/logs_detailed.txt");
+    assert_eq!(message, format!(" INFO {expected}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sampling_limits_what_is_printed_and_not_what_is_delivered() {
+    let config = Config {
+        sampling_initial: 1,
+        sampling_thereafter: 3,
+        ..Config::default()
+    };
+    let batches = vec![batch(Signal::Logs); 8];
+    let (text, recorded) = logged(config, &batches).await;
+    assert_eq!(text.lines().count(), 3);
+    assert_eq!(recorded.items("received", Signal::Logs), 24);
+    assert_eq!(recorded.items("delivered", Signal::Logs), 24);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sampling_begins_anew_every_second() {
+    let config = Config {
+        sampling_initial: 1,
+        sampling_thereafter: 0,
+        use_internal_logger: false,
+        ..Config::default()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.txt");
+    let config = Config {
+        output_paths: vec![path.to_str().unwrap().to_owned()],
+        ..config
+    };
+    let exporter = config.build(&context("debug"), &[Signal::Logs]).unwrap();
+    let consumer = exporter.inputs.get(Signal::Logs).unwrap();
+    for _ in 0..2 {
+        for _ in 0..3 {
+            consumer.consume(batch(Signal::Logs)).await.unwrap();
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[tokio::test]
+async fn without_the_log_the_text_goes_to_every_output_path_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["a.txt", "b.txt"].map(|name| directory.path().join(name));
+    std::fs::write(&paths[0], "before\n").unwrap();
+    let config = Config {
+        verbosity: Verbosity::Normal,
+        use_internal_logger: false,
+        output_paths: paths
+            .iter()
+            .map(|path| path.to_str().unwrap().to_owned())
+            .collect(),
+        ..Config::default()
+    };
+    let (log, _) = logged(config, &[batch(Signal::Metrics)]).await;
+    assert_eq!(log, "");
+    let [first, second] = paths.map(|path| std::fs::read_to_string(path).unwrap());
+    assert_eq!(first, format!("before\n{second}"));
+    let (head, rest) = second.split_once('\n').unwrap();
+    let (time, head) = head.split_once('\t').unwrap();
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+    assert_eq!(
+        head,
+        "info\tMetrics\t{\"resource metrics\": 1, \"metrics\": 7, \"data points\": 7}"
+    );
+    assert_eq!(rest, include_str!("golden/metrics_normal.txt"));
+}
+
+#[test]
+fn an_output_path_that_cannot_be_opened_is_named() {
+    let config = Config {
+        use_internal_logger: false,
+        output_paths: vec!["/does/not/exist".to_owned()],
+        ..Config::default()
+    };
+    let error = config.build(&context("debug"), &[]).err().unwrap();
+    assert!(
+        error.0.starts_with("cannot open \"/does/not/exist\": "),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
+    let config = Config {
+        use_internal_logger: false,
+        output_paths: vec!["/dev/full".to_owned()],
+        ..Config::default()
+    };
+    let (log, recorded) = logged(config, &[batch(Signal::Logs)]).await;
+    assert!(
+        log.contains("cannot write debug output") && log.contains("/dev/full"),
+        "{log}"
+    );
+    assert_eq!(recorded.items("received", Signal::Logs), 3);
+    assert_eq!(recorded.items("delivered", Signal::Logs), 0);
+    assert_eq!(recorded.items("dropped", Signal::Logs), 3);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_request_are_refused() {
+    let recorded = Recorded::new();
+    let exporter = recorded
+        .within(|| Config::default().build(&context("debug"), &[Signal::Logs]))
+        .unwrap();
+    let broken = Batch::new(Signal::Logs, 1, bytes::Bytes::from_static(b"\x0a\x05"));
+    let consumer = exporter.inputs.get(Signal::Logs).unwrap();
+    let nack = consumer.consume(broken).await.unwrap_err();
+    assert!(!nack.retryable);
+    assert_eq!(recorded.items("refused", Signal::Logs), 1);
+}
+
+fn parse(yaml: &str) -> (Config, Vec<String>) {
+    let config: Config = serde_yaml::from_str(yaml).unwrap();
+    let mut problems = Problems::default();
+    config.validate(&mut problems);
+    let found = problems.found().iter();
+    let found = found.map(|problem| {
+        let kind = if problem.warning { "warning" } else { "error" };
+        format!("{kind}: {}: {}", problem.path.join("."), problem.message)
+    });
+    (config, found.collect())
+}
+
+#[test]
+fn the_configuration_of_the_collector_is_understood() {
+    let (config, problems) =
+        parse("{verbosity: detailed, sampling_initial: 5, sampling_thereafter: 200}");
+    assert_eq!(config.effective_verbosity(), Verbosity::Detailed);
+    assert_eq!(
+        (config.sampling_initial, config.sampling_thereafter),
+        (5, 200)
+    );
+    assert_eq!(problems, Vec::<String>::new());
+    assert!(serde_yaml::from_str::<Config>("{verbose: detailed}").is_err());
+    assert!(serde_yaml::from_str::<Config>("{verbosity: none}").is_err());
+}
+
+#[test]
+fn the_old_loglevel_works_and_says_what_to_write_instead() {
+    for (level, verbosity, name) in [
+        ("debug", Verbosity::Detailed, "detailed"),
+        ("info", Verbosity::Normal, "normal"),
+        ("warn", Verbosity::Basic, "basic"),
+        ("error", Verbosity::Basic, "basic"),
+    ] {
+        let (config, problems) = parse(&format!("loglevel: {level}"));
+        assert_eq!(config.effective_verbosity(), verbosity);
+        assert_eq!(
+            problems,
+            [format!(
+                "warning: loglevel: `loglevel` is the old name of `verbosity`; write `verbosity: {name}`"
+            )]
+        );
+    }
+}
+
+#[test]
+fn options_that_do_nothing_are_pointed_out() {
+    let (_, problems) = parse("output_paths: [stderr]");
+    assert_eq!(
+        problems,
+        ["warning: output_paths: has no effect unless `use_internal_logger` is false"]
+    );
+    let (_, problems) = parse("{use_internal_logger: false, output_paths: []}");
+    assert_eq!(
+        problems,
+        ["error: output_paths: must name at least one of `stdout`, `stderr` or a file"]
+    );
+    let (_, problems) = parse("{use_internal_logger: false, output_paths: [stdout, \"\"]}");
+    assert_eq!(problems, ["error: output_paths.1: must not be empty"]);
+}
+
+#[test]
+fn the_old_name_of_the_exporter_finds_it() {
+    let entry = crate::component::find(crate::exporters::REGISTRY, "logging").unwrap();
+    assert_eq!(entry.name, "debug");
+    assert!(Signal::ALL.into_iter().all(|signal| entry.supports(signal)));
+}

@@ -1,0 +1,88 @@
+//! `nop`: takes everything and delivers it to nowhere.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Batch, Nack, Signal};
+use crate::component::{
+    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+};
+use crate::config::Validate;
+use crate::pipeline::{BoxFuture, Consumer, Idle};
+use crate::telemetry::ExporterMetrics;
+
+/// Configuration of the `nop` exporter: it has no keys.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Validate for Config {}
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "nop",
+    aliases: &[],
+    "Takes everything and delivers it to nowhere.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+impl ExporterConfig for Config {
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let mut inputs = Outputs::default();
+        for signal in signals {
+            let metrics = ExporterMetrics::new(cx, *signal);
+            inputs.set(*signal, Arc::new(Nop { metrics }));
+        }
+        Ok(Terminal {
+            inputs,
+            component: Box::new(Idle),
+        })
+    }
+}
+
+struct Nop {
+    metrics: ExporterMetrics,
+}
+
+impl Consumer for Nop {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        self.metrics.received(batch.items());
+        self.metrics.delivered(batch.items());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::exporters::testing::{Recorded, context};
+
+    #[tokio::test]
+    async fn whatever_comes_is_taken_and_counted_as_delivered() {
+        let recorded = Recorded::new();
+        let exporter = recorded.within(|| Config {}.build(&context("nop"), &Signal::ALL).unwrap());
+        for signal in Signal::ALL {
+            let consumer = exporter.inputs.get(signal).unwrap();
+            consumer
+                .consume(Batch::new(signal, 3, Bytes::new()))
+                .await
+                .unwrap();
+        }
+        for signal in Signal::ALL {
+            assert_eq!(recorded.items("received", signal), 3);
+            assert_eq!(recorded.items("delivered", signal), 3);
+            assert_eq!(recorded.items("refused", signal), 0);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! OTLP over gRPC: `otlp_grpc`, alias `otlp`.
+//!
+//! The body is the batch's bytes as they are behind gRPC's five-byte frame header; no codec touches them.
+
+mod config;
+
+pub use config::{Balancer, Compression, Config, Keepalive};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, TE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use prost::Message;
+
+use super::otlp_response::{Status, binary_header, outcome, percent_decoded, refused};
+use crate::batch::{Code, Requests, Signal};
+use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
+use crate::compression::compress::Compressor;
+use crate::net::client::{
+    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce, header_map,
+};
+use crate::pipeline::BoxFuture;
+use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
+
+/// The most of a response that is read: gRPC's own default. A partial success is a number and a sentence; but the
+/// status comes after the message, so what is too long fails the call.
+const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "otlp_grpc",
+    aliases: &["otlp"],
+    "Sends OTLP over gRPC.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+impl ExporterConfig for Config {
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let exporter = Exporter::new(self)
+            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        let settings = Settings {
+            queue: self.sending_queue.0.clone(),
+            retry: self.retry_on_failure.0.clone(),
+            timeout: *self.timeout,
+        };
+        let sender: Arc<dyn queue::Sender> = Arc::new(exporter);
+        Ok(queue::terminal(cx, signals, &settings, &sender))
+    }
+}
+
+struct Exporter {
+    pool: Pool,
+    /// The method of each signal.
+    methods: [Uri; 4],
+    headers: HeaderMap,
+    compressor: Option<Compressor>,
+}
+
+impl Exporter {
+    fn new(config: &Config) -> Result<Self, String> {
+        let target = config.target()?;
+        let tls = match target.tls {
+            true => {
+                let settings = config
+                    .tls
+                    .build(&[b"h2"])
+                    .map_err(|error| error.to_string())?;
+                let name = config
+                    .tls
+                    .server_name(target.host)
+                    .map_err(|error| error.to_string())?;
+                Some((Arc::new(settings), name))
+            }
+            false => None,
+        };
+        let authority = match config.authority.as_str() {
+            "" => target.authority,
+            authority => authority,
+        };
+        let scheme = if target.tls { "https" } else { "http" };
+        let method = |signal: Signal| {
+            let uri = format!("{scheme}://{authority}/{}/Export", service(signal));
+            uri.parse()
+                .map_err(|error| format!("authority \"{authority}\": {error}"))
+        };
+        let [traces, metrics, logs, profiles] = Signal::ALL;
+        let compressor = config
+            .compression
+            .codec()
+            .map(|codec| Compressor::new(codec, config.compression_params.level));
+        Ok(Exporter {
+            pool: Pool::new(
+                Connector::new(target.host, target.port, tls),
+                PoolSettings {
+                    connections: config.connections,
+                    balancing: config.balancer_name.balancing(),
+                    keepalive: config.keepalive.as_ref().map(|keepalive| {
+                        let Keepalive { time, timeout, .. } = keepalive;
+                        (**time, **timeout, keepalive.permit_without_stream)
+                    }),
+                    wait_for_ready: config.wait_for_ready,
+                    receive_window: config.read_buffer_size,
+                    send_buffer: config.write_buffer_size,
+                },
+            ),
+            methods: [
+                method(traces)?,
+                method(metrics)?,
+                method(logs)?,
+                method(profiles)?,
+            ],
+            headers: headers(config)?,
+            compressor,
+        })
+    }
+
+    async fn call(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        let body = Chunks::new(batch.chunks.clone());
+        let request = || {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = http::Method::POST;
+            *request.version_mut() = http::Version::HTTP_2;
+            *request.uri_mut() = self.methods[batch.signal.index()].clone();
+            *request.headers_mut() = self.headers.clone();
+            request
+        };
+        let response = self.pool.send(request).await.map_err(|error| {
+            let reason = match error {
+                RequestError::Connect(ConnectError(reason)) => reason,
+                broken @ RequestError::Broken(_) => broken.to_string(),
+            };
+            refused(Code::Unavailable, &reason, None)
+        })?;
+        let (head, body) = response.into_parts();
+        if head.status != StatusCode::OK {
+            return Err(http_refusal(head.status));
+        }
+        if let Some(error) = status_of(&head.headers) {
+            return error.map(|()| Outcome::default());
+        }
+        let (message, trailers) = collect(body).await?;
+        status_of(&trailers).unwrap_or_else(|| {
+            let reason = "the server ended the response without grpc-status; is it a gRPC server?";
+            Err(refused(Code::Unknown, reason, None))
+        })?;
+        Ok(accepted(&message))
+    }
+}
+
+impl queue::Sender for Exporter {
+    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        let (flag, len, parts) = match &self.compressor {
+            None => (0, requests.len(), requests.parts().to_vec()),
+            Some(compressor) => {
+                let body = compressor.compress(requests.parts()).map_err(|error| {
+                    let reason = format!("cannot compress the batch: {error}");
+                    SendError::permanent(Code::Internal, Fault::Size, reason)
+                })?;
+                (1, body.len(), vec![body])
+            }
+        };
+        let len = u32::try_from(len).map_err(|_| {
+            let reason = format!("the batch has {len} bytes, more than gRPC's 4 GiB");
+            SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
+        })?;
+        let mut frame = BytesMut::with_capacity(5);
+        frame.put_u8(flag);
+        frame.put_u32(len);
+        Ok(coalesce(std::iter::once(frame.freeze()).chain(parts)))
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        self.compressor.is_some()
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(self.call(batch))
+    }
+}
+
+/// The service of each signal, from OTLP's protobuf definitions.
+fn service(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Traces => "opentelemetry.proto.collector.trace.v1.TraceService",
+        Signal::Metrics => "opentelemetry.proto.collector.metrics.v1.MetricsService",
+        Signal::Logs => "opentelemetry.proto.collector.logs.v1.LogsService",
+        Signal::Profiles => "opentelemetry.proto.collector.profiles.v1development.ProfilesService",
+    }
+}
+
+/// The headers of every request, those of the gRPC protocol last so that no configured one replaces them.
+fn headers(config: &Config) -> Result<HeaderMap, String> {
+    let mut headers = header_map(&config.headers);
+    let user_agent = match config.user_agent.as_str() {
+        "" => concat!("tributary/", env!("CARGO_PKG_VERSION")),
+        text => text,
+    };
+    let user_agent = HeaderValue::from_str(user_agent)
+        .map_err(|_| "user_agent has characters that no header may have".to_owned())?;
+    headers.insert(USER_AGENT, user_agent);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    if let Some(encoding) = config.compression.name() {
+        let name = HeaderName::from_static("grpc-encoding");
+        headers.insert(name, HeaderValue::from_static(encoding));
+    }
+    if !config.timeout.is_zero() {
+        let name = HeaderName::from_static("grpc-timeout");
+        let value = HeaderValue::from_str(&grpc_timeout(*config.timeout));
+        headers.insert(name, value.map_err(|error| error.to_string())?);
+    }
+    Ok(headers)
+}
+
+/// At most eight digits and a unit:
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
+fn grpc_timeout(timeout: Duration) -> String {
+    const MOST: u128 = 99_999_999;
+    let units = [(timeout.as_micros(), 'u'), (timeout.as_millis(), 'm')];
+    match units.into_iter().find(|(count, _)| *count <= MOST) {
+        Some((count, unit)) => format!("{count}{unit}"),
+        None => format!("{}S", u128::from(timeout.as_secs()).min(MOST)),
+    }
+}
+
+/// The status in headers or trailers; `None` when there is none.
+fn status_of(headers: &HeaderMap) -> Option<Result<(), SendError>> {
+    let code = headers.get("grpc-status")?;
+    let code = Code::from_bytes(code.as_bytes());
+    if code == Code::Ok {
+        return Some(Ok(()));
+    }
+    let message = headers
+        .get("grpc-message")
+        .map(|message| percent_decoded(message.as_bytes()))
+        .unwrap_or_default();
+    let details = headers
+        .get("grpc-status-details-bin")
+        .and_then(|details| binary_header(details.as_bytes()))
+        .and_then(|details| Status::decode(details.as_slice()).ok());
+    let delay = details.and_then(|details| details.retry_delay());
+    Some(Err(refused(code, &message, delay)))
+}
+
+/// What an HTTP status without a gRPC status means:
+/// <https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md>.
+fn http_refusal(status: StatusCode) -> SendError {
+    let code = match status.as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502 | 503 | 504 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    let reason = format!("unexpected HTTP status code received from server: {status}");
+    let mut error = refused(code, &reason, None);
+    // A proxy said so, not the server that reads the data.
+    error.fault = Fault::Elsewhere;
+    error
+}
+
+/// The message's frame and the trailers.
+async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
+    let collected = Limited::new(body, RESPONSE_BYTES)
+        .collect()
+        .await
+        .map_err(|error| {
+            let reason = format!("the response broke off: {error}");
+            refused(Code::Unavailable, &reason, None)
+        })?;
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    Ok((collected.to_bytes(), trailers))
+}
+
+/// What the response message says. The status was OK, so the data arrived whatever the message is; one that cannot be
+/// read (compressed, say, though we did not offer that) means full success.
+fn accepted(frame: &[u8]) -> Outcome {
+    match frame {
+        [0, _, _, _, _, message @ ..] => outcome(message).unwrap_or_default(),
+        _ => Outcome::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! OTLP over HTTP: `otlp_http`, alias `otlphttp`.
+
+mod config;
+
+pub use config::{Compression, Config, Encoding};
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Semaphore;
+
+use super::otlp_response::{json_outcome, outcome, status_text};
+use crate::batch::{Code, Requests, Signal};
+use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
+use crate::compression::compress::Compressor;
+use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error, header_map};
+use crate::net::tls::{ClientTls, TlsError};
+use crate::pipeline::BoxFuture;
+use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
+use crate::wire;
+
+/// The most of a response that is read, as in the Collector.
+const RESPONSE_BYTES: usize = 64 * 1024;
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "otlp_http",
+    aliases: &["otlphttp"],
+    "Sends OTLP over HTTP.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+impl ExporterConfig for Config {
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let exporter = Exporter::new(self, signals)
+            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        let settings = Settings {
+            queue: self.sending_queue.0.clone(),
+            retry: self.retry_on_failure.0.clone(),
+            timeout: *self.timeout,
+        };
+        let sender: Arc<dyn queue::Sender> = Arc::new(exporter);
+        Ok(queue::terminal(cx, signals, &settings, &sender))
+    }
+}
+
+struct Exporter {
+    client: Client<Dialer, Chunks>,
+    /// By signal; those that are in use have one.
+    targets: [Option<Target>; 4],
+    headers: HeaderMap,
+    encoding: Encoding,
+    compressor: Option<Compressor>,
+}
+
+/// Where a signal goes.
+struct Target {
+    url: Uri,
+    /// Shared by all targets of a host, when there is a limit.
+    in_flight: Option<Arc<Semaphore>>,
+}
+
+impl Exporter {
+    fn new(config: &Config, signals: &[Signal]) -> Result<Self, String> {
+        let mut targets = [const { None }; 4];
+        let mut connectors = HashMap::new();
+        let mut limits: HashMap<Authority, Arc<Semaphore>> = HashMap::new();
+        for signal in signals {
+            let url = config
+                .url(*signal)
+                .map_err(|(key, reason)| format!("{key}: {reason}"))?;
+            let url = url.ok_or_else(|| {
+                format!("{signal} have no endpoint: set endpoint or {signal}_endpoint")
+            })?;
+            let authority = url.authority().cloned().ok_or("the endpoint has no host")?;
+            if !connectors.contains_key(&authority) {
+                let connector = connector(config, &url).map_err(|error| error.to_string())?;
+                connectors.insert(authority.clone(), connector);
+            }
+            let most = config.max_conns_per_host.min(Semaphore::MAX_PERMITS);
+            let in_flight = (most > 0).then(|| {
+                let limit = limits.entry(authority);
+                limit
+                    .or_insert_with(|| Arc::new(Semaphore::new(most)))
+                    .clone()
+            });
+            if let Some(target) = targets.get_mut(signal.index()) {
+                *target = Some(Target { url, in_flight });
+            }
+        }
+        let level = config.compression_params.level;
+        let codec = config.compression.codec();
+        Ok(Exporter {
+            client: client(config, connectors),
+            targets,
+            headers: headers(config),
+            encoding: config.encoding,
+            compressor: codec.map(|codec| Compressor::new(codec, level)),
+        })
+    }
+
+    async fn call(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        let target = self
+            .targets
+            .get(batch.signal.index())
+            .and_then(Option::as_ref);
+        let target = target.ok_or_else(|| {
+            let reason = format!("{} have no endpoint", batch.signal);
+            SendError::permanent(Code::Unimplemented, Fault::Elsewhere, reason)
+        })?;
+        let _in_flight = match &target.in_flight {
+            Some(limit) => limit.acquire().await.ok(),
+            None => None,
+        };
+        let mut request = Request::new(Chunks::new(batch.chunks.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = target.url.clone();
+        *request.headers_mut() = self.headers.clone();
+        let response = self.client.request(request).await.map_err(|error| {
+            let reason = format!("request to {} failed: {}", target.url, full_error(&error));
+            SendError::transient(Code::Unavailable, reason)
+        })?;
+        let (head, body) = response.into_parts();
+        // What is beyond the limit, or lost with the connection, is missing in a message for people, no more.
+        let body = read(body).await;
+        match head.status.is_success() {
+            true => accepted(&target.url, &head.headers, &body),
+            false => Err(refused(&target.url, head.status, &head.headers, &body)),
+        }
+    }
+}
+
+impl queue::Sender for Exporter {
+    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        let unfit = |error: &dyn Error| {
+            let reason = format!("cannot encode the batch: {error}");
+            SendError::permanent(Code::Internal, Fault::Content, reason)
+        };
+        let json;
+        let parts = match self.encoding {
+            Encoding::Proto => requests.parts(),
+            Encoding::Json => {
+                let request = requests.to_bytes();
+                let text =
+                    wire::json::from_wire(signal, &request).map_err(|error| unfit(&error))?;
+                json = [Bytes::from(text)];
+                &json
+            }
+        };
+        match &self.compressor {
+            None => Ok(coalesce(parts.iter().cloned())),
+            Some(compressor) => {
+                let body = compressor.compress(parts).map_err(|error| unfit(&error))?;
+                Ok(vec![body])
+            }
+        }
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        self.compressor.is_some() || self.encoding == Encoding::Json
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(self.call(batch))
+    }
+}
+
+fn connector(config: &Config, url: &Uri) -> Result<Connector, TlsError> {
+    let host = url.host().unwrap_or_default();
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    if !Config::is_tls(url) {
+        return Ok(Connector::new(host, url.port_u16().unwrap_or(80), None));
+    }
+    let alpn: &[&[u8]] = match config.force_attempt_http2 {
+        true => &[b"h2", b"http/1.1"],
+        false => &[b"http/1.1"],
+    };
+    let tls: &ClientTls = &config.tls;
+    let tls = (Arc::new(tls.build(alpn)?), tls.server_name(host)?);
+    Ok(Connector::new(
+        host,
+        url.port_u16().unwrap_or(443),
+        Some(tls),
+    ))
+}
+
+fn client(config: &Config, hosts: HashMap<Authority, Connector>) -> Client<Dialer, Chunks> {
+    let no_limit = |count: usize| match count {
+        0 => usize::MAX,
+        count => count,
+    };
+    let fair_share = no_limit(config.max_idle_conns).div_ceil(hosts.len().max(1));
+    let idle = match config.disable_keep_alives {
+        true => 0,
+        false => no_limit(config.max_idle_conns_per_host).min(fair_share),
+    };
+    let timeout = *config.idle_conn_timeout;
+    let ping = *config.http2_read_idle_timeout;
+    let window = match config.read_buffer_size {
+        0 => 512 * 1024,
+        bytes => bytes,
+    };
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_max_idle_per_host(idle)
+        .pool_idle_timeout((!timeout.is_zero()).then_some(timeout))
+        .http2_initial_stream_window_size(window)
+        .http2_initial_connection_window_size(window)
+        .http2_keep_alive_interval((!ping.is_zero()).then_some(ping))
+        .http2_keep_alive_timeout(*config.http2_ping_timeout)
+        .http2_keep_alive_while_idle(true);
+    if let Ok(bytes @ 1..) = usize::try_from(config.write_buffer_size) {
+        builder.http2_max_send_buf_size(bytes);
+    }
+    builder.build(Dialer::new(hosts))
+}
+
+/// The headers of every request. A configured one replaces ours, except those that say what the body is.
+fn headers(config: &Config) -> HeaderMap {
+    let mut headers = header_map(&config.headers);
+    headers
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!(
+            "tributary/",
+            env!("CARGO_PKG_VERSION")
+        )));
+    let content_type = match config.encoding {
+        Encoding::Proto => PROTOBUF,
+        Encoding::Json => JSON,
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.remove(CONTENT_ENCODING);
+    if let Some(encoding) = config.compression.name() {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    headers
+}
+
+async fn read(mut body: Incoming) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Some(data) = frame.data_ref() {
+            let left = RESPONSE_BYTES - bytes.len();
+            bytes.extend_from_slice(data.get(..left).unwrap_or(data));
+            if bytes.len() == RESPONSE_BYTES {
+                break;
+            }
+        }
+    }
+    bytes
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    value
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim()
+}
+
+/// What a 2xx response says. Another content type than OTLP's is full success, as in the Collector; so is an empty
+/// body.
+fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, SendError> {
+    let outcome = match content_type(headers) {
+        _ if body.is_empty() => return Ok(Outcome::default()),
+        PROTOBUF => outcome(body).map_err(|error| error.to_string()),
+        JSON => json_outcome(body).map_err(|error| error.to_string()),
+        _ => return Ok(Outcome::default()),
+    };
+    outcome.map_err(|error| {
+        let reason = format!("{url} answered something that is not OTLP: {error}");
+        SendError::permanent(Code::Unknown, Fault::Elsewhere, reason)
+    })
+}
+
+/// What another response says. Which statuses are retryable is the specification's:
+/// <https://opentelemetry.io/docs/specs/otlp/#failures-1>.
+fn refused(url: &Uri, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> SendError {
+    let said = match content_type(headers) {
+        PROTOBUF | JSON | "text/plain" => status_text(content_type(headers) == PROTOBUF, body),
+        _ => String::new(),
+    };
+    let number = status.as_u16();
+    let reason = format!(
+        "error exporting items, request to {url} responded with HTTP Status Code {number}{said}"
+    );
+    let code = match number {
+        400 | 422 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 | 405 | 415 | 501 => Code::Unimplemented,
+        413 | 429 => Code::ResourceExhausted,
+        502..=504 => Code::Unavailable,
+        500 => Code::Internal,
+        _ => Code::Unknown,
+    };
+    if matches!(number, 429 | 502..=504) {
+        return SendError {
+            throttle: headers.get(RETRY_AFTER).and_then(retry_after),
+            ..SendError::transient(code, reason)
+        };
+    }
+    let fault = match number {
+        413 => Fault::Size,
+        400 | 422 | 500 => Fault::Content,
+        _ => Fault::Elsewhere,
+    };
+    SendError::permanent(code, fault, reason)
+}
+
+/// Seconds, or a date (RFC 9110, 10.2.3). A date that has passed is no wait.
+fn retry_after(value: &HeaderValue) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! The configuration of `otlp_http`.
+
+use http::Uri;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Signal;
+use crate::compression::Codec;
+use crate::compression::compress::CompressionParams;
+use crate::config::units::Duration;
+use crate::config::{Headers, Problems, Section, Validate};
+use crate::net::tls::ClientTls;
+use crate::queue::{QueueConfig, RetryConfig};
+
+/// Sends OTLP over HTTP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Base URL; `/v1/traces`, `/v1/metrics`, `/v1/logs` or `/v1development/profiles` is appended. `https://` means
+    /// TLS, `http://` plaintext. Required, unless every signal has its own.
+    pub endpoint: String,
+    /// Full URL for traces, instead of one made from `endpoint`.
+    pub traces_endpoint: String,
+    /// Full URL for metrics, instead of one made from `endpoint`.
+    pub metrics_endpoint: String,
+    /// Full URL for logs, instead of one made from `endpoint`.
+    pub logs_endpoint: String,
+    /// Full URL for profiles, instead of one made from `endpoint`.
+    pub profiles_endpoint: String,
+    /// `proto` or `json`. Default: `proto`.
+    pub encoding: Encoding,
+    /// How requests are compressed: `gzip`, `zstd`, `snappy`, `x-snappy-framed`, `zlib`, `deflate`, `lz4` or `none`.
+    /// Default: `gzip`.
+    pub compression: Compression,
+    /// How hard to compress.
+    pub compression_params: CompressionParams,
+    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
+    pub headers: Headers,
+    /// How long one attempt may take; 0 is no limit. Default: 30s.
+    pub timeout: Duration,
+    /// TLS, for `https://` endpoints.
+    pub tls: ClientTls,
+    /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
+    pub force_attempt_http2: bool,
+    /// How many idle connections are kept in all; 0 is no limit. Default: 100.
+    pub max_idle_conns: usize,
+    /// How many idle connections are kept to each host; 0 is no limit of its own. Default: 0.
+    pub max_idle_conns_per_host: usize,
+    /// How many requests are sent to each host at the same time, and so how many HTTP/1.1 connections there are; 0 is
+    /// no limit. Default: 0.
+    pub max_conns_per_host: usize,
+    /// How long an idle connection is kept; 0 is forever. Default: 90s.
+    pub idle_conn_timeout: Duration,
+    /// Whether every request gets a connection of its own. Default: false.
+    pub disable_keep_alives: bool,
+    /// How long an HTTP/2 connection may be silent before it is pinged; 0 is never. Default: 0.
+    pub http2_read_idle_timeout: Duration,
+    /// How long to wait for the answer to a ping before the connection counts as dead. Default: 15s.
+    pub http2_ping_timeout: Duration,
+    /// Bytes the server may send ahead of our reading over HTTP/2 (its window), at least 65535; 0 is the default.
+    /// Default: 0, which is 524288.
+    pub read_buffer_size: u32,
+    /// Bytes of a request that are queued in an HTTP/2 connection ahead of the socket; 0 is the default. HTTP/1.1
+    /// writes bodies without a buffer. Default: 524288.
+    pub write_buffer_size: u32,
+    /// The queue in front. Default: on; `enabled: false` makes senders wait while their data is sent.
+    pub sending_queue: Section<QueueConfig>,
+    /// Retries. Default: on.
+    pub retry_on_failure: Section<RetryConfig>,
+}
+
+/// How requests are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Binary protobuf.
+    #[default]
+    Proto,
+    /// OTLP/JSON. Costs a good deal more on both sides.
+    Json,
+}
+
+/// A codec of HTTP requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// RFC 1952.
+    #[default]
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+    /// Snappy blocks.
+    Snappy,
+    /// Snappy, framed.
+    #[serde(rename = "x-snappy-framed")]
+    SnappyFramed,
+    /// RFC 1950.
+    Zlib,
+    /// RFC 1950 too, as HTTP has it.
+    Deflate,
+    /// LZ4 frames.
+    Lz4,
+    /// No compression.
+    #[serde(alias = "")]
+    None,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            endpoint: String::new(),
+            traces_endpoint: String::new(),
+            metrics_endpoint: String::new(),
+            logs_endpoint: String::new(),
+            profiles_endpoint: String::new(),
+            encoding: Encoding::Proto,
+            compression: Compression::Gzip,
+            compression_params: CompressionParams::default(),
+            headers: Headers::default(),
+            timeout: Duration::secs(30),
+            tls: ClientTls::default(),
+            force_attempt_http2: true,
+            max_idle_conns: 100,
+            max_idle_conns_per_host: 0,
+            max_conns_per_host: 0,
+            idle_conn_timeout: Duration::secs(90),
+            disable_keep_alives: false,
+            http2_read_idle_timeout: Duration::secs(0),
+            http2_ping_timeout: Duration::secs(15),
+            read_buffer_size: 0,
+            write_buffer_size: 512 * 1024,
+            sending_queue: Section(Some(QueueConfig::default())),
+            retry_on_failure: Section(Some(RetryConfig::default())),
+        }
+    }
+}
+
+impl Config {
+    /// The URL of a signal: its own, or made from the base. `None` when there is neither.
+    ///
+    /// # Errors
+    /// The key at fault, and what is wrong with it.
+    pub(super) fn url(&self, signal: Signal) -> Result<Option<Uri>, (&'static str, String)> {
+        let (key, own, path) = match signal {
+            Signal::Traces => ("traces_endpoint", &self.traces_endpoint, "v1/traces"),
+            Signal::Metrics => ("metrics_endpoint", &self.metrics_endpoint, "v1/metrics"),
+            Signal::Logs => ("logs_endpoint", &self.logs_endpoint, "v1/logs"),
+            Signal::Profiles => {
+                let own = &self.profiles_endpoint;
+                ("profiles_endpoint", own, "v1development/profiles")
+            }
+        };
+        let (key, url) = match (own.is_empty(), self.endpoint.is_empty()) {
+            (true, true) => return Ok(None),
+            (false, _) => (key, own.clone()),
+            (true, false) => {
+                // Errors are about what was written, not about what was made of it.
+                parse(&self.endpoint).map_err(|reason| ("endpoint", reason))?;
+                let base = self.endpoint.strip_suffix('/').unwrap_or(&self.endpoint);
+                ("endpoint", format!("{base}/{path}"))
+            }
+        };
+        parse(&url).map(Some).map_err(|reason| (key, reason))
+    }
+
+    /// Whether a URL asks for TLS.
+    pub(super) fn is_tls(url: &Uri) -> bool {
+        url.scheme_str() == Some("https")
+    }
+}
+
+fn parse(url: &str) -> Result<Uri, String> {
+    if !url.contains("://") {
+        return Err(format!("\"{url}\" must begin with http:// or https://"));
+    }
+    let parsed: Uri = url
+        .parse()
+        .map_err(|error| format!("\"{url}\" is not a URL: {error}"))?;
+    let authority = parsed
+        .authority()
+        .map_or("", |authority| authority.as_str());
+    match parsed.scheme_str() {
+        Some("http" | "https") if authority.contains('@') => {
+            Err("a user name in the URL is not supported; use an `authorization` header".to_owned())
+        }
+        Some("http" | "https") if !authority.is_empty() => Ok(parsed),
+        _ => Err(format!(
+            "\"{url}\" must begin with http:// or https:// and a host"
+        )),
+    }
+}
+
+impl Compression {
+    /// The codec.
+    pub fn codec(self) -> Option<Codec> {
+        match self {
+            Compression::Gzip => Some(Codec::Gzip),
+            Compression::Zstd => Some(Codec::Zstd),
+            Compression::Snappy => Some(Codec::SnappyBlock),
+            Compression::SnappyFramed => Some(Codec::SnappyFramed),
+            Compression::Zlib | Compression::Deflate => Some(Codec::Zlib),
+            Compression::Lz4 => Some(Codec::Lz4),
+            Compression::None => None,
+        }
+    }
+
+    /// The value of `content-encoding`.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Compression::Gzip => Some("gzip"),
+            Compression::Zstd => Some("zstd"),
+            Compression::Snappy => Some("snappy"),
+            Compression::SnappyFramed => Some("x-snappy-framed"),
+            Compression::Zlib => Some("zlib"),
+            Compression::Deflate => Some("deflate"),
+            Compression::Lz4 => Some("lz4"),
+            Compression::None => None,
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let urls = Signal::ALL.map(|signal| self.url(signal));
+        if urls.iter().all(|url| *url == Ok(None)) {
+            problems.error(
+                &["endpoint"],
+                "at least one endpoint must be specified: set endpoint to the server's base URL, \
+                 as in https://host:4318",
+            );
+        }
+        let mut reported = Vec::new();
+        for (key, reason) in urls.iter().filter_map(|url| url.as_ref().err()) {
+            // The base URL is part of up to four.
+            if !reported.contains(key) {
+                problems.error(&[key], reason.clone());
+                reported.push(*key);
+            }
+        }
+        if urls.iter().flatten().flatten().any(Config::is_tls) {
+            self.tls.validate_for_tls("tls", problems);
+        }
+        self.compression_params
+            .validate(self.compression.codec(), problems);
+        if self.http2_ping_timeout.is_zero() && !self.http2_read_idle_timeout.is_zero() {
+            problems.error(&["http2_ping_timeout"], "must be above 0");
+        }
+        if !matches!(self.read_buffer_size, 0 | 65_535..=0x7fff_ffff) {
+            problems.error(
+                &["read_buffer_size"],
+                "must be 0, or from 65535 to 2147483647",
+            );
+        }
+        if let Some(queue) = &*self.sending_queue {
+            problems.within("sending_queue", queue);
+        }
+        if let Some(retry) = &*self.retry_on_failure {
+            problems.within("retry_on_failure", retry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(yaml: &str) -> Vec<String> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn urls_are_made_from_the_base_unless_a_signal_has_its_own() {
+        let config: Config = serde_yaml::from_str(
+            "{endpoint: 'http://a:4318/otlp/', logs_endpoint: 'https://b/loki?x=1'}",
+        )
+        .unwrap();
+        let urls = Signal::ALL.map(|signal| config.url(signal).unwrap().unwrap().to_string());
+        assert_eq!(
+            urls,
+            [
+                "http://a:4318/otlp/v1/traces",
+                "http://a:4318/otlp/v1/metrics",
+                "https://b/loki?x=1",
+                "http://a:4318/otlp/v1development/profiles",
+            ]
+        );
+        let only: Config = serde_yaml::from_str("logs_endpoint: 'http://a'").unwrap();
+        assert_eq!(only.url(Signal::Traces), Ok(None));
+        assert_eq!(problems("logs_endpoint: 'http://a'"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        assert_eq!(problems("{}"), ["endpoint"]);
+        assert_eq!(problems("endpoint: a:4318"), ["endpoint"]);
+        assert_eq!(problems("endpoint: 'http://u:p@a:4318'"), ["endpoint"]);
+        let yaml = "
+endpoint: http://a
+traces_endpoint: grpc://a
+compression: lz4
+compression_params: {level: 1}
+http2_read_idle_timeout: 1s
+http2_ping_timeout: 0s
+read_buffer_size: 1
+sending_queue: {queue_size: 0}
+retry_on_failure: {multiplier: 0}
+";
+        assert_eq!(
+            problems(yaml),
+            [
+                "traces_endpoint",
+                "compression_params::level",
+                "http2_ping_timeout",
+                "read_buffer_size",
+                "sending_queue::queue_size",
+                "retry_on_failure::multiplier",
+            ]
+        );
+    }
+
+    #[test]
+    fn levels_are_those_of_the_codec() {
+        let level = |codec: &str, level: i32| {
+            let yaml = format!(
+                "{{endpoint: 'http://a', compression: {codec}, compression_params: {{level: {level}}}}}"
+            );
+            problems(&yaml).is_empty()
+        };
+        for codec in ["gzip", "zlib", "deflate"] {
+            let valid: Vec<i32> = (-3..12).filter(|l| level(codec, *l)).collect();
+            assert_eq!(valid, [-1, 1, 2, 3, 4, 5, 6, 7, 8, 9], "{codec}");
+        }
+        assert!([1, 3, 6, 11, 22].iter().all(|l| level("zstd", *l)));
+        assert!([0, -1, 23].iter().all(|l| !level("zstd", *l)));
+        assert!(!level("none", 1) && !level("snappy", 1));
+    }
+}

@@ -1,0 +1,271 @@
+//! What an OTLP server answers, over gRPC or HTTP: partial success, `google.rpc.Status`, when to retry.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::GeneralPurpose;
+use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
+use prost::Message;
+use serde::Deserialize;
+
+use crate::batch::Code;
+use crate::queue::{Fault, Outcome, SendError};
+
+/// `Export*ServiceResponse` of every signal: the field numbers are the same in all four.
+#[derive(Clone, PartialEq, Message)]
+struct ExportResponse {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+/// `Export*PartialSuccess`.
+#[derive(Clone, PartialEq, Message)]
+struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    rejected: i64,
+    #[prost(string, tag = "2")]
+    error_message: String,
+}
+
+/// `google.rpc.Status`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Status {
+    #[prost(int32, tag = "1")]
+    pub(super) code: i32,
+    #[prost(string, tag = "2")]
+    pub(super) message: String,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) details: Vec<prost_types::Any>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    pub(super) retry_delay: Option<prost_types::Duration>,
+}
+
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+impl Status {
+    /// The delay of the RetryInfo among the details. `Some(0)` when there is one without a delay: it still says that
+    /// retrying is welcome.
+    pub(super) fn retry_delay(&self) -> Option<Duration> {
+        let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
+        let info = RetryInfo::decode(info.value.as_slice()).ok()?;
+        // A negative delay is no delay.
+        Some(
+            info.retry_delay
+                .and_then(|delay| Duration::try_from(delay).ok())
+                .unwrap_or_default(),
+        )
+    }
+}
+
+/// The outcome in a protobuf response body; an empty one is full success.
+pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
+    let partial = ExportResponse::decode(body)?
+        .partial_success
+        .unwrap_or_default();
+    Ok(Outcome {
+        rejected_items: usize::try_from(partial.rejected).unwrap_or(0),
+        message: partial.error_message,
+    })
+}
+
+/// The outcome in a JSON response body.
+pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
+    /// JSON has a name of its own for each signal's count, and 64-bit integers are strings in protobuf's JSON.
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct JsonResponse {
+        partial_success: Option<JsonPartialSuccess>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct JsonPartialSuccess {
+        #[serde(
+            alias = "rejectedSpans",
+            alias = "rejectedDataPoints",
+            alias = "rejectedLogRecords",
+            alias = "rejectedProfiles"
+        )]
+        rejected: Option<Count>,
+        error_message: Option<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Count {
+        Number(i64),
+        Text(String),
+    }
+    let response: JsonResponse = serde_json::from_slice(body)?;
+    let partial = response.partial_success.unwrap_or_default();
+    let rejected = match partial.rejected {
+        Some(Count::Number(count)) => count,
+        Some(Count::Text(count)) => count.parse().unwrap_or(0),
+        None => 0,
+    };
+    Ok(Outcome {
+        rejected_items: usize::try_from(rejected).unwrap_or(0),
+        message: partial.error_message.unwrap_or_default(),
+    })
+}
+
+/// What a refusal's body says, to be appended to a sentence: a `google.rpc.Status` as protobuf or JSON, or text.
+pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
+    /// Long enough for every message that helps.
+    const SHOWN: usize = 1024;
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct JsonStatus {
+        message: String,
+        details: Vec<serde_json::Value>,
+    }
+    let (mut message, details) = if protobuf {
+        let status = Status::decode(body).unwrap_or_default();
+        let details = status.details.into_iter().map(|any| any.type_url);
+        (status.message, details.collect::<Vec<String>>())
+    } else {
+        match serde_json::from_slice::<JsonStatus>(body) {
+            Ok(status) => {
+                let details = status.details.iter().map(ToString::to_string);
+                (status.message, details.collect())
+            }
+            Err(_) => (String::from_utf8_lossy(body).trim().to_owned(), Vec::new()),
+        }
+    };
+    if message.len() > SHOWN {
+        let end = (0..=SHOWN).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push_str("...");
+    }
+    match (message.is_empty(), details.is_empty()) {
+        (true, true) => String::new(),
+        (false, true) => format!(", Message={message}"),
+        (_, false) => format!(", Message={message}, Details=[{}]", details.join(", ")),
+    }
+}
+
+/// The error that a gRPC status means for an OTLP client.
+///
+/// Which codes are retryable is the specification's
+/// (<https://opentelemetry.io/docs/specs/otlp/#failures>): RESOURCE_EXHAUSTED only if the server says when.
+pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> SendError {
+    let reason = format!("rpc error: code = {code:?} desc = {message}");
+    let retryable = match code {
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss => true,
+        Code::ResourceExhausted => delay.is_some(),
+        _ => false,
+    };
+    if retryable {
+        return SendError {
+            throttle: delay.filter(|delay| !delay.is_zero()),
+            ..SendError::transient(code, reason)
+        };
+    }
+    let fault = match code {
+        Code::ResourceExhausted => Fault::Size,
+        // INTERNAL and UNKNOWN are what servers say that do not tell bad data from their own trouble, tonic's and
+        // Go's generated ones for undecodable requests among them.
+        Code::InvalidArgument | Code::Internal | Code::Unknown => Fault::Content,
+        _ => Fault::Elsewhere,
+    };
+    SendError::permanent(code, fault, reason)
+}
+
+/// A `-bin` header's bytes: base64, with or without padding.
+pub(super) fn binary_header(value: &[u8]) -> Option<Vec<u8>> {
+    const EITHER: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    EITHER.decode(value).ok()
+}
+
+/// `grpc-message` is percent-encoded UTF-8; what is not valid is taken as it is.
+pub(super) fn percent_decoded(value: &[u8]) -> String {
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [first, tail @ ..] = rest {
+        let hex = |digit: u8| {
+            char::from(digit)
+                .to_digit(16)
+                .and_then(|d| u8::try_from(d).ok())
+        };
+        let escaped = match tail {
+            [high, low, after @ ..] if *first == b'%' => hex(*high)
+                .zip(hex(*low))
+                .map(|(high, low)| (high << 4 | low, after)),
+            _ => None,
+        };
+        let (byte, after) = escaped.unwrap_or((*first, tail));
+        out.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_success_is_read_for_every_signal_and_absence_means_success() {
+        use opentelemetry_proto::tonic::collector::logs::v1 as logs;
+        use opentelemetry_proto::tonic::collector::profiles::v1development as profiles;
+        let expected = Outcome {
+            rejected_items: 3,
+            message: "bad".to_owned(),
+        };
+        let body = logs::ExportLogsServiceResponse {
+            partial_success: Some(logs::ExportLogsPartialSuccess {
+                rejected_log_records: 3,
+                error_message: "bad".to_owned(),
+            }),
+        };
+        assert_eq!(outcome(&body.encode_to_vec()).unwrap(), expected);
+        let body = profiles::ExportProfilesServiceResponse {
+            partial_success: Some(profiles::ExportProfilesPartialSuccess {
+                rejected_profiles: 3,
+                error_message: "bad".to_owned(),
+            }),
+        };
+        assert_eq!(outcome(&body.encode_to_vec()).unwrap(), expected);
+        assert_eq!(outcome(b"").unwrap(), Outcome::default());
+        assert!(outcome(b"<html>").is_err());
+    }
+
+    #[test]
+    fn only_the_specifications_codes_are_retried() {
+        let retried: Vec<i32> = (0..17)
+            .filter(|code| refused(Code::from_i32(*code), "", None).retryable)
+            .collect();
+        assert_eq!(retried, [1, 4, 10, 11, 14, 15]);
+        let second = Some(Duration::from_secs(1));
+        let exhausted = refused(Code::ResourceExhausted, "", second);
+        assert_eq!((exhausted.retryable, exhausted.throttle), (true, second));
+        assert!(!refused(Code::InvalidArgument, "", second).retryable);
+        let unavailable = refused(Code::Unavailable, "", Some(Duration::ZERO));
+        assert_eq!((unavailable.retryable, unavailable.throttle), (true, None));
+    }
+
+    #[test]
+    fn messages_are_percent_decoded_and_never_fail() {
+        assert_eq!(percent_decoded(b"a%20b%C3%A4%2"), "a b\u{e4}%2");
+        assert_eq!(percent_decoded(b"%zz%"), "%zz%");
+        assert_eq!(percent_decoded(b""), "");
+    }
+
+    #[test]
+    fn binary_headers_come_with_or_without_padding() {
+        assert_eq!(binary_header(b"YQ=="), Some(b"a".to_vec()));
+        assert_eq!(binary_header(b"YQ"), Some(b"a".to_vec()));
+        assert_eq!(binary_header(b"!"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! What the tests of several exporters need.
+
+use metrics::with_local_recorder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use crate::batch::Signal;
+use crate::component::{BuildContext, Host};
+
+/// A context to build the exporter of that id in.
+pub(crate) fn context(id: &str) -> BuildContext {
+    Host::for_tests().context(&id.parse().unwrap())
+}
+
+/// What the components that were built within it count.
+pub(crate) struct Recorded(PrometheusRecorder);
+
+impl Recorded {
+    pub(crate) fn new() -> Self {
+        Recorded(PrometheusBuilder::new().build_recorder())
+    }
+
+    /// Runs `build` so that its metrics are recorded here.
+    pub(crate) fn within<T>(&self, build: impl FnOnce() -> T) -> T {
+        with_local_recorder(&self.0, build)
+    }
+
+    /// Items on one side of the exporter's account: `received`, `delivered`, `refused`.
+    pub(crate) fn items(&self, outcome: &str, signal: Signal) -> u64 {
+        let metric = format!("tributary_exporter_{outcome}_items{{");
+        let label = format!("data_type=\"{signal}\"");
+        self.0
+            .handle()
+            .render()
+            .lines()
+            .filter(|line| line.starts_with(&metric) && line.contains(&label))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum()
+    }
+}

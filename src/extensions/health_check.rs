@@ -1,0 +1,224 @@
+//! Answers whether the collector does its job, for probes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::component::{BuildContext, BuildError, Entry, ExtensionConfig};
+use crate::config::units::{Duration, Endpoint};
+use crate::config::{Problems, Validate};
+use crate::entry;
+use crate::health::{Health, Phase};
+use crate::net::server::{Bound, Options, Server, SimpleHandler};
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
+    dyn ExtensionConfig,
+    Config,
+    "health_check",
+    aliases: &[],
+    "Answers whether the collector does its job, for probes.",
+    &[]
+);
+
+/// An HTTP endpoint that answers 200 while the collector does its job and 503 while it does not.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen.
+    pub endpoint: Endpoint,
+    /// The path to answer on.
+    pub path: String,
+    /// Bodies to answer with instead of the JSON that says what is wrong.
+    pub response_body: Option<ResponseBody>,
+    /// How long an exporter may refuse or lose data without delivering any until its pipelines count as unhealthy.
+    /// `0s` means never: then only starting, stopping and a stage that panicked are unhealthy.
+    pub recovery_duration: Duration,
+}
+
+/// What to answer instead of JSON.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResponseBody {
+    /// The body of a 200.
+    pub healthy: String,
+    /// The body of a 503.
+    pub unhealthy: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            endpoint: Endpoint("localhost:13133".to_owned()),
+            path: "/".to_owned(),
+            response_body: None,
+            recovery_duration: Duration::secs(300),
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if !self.path.starts_with('/') {
+            problems.error(&["path"], "must begin with `/`");
+        }
+    }
+
+    fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        vec![(vec!["endpoint"], self.endpoint.clone())]
+    }
+}
+
+impl ExtensionConfig for Config {
+    fn build(&self, cx: &BuildContext) -> Result<Box<dyn Component>, BuildError> {
+        let handler = handler(self.clone(), cx.health.clone());
+        let bound = cx
+            .listeners
+            .bind(&cx.id, &self.endpoint)
+            .and_then(|listener| {
+                Bound::new(
+                    listener,
+                    handler,
+                    Options::default(),
+                    "HTTP",
+                    &cx.id,
+                    "extension",
+                )
+            })
+            .map_err(|error| BuildError(error.to_string()))?;
+        Ok(Box::new(HealthCheck {
+            bound: Some(bound),
+            server: None,
+        }))
+    }
+}
+
+struct HealthCheck {
+    bound: Option<Bound<SimpleHandler>>,
+    server: Option<Server>,
+}
+
+impl Component for HealthCheck {
+    fn start(&mut self) {
+        if let Some(bound) = self.bound.take() {
+            self.server = Some(bound.start());
+        }
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            if let Some(server) = self.server {
+                server.shutdown(deadline).await;
+            }
+            Undelivered::default()
+        })
+    }
+}
+
+fn handler(config: Config, health: Arc<Health>) -> SimpleHandler {
+    Arc::new(move |request| {
+        let response = if request.uri().path() == config.path {
+            answer(&config, &health)
+        } else {
+            respond(StatusCode::NOT_FOUND, Bytes::new())
+        };
+        Box::pin(async { response })
+    })
+}
+
+fn answer(config: &Config, health: &Health) -> Response<Full<Bytes>> {
+    let failing = match config.recovery_duration.is_zero() {
+        true => Vec::new(),
+        false => health.failing(*config.recovery_duration),
+    };
+    let phase = health.phase();
+    let healthy = phase == Phase::Ready && failing.is_empty();
+    let status = if healthy {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    if let Some(body) = &config.response_body {
+        let text = if healthy {
+            &body.healthy
+        } else {
+            &body.unhealthy
+        };
+        return respond(status, text.clone());
+    }
+    let words = match phase {
+        Phase::Starting => "Server is starting",
+        Phase::Stopping => "Server is stopping",
+        Phase::Failed => "A stage has panicked",
+        Phase::Ready if healthy => "Server available",
+        Phase::Ready => "Some exporters do not deliver",
+    };
+    let (since, uptime) = health.started();
+    let since = since
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let failing: Vec<_> = failing
+        .iter()
+        .map(|(id, signal, lasting)| {
+            serde_json::json!({
+                "exporter": id.to_string(),
+                "signal": signal.name(),
+                "failingForSeconds": lasting.as_secs(),
+            })
+        })
+        .collect();
+    let body = serde_json::json!({
+        "status": words,
+        "upSinceUnixSeconds": since.as_secs(),
+        "uptimeSeconds": uptime.as_secs(),
+        "failing": failing,
+    });
+    let mut response = respond(status, body.to_string());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Signal;
+
+    #[test]
+    fn only_a_ready_process_whose_exporters_deliver_is_healthy() {
+        let health = Health::default();
+        let config = Config::default();
+        let at_once = Duration(std::time::Duration::from_nanos(1));
+        let impatient = Config {
+            recovery_duration: at_once,
+            ..config.clone()
+        };
+        assert_eq!(answer(&config, &health).status(), 503);
+        health.set_phase(Phase::Ready);
+        assert_eq!(answer(&config, &health).status(), 200);
+
+        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Logs);
+        trouble.begins();
+        assert_eq!(answer(&config, &health).status(), 200);
+        assert_eq!(answer(&impatient, &health).status(), 503);
+        trouble.over();
+        assert_eq!(answer(&impatient, &health).status(), 200);
+
+        health.set_phase(Phase::Failed);
+        assert_eq!(answer(&config, &health).status(), 503);
+    }
+}

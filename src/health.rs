@@ -1,0 +1,168 @@
+//! Whether the process does its job: asked by `health_check`, told by the service and the exporters.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::batch::Signal;
+use crate::config::ComponentId;
+
+/// The health of the process and of its exporters.
+#[derive(Debug)]
+pub struct Health {
+    phase: AtomicU8,
+    started: Instant,
+    started_at: SystemTime,
+    exporters: Mutex<BTreeMap<(ComponentId, Signal), Arc<Trouble>>>,
+}
+
+/// Where in its life the process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Not all components run yet.
+    Starting,
+    /// Everything runs.
+    Ready,
+    /// A stage has panicked; the process is about to end.
+    Failed,
+    /// The process was asked to end.
+    Stopping,
+}
+
+/// How one exporter fares.
+#[derive(Debug)]
+pub struct Trouble {
+    epoch: Instant,
+    /// Milliseconds after the epoch, plus one; 0 while all is well.
+    since: AtomicU64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Health {
+            phase: AtomicU8::new(Phase::Starting as u8),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            exporters: Mutex::default(),
+        }
+    }
+}
+
+impl Health {
+    /// Moves to another phase; a failed process stays failed.
+    pub fn set_phase(&self, phase: Phase) {
+        if self.phase() != Phase::Failed {
+            self.phase.store(phase as u8, Relaxed);
+        }
+    }
+
+    /// The current phase.
+    pub fn phase(&self) -> Phase {
+        [
+            Phase::Starting,
+            Phase::Ready,
+            Phase::Failed,
+            Phase::Stopping,
+        ]
+        .into_iter()
+        .find(|phase| *phase as u8 == self.phase.load(Relaxed))
+        .unwrap_or(Phase::Failed)
+    }
+
+    /// When the process started, and how long ago.
+    pub fn started(&self) -> (SystemTime, Duration) {
+        (self.started_at, self.started.elapsed())
+    }
+
+    /// Where an exporter tells how it fares.
+    pub fn exporter(&self, id: &ComponentId, signal: Signal) -> Arc<Trouble> {
+        let trouble = Arc::new(Trouble {
+            epoch: Instant::now(),
+            since: AtomicU64::new(0),
+        });
+        let mut exporters = self
+            .exporters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        exporters.insert((id.clone(), signal), trouble.clone());
+        trouble
+    }
+
+    /// The exporters that have refused or lost data for longer than `tolerance` without delivering any.
+    pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
+        let mut exporters = self
+            .exporters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // An exporter that only this table remembers was in a configuration before this one.
+        exporters.retain(|_, trouble| Arc::strong_count(trouble) > 1);
+        exporters
+            .iter()
+            .filter_map(|((id, signal), trouble)| {
+                let lasting = trouble.lasting().filter(|lasting| *lasting >= tolerance)?;
+                Some((id.clone(), *signal, lasting))
+            })
+            .collect()
+    }
+}
+
+impl Trouble {
+    /// Data was delivered.
+    pub fn over(&self) {
+        if self.since.load(Relaxed) != 0 {
+            self.since.store(0, Relaxed);
+        }
+    }
+
+    /// Data was refused or lost.
+    pub fn begins(&self) {
+        let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let _ = self
+            .since
+            .compare_exchange(0, now.saturating_add(1), Relaxed, Relaxed);
+    }
+
+    fn lasting(&self) -> Option<Duration> {
+        let since = self.since.load(Relaxed).checked_sub(1)?;
+        Some(
+            self.epoch
+                .elapsed()
+                .saturating_sub(Duration::from_millis(since)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exporter_fails_from_its_first_loss_until_its_next_delivery() {
+        let health = Health::default();
+        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        assert!(health.failing(Duration::ZERO).is_empty());
+        trouble.begins();
+        assert_eq!(health.failing(Duration::ZERO).len(), 1);
+        assert!(health.failing(Duration::from_secs(3600)).is_empty());
+        trouble.over();
+        assert!(health.failing(Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn an_exporter_that_is_gone_is_not_reported() {
+        let health = Health::default();
+        health
+            .exporter(&"gone".parse().unwrap(), Signal::Traces)
+            .begins();
+        assert!(health.failing(Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn a_failed_process_stays_failed() {
+        let health = Health::default();
+        health.set_phase(Phase::Failed);
+        health.set_phase(Phase::Ready);
+        assert_eq!(health.phase(), Phase::Failed);
+    }
+}

@@ -1,0 +1,328 @@
+//! A few HTTP/2 connections to one target, for requests that may go over any of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::body::Chunks;
+use super::connect::{ConnectError, Connector};
+use super::full_error;
+
+/// How long connecting may take in all. gRPC's own minimum:
+/// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
+const CONNECT: Duration = Duration::from_secs(20);
+/// After a failed attempt requests fail at once for this long; it doubles with every failure in a row. The longest is
+/// far below gRPC's two minutes because only requests make us connect, and those back off themselves.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The most connections, however many addresses a name has.
+const MOST_CONNECTIONS: usize = 256;
+
+/// How connections are spread over the addresses of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// Connections to every address, requests in turn.
+    #[default]
+    RoundRobin,
+    /// Connections to the first address that answers.
+    PickFirst,
+}
+
+/// Settings of a [`Pool`].
+#[derive(Debug, Clone)]
+pub struct PoolSettings {
+    /// How many connections to each address (or to the one that is picked).
+    pub connections: usize,
+    /// How they are spread.
+    pub balancing: Balancing,
+    /// Interval and timeout of HTTP/2 pings, and whether an idle connection is pinged too.
+    pub keepalive: Option<(Duration, Duration, bool)>,
+    /// Whether a request waits while the target cannot be reached, instead of failing.
+    pub wait_for_ready: bool,
+    /// Flow control window for what the server sends, in bytes.
+    pub receive_window: u32,
+    /// How many bytes of a request are handed to the connection ahead of the socket.
+    pub send_buffer: usize,
+}
+
+/// HTTP/2 connections that are made when they are needed and replaced when they break.
+pub struct Pool(Arc<Shared>);
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection, or this stream of it, broke.
+    #[error("the connection broke: {}", full_error(.0))]
+    Broken(#[source] hyper::Error),
+}
+
+struct Shared {
+    connector: Connector,
+    settings: PoolSettings,
+    slots: Mutex<Vec<Slot>>,
+    turn: AtomicUsize,
+    number: AtomicU64,
+    /// Changes whenever an attempt to connect ends.
+    changed: watch::Sender<()>,
+}
+
+enum Slot {
+    Idle,
+    Connecting {
+        pause: Duration,
+    },
+    Ready(Connection),
+    Failed {
+        error: ConnectError,
+        until: Instant,
+        pause: Duration,
+    },
+}
+
+/// A request without an answer. When it fails, or when the caller gives up, no other request goes over its connection:
+/// the peer may be gone without a word, and TCP would take a quarter of an hour to notice.
+struct Unanswered<'a> {
+    pool: &'a Shared,
+    number: u64,
+}
+
+#[derive(Clone)]
+struct Connection {
+    number: u64,
+    sender: SendRequest<Chunks>,
+    used: Arc<AtomicBool>,
+}
+
+enum Pick {
+    Ready(Connection),
+    Connecting,
+    Failed(ConnectError, Instant),
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.pool.discard(self.number);
+    }
+}
+
+impl Pool {
+    /// A pool; connects when the first request comes.
+    pub fn new(connector: Connector, settings: PoolSettings) -> Self {
+        let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::Idle);
+        Pool(Arc::new(Shared {
+            connector,
+            slots: Mutex::new(slots.collect()),
+            settings,
+            turn: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
+        }))
+    }
+
+    /// Sends a request and returns the head of the response.
+    ///
+    /// A connection that served before and breaks now was most likely closed by the server in between, with a GOAWAY
+    /// or without: the request goes out once more, at once, on another connection.
+    ///
+    /// # Errors
+    /// When there is no connection or it broke. The request may have been processed.
+    pub async fn send(
+        &self,
+        request: impl Fn() -> Request<Chunks>,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let mut again = true;
+        loop {
+            let mut connection = self.connection().await?;
+            let served_before = connection.used.swap(true, Relaxed);
+            let unanswered = Unanswered {
+                pool: &self.0,
+                number: connection.number,
+            };
+            let sent = match connection.sender.ready().await {
+                Ok(()) => connection.sender.send_request(request()).await,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(response) => {
+                    std::mem::forget(unanswered);
+                    return Ok(response);
+                }
+                Err(error) => {
+                    drop(unanswered);
+                    if !(again && served_before) {
+                        return Err(RequestError::Broken(error));
+                    }
+                    again = false;
+                }
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<Connection, ConnectError> {
+        let mut changed = self.0.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            match self.0.pick() {
+                Pick::Ready(connection) => return Ok(connection),
+                // The sender is in `self`, so it cannot be gone.
+                Pick::Connecting => drop(changed.changed().await),
+                Pick::Failed(_, until) if self.0.settings.wait_for_ready => {
+                    sleep_until(until).await
+                }
+                Pick::Failed(error, _) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The next connection that is ready; those on the way there that are not are being made then.
+    fn pick(self: &Arc<Self>) -> Pick {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        let now = Instant::now();
+        let mut connecting = false;
+        let mut failed: Option<(ConnectError, Instant)> = None;
+        let mut slots = self.lock();
+        let count = slots.len();
+        for step in 0..count {
+            let at = turn.wrapping_add(step) % count;
+            let Some(slot) = slots.get_mut(at) else {
+                continue;
+            };
+            let pause = match slot {
+                Slot::Ready(connection) if !connection.sender.is_closed() => {
+                    return Pick::Ready(connection.clone());
+                }
+                Slot::Connecting { .. } => {
+                    connecting = true;
+                    continue;
+                }
+                Slot::Failed { error, until, .. } if *until > now => {
+                    if failed
+                        .as_ref()
+                        .is_none_or(|(_, earliest)| *until < *earliest)
+                    {
+                        failed = Some((error.clone(), *until));
+                    }
+                    continue;
+                }
+                Slot::Failed { pause, .. } => *pause,
+                Slot::Idle | Slot::Ready(_) => FIRST_PAUSE,
+            };
+            *slot = Slot::Connecting { pause };
+            connecting = true;
+            tokio::spawn(connect(
+                Arc::downgrade(self),
+                self.connector.clone(),
+                self.settings.clone(),
+                at,
+            ));
+        }
+        match failed {
+            Some((error, until)) if !connecting => Pick::Failed(error, until),
+            _ => Pick::Connecting,
+        }
+    }
+
+    /// Stores what came of an attempt to connect.
+    fn connected(&self, at: usize, outcome: Result<SendRequest<Chunks>, ConnectError>) {
+        let number = self.number.fetch_add(1, Relaxed);
+        if let Some(slot) = self.lock().get_mut(at) {
+            let pause = match slot {
+                Slot::Connecting { pause } => *pause,
+                _ => FIRST_PAUSE,
+            };
+            *slot = match outcome {
+                Ok(sender) => Slot::Ready(Connection {
+                    number,
+                    sender,
+                    used: Arc::default(),
+                }),
+                Err(error) => Slot::Failed {
+                    error,
+                    until: Instant::now() + pause,
+                    pause: (pause * 2).min(LONGEST_PAUSE),
+                },
+            };
+        }
+        self.changed.send_replace(());
+    }
+
+    /// No new request goes over this connection; those under way may finish.
+    fn discard(&self, number: u64) {
+        for slot in self.lock().iter_mut() {
+            if matches!(slot, Slot::Ready(connection) if connection.number == number) {
+                *slot = Slot::Idle;
+            }
+        }
+    }
+
+    fn resize(&self, count: usize) {
+        self.lock()
+            .resize_with(count.clamp(1, MOST_CONNECTIONS), || Slot::Idle);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes one connection and hands it to the pool, if that still exists. A task of its own, so that a request that gives
+/// up waiting does not undo what others wait for.
+async fn connect(pool: Weak<Shared>, connector: Connector, settings: PoolSettings, at: usize) {
+    let outcome = timeout(CONNECT, open(&pool, &connector, &settings, at))
+        .await
+        .unwrap_or_else(|_| Err(ConnectError(format!("no connection within {CONNECT:?}"))));
+    if let Some(pool) = pool.upgrade() {
+        pool.connected(at, outcome);
+    }
+}
+
+async fn open(
+    pool: &Weak<Shared>,
+    connector: &Connector,
+    settings: &PoolSettings,
+    at: usize,
+) -> Result<SendRequest<Chunks>, ConnectError> {
+    let mut addresses = connector.resolve().await?;
+    if settings.balancing == Balancing::RoundRobin {
+        // In the same order each time, whatever order the name server has them in.
+        addresses.sort();
+        if let Some(pool) = pool.upgrade() {
+            pool.resize(settings.connections * addresses.len());
+        }
+        addresses = vec![addresses[at % addresses.len()]];
+    }
+    let stream = connector.connect(&addresses).await?;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(settings.receive_window)
+        .initial_connection_window_size(settings.receive_window)
+        .max_send_buf_size(settings.send_buffer);
+    if let Some((interval, timeout, while_idle)) = settings.keepalive {
+        builder
+            .keep_alive_interval(interval)
+            .keep_alive_timeout(timeout)
+            .keep_alive_while_idle(while_idle);
+    }
+    let (sender, connection) = builder
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| {
+            ConnectError(format!("HTTP/2 handshake failed: {}", full_error(&error)))
+        })?;
+    // Ends with the last sender; its errors reach the requests.
+    tokio::spawn(connection);
+    Ok(sender)
+}

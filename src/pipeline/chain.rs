@@ -1,0 +1,249 @@
+//! The inside of a pipeline: its entry, its processors, its exit. Each counts what passes, so no component has to.
+
+use std::sync::Arc;
+
+use super::{BoxFuture, Consumer, Processor};
+use crate::batch::{Batch, Nack};
+use crate::telemetry::{Account, DropReason, ProcessorMetrics};
+
+/// Where a pipeline begins: opens the account of every batch.
+pub struct Entry {
+    account: Account,
+    first: Arc<dyn Consumer>,
+}
+
+impl Entry {
+    /// The entry in front of the first stage.
+    pub fn new(account: Account, first: Arc<dyn Consumer>) -> Self {
+        Entry { account, first }
+    }
+}
+
+impl Consumer for Entry {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let items = Received::new(&self.account, batch.items());
+            self.first.consume(batch).await?;
+            items.taken();
+            Ok(())
+        })
+    }
+}
+
+/// Items that are refused unless somebody took them, also when the sender stops waiting.
+struct Received<'a> {
+    account: &'a Account,
+    items: Option<usize>,
+}
+
+impl<'a> Received<'a> {
+    fn new(account: &'a Account, items: usize) -> Self {
+        account.received(items);
+        Received {
+            account,
+            items: Some(items),
+        }
+    }
+
+    fn taken(mut self) {
+        self.items = None;
+    }
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        if let Some(items) = self.items {
+            self.account.refused(items);
+        }
+    }
+}
+
+/// Processors that edit batches in passing, one after the other in the caller's own task.
+pub struct Chain {
+    processors: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
+    account: Account,
+    next: Arc<dyn Consumer>,
+}
+
+impl Chain {
+    /// A chain in front of `next`.
+    pub fn new(
+        processors: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
+        account: Account,
+        next: Arc<dyn Consumer>,
+    ) -> Self {
+        Chain {
+            processors,
+            account,
+            next,
+        }
+    }
+}
+
+impl Consumer for Chain {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let before = batch.items();
+            let mut left = Some(batch);
+            for (processor, metrics) in &self.processors {
+                let Some(batch) = left else { break };
+                metrics.incoming(batch.items());
+                left = processor.process(batch)?;
+                metrics.outgoing(left.as_ref().map_or(0, Batch::items));
+            }
+            let after = left.as_ref().map_or(0, Batch::items);
+            if let Some(batch) = left {
+                self.next.consume(batch).await?;
+            }
+            // Only now: had the next stage refused, the sender would still have all of it.
+            if let Some(dropped) = before.checked_sub(after).filter(|dropped| *dropped > 0) {
+                self.account.dropped(dropped, DropReason::Filtered);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Counts what enters (or, in front of the next stage, leaves) a processor that holds batches.
+pub struct Counted {
+    count: fn(&ProcessorMetrics, usize),
+    metrics: ProcessorMetrics,
+    next: Arc<dyn Consumer>,
+}
+
+impl Counted {
+    /// Counts what enters the processor `next`.
+    pub fn incoming(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
+        Counted {
+            count: ProcessorMetrics::incoming,
+            metrics,
+            next,
+        }
+    }
+
+    /// Counts what a processor hands on to `next`.
+    pub fn outgoing(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
+        Counted {
+            count: ProcessorMetrics::outgoing,
+            metrics,
+            next,
+        }
+    }
+}
+
+impl Consumer for Counted {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        (self.count)(&self.metrics, batch.items());
+        self.next.consume(batch)
+    }
+}
+
+/// Where a pipeline ends: what the exporters took has been forwarded.
+pub struct Exit {
+    account: Account,
+    exporters: Arc<dyn Consumer>,
+}
+
+impl Exit {
+    /// The exit in front of the pipeline's exporters.
+    pub fn new(account: Account, exporters: Arc<dyn Consumer>) -> Self {
+        Exit { account, exporters }
+    }
+}
+
+impl Consumer for Exit {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let items = batch.items();
+            self.exporters.consume(batch).await?;
+            self.account.passed(items);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+    use super::*;
+    use crate::pipeline::testing::{Scripted, spans};
+
+    /// Drops every batch with fewer than two items, and half of the others.
+    struct Half;
+
+    impl Processor for Half {
+        fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
+            let half = batch.items() / 2;
+            let requests = batch.clone().into_wire();
+            Ok((half > 0).then(|| batch.with_wire(half, requests)))
+        }
+    }
+
+    /// A pipeline with the processor [`Half`], and its account as text.
+    fn pipeline(exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let entry = metrics::with_local_recorder(&recorder, || {
+            let account = Account::of_pipeline("traces");
+            let exit = Arc::new(Exit::new(account.clone(), exporter));
+            let id = "half".parse().unwrap();
+            let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
+            let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
+            Entry::new(account, Arc::new(chain))
+        });
+        (entry, handle)
+    }
+
+    /// Received, forwarded, dropped on purpose, refused, in flight.
+    fn account(handle: &PrometheusHandle) -> [u64; 5] {
+        let page = handle.render();
+        let value = |outcome: &str, reason: &str| {
+            let name = format!("tributary_pipeline_{outcome}_items{{");
+            let mut lines = page.lines().filter(|line| line.starts_with(&name));
+            let line = lines.find(|line| line.contains(reason)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        [
+            value("received", ""),
+            value("forwarded", ""),
+            value("dropped", "filtered"),
+            value("refused", ""),
+            value("in_flight", ""),
+        ]
+    }
+
+    #[tokio::test]
+    async fn what_a_processor_drops_is_counted_as_dropped_and_the_rest_as_forwarded() {
+        let (entry, metrics) = pipeline(Scripted::new([]));
+        entry.consume(spans(["a", "b", "c"])).await.unwrap();
+        entry.consume(spans(["d"])).await.unwrap();
+        assert_eq!(account(&metrics), [4, 1, 3, 0, 0]);
+        let page = metrics.render();
+        assert!(page.contains(
+            "otelcol_processor_incoming_items{processor=\"half\",otel_signal=\"traces\"} 4"
+        ));
+        assert!(page.contains(
+            "otelcol_processor_outgoing_items{processor=\"half\",otel_signal=\"traces\"} 1"
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_the_exporter_refuses_is_refused_as_a_whole() {
+        let (entry, metrics) = pipeline(Scripted::new([Err(Nack::unavailable("full"))]));
+        entry.consume(spans(["a", "b", "c"])).await.unwrap_err();
+        assert_eq!(account(&metrics), [3, 0, 0, 3, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_client_no_longer_waits_for_is_refused() {
+        let (entry, metrics) = pipeline(Scripted::slow(Duration::from_secs(10)));
+        let batch = entry.consume(spans(["a", "b"]));
+        tokio::time::timeout(Duration::from_secs(1), batch)
+            .await
+            .unwrap_err();
+        assert_eq!(account(&metrics), [2, 0, 0, 2, 0]);
+    }
+}

@@ -1,0 +1,231 @@
+//! The graph of a configuration: started downstream first, shut down upstream first, replaced without a gap.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, interval, timeout_at};
+use tracing::{info, warn};
+
+use super::builder::Builder;
+use super::switch::Destination;
+use super::{Component, Switch, Undelivered};
+use crate::batch::Signal;
+use crate::component::{Host, Outputs};
+use crate::config::{ComponentId, Config};
+
+/// Why a graph could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct GraphError {
+    /// The component or pipeline, as a path in the configuration.
+    pub place: String,
+    /// What went wrong there.
+    pub problem: String,
+}
+
+/// All components of one configuration, connected.
+#[derive(Default)]
+pub struct Graph {
+    pub(super) extensions: Vec<Part>,
+    pub(super) exporters: Vec<Part>,
+    /// Connectors and stages that hold batches, downstream first.
+    pub(super) middle: Vec<Part>,
+    pub(super) receivers: Vec<Part>,
+    /// Where receivers pointed that the next graph has taken over.
+    replaced: Vec<Arc<Destination>>,
+}
+
+/// A component in its place.
+pub(super) struct Part {
+    /// The path in the configuration, as in `exporters.otlp_grpc`.
+    pub(super) name: String,
+    /// Equal for components that the next configuration leaves as they are; empty for those that are never kept.
+    pub(super) fingerprint: String,
+    /// `None` while the component still belongs to the graph before this one.
+    pub(super) component: Option<Box<dyn Component>>,
+    pub(super) started: bool,
+    /// Where pipelines enter an exporter.
+    pub(super) inputs: Outputs,
+    /// Where a receiver's data goes.
+    pub(super) switches: Vec<(Signal, Arc<Switch>)>,
+}
+
+impl Part {
+    pub(super) fn named(name: String) -> Self {
+        Part {
+            name,
+            fingerprint: String::new(),
+            component: None,
+            started: false,
+            inputs: Outputs::default(),
+            switches: Vec::new(),
+        }
+    }
+}
+
+/// How long requests that a replaced receiver had begun may take, and the last steps of a replaced graph.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// How often a replaced graph is looked at, whether it still holds something.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Graph {
+    /// Builds the graph of a valid configuration. Receivers, exporters and extensions that `running` has with the same
+    /// configuration are not built again; [`adopt`](Self::adopt) takes them over.
+    ///
+    /// # Errors
+    /// When a component cannot be built. What was built up to then is dropped; `running` is untouched.
+    pub fn build(
+        config: &Config,
+        host: &Host,
+        running: Option<&Graph>,
+    ) -> Result<Graph, GraphError> {
+        Builder::new(config, host, running).build()
+    }
+
+    /// Takes over what [`build`](Self::build) found unchanged in `previous`, and connects its receivers to the new
+    /// pipelines.
+    pub fn adopt(&mut self, previous: &mut Graph) {
+        adopt(&mut self.extensions, &mut previous.extensions);
+        adopt(&mut self.exporters, &mut previous.exporters);
+        previous.replaced = adopt(&mut self.receivers, &mut previous.receivers);
+    }
+
+    /// Starts every component that does not run yet, receivers last.
+    pub fn start(&mut self) {
+        let parts = self.extensions.iter_mut().chain(&mut self.exporters);
+        for part in parts.chain(&mut self.middle).chain(&mut self.receivers) {
+            if let Some(component) = part.component.as_mut().filter(|_| !part.started) {
+                component.start();
+                part.started = true;
+            }
+        }
+    }
+
+    /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that what they let in can
+    /// still be flushed and delivered.
+    pub async fn shutdown(self, deadline: Instant) -> Undelivered {
+        let third = deadline.saturating_duration_since(Instant::now()) / 3;
+        let mut left = stop_all(self.receivers, Instant::now() + third).await;
+        for part in self.middle.into_iter().rev() {
+            left += stop(part, deadline).await;
+        }
+        left += stop_all(self.exporters, deadline).await;
+        left += stop_all(self.extensions, deadline).await;
+        left
+    }
+
+    /// Lets go of a graph that another one has replaced. Its receivers finish what they had begun; everything else
+    /// works on until it holds nothing any more, or until `terminate` says by when the process ends.
+    pub async fn retire(mut self, terminate: impl Future<Output = Instant>) -> Undelivered {
+        let soon = Instant::now() + HANDOVER;
+        let mut left = stop_all(std::mem::take(&mut self.receivers), soon).await;
+        join_all(self.replaced.drain(..).map(|old| old.emptied(soon))).await;
+        let mut terminate = pin!(terminate);
+        let mut look = interval(LOOK);
+        let deadline = loop {
+            if self.is_idle() {
+                break Instant::now() + HANDOVER;
+            }
+            tokio::select! {
+                _ = look.tick() => {}
+                deadline = terminate.as_mut() => break deadline,
+            }
+        };
+        left += self.shutdown(deadline).await;
+        left
+    }
+
+    /// Whether no stage and no exporter holds anything.
+    fn is_idle(&self) -> bool {
+        // Upstream first: what one stage has let go of, a later one has.
+        let mut parts = self.middle.iter().rev().chain(&self.exporters);
+        parts.all(|part| {
+            part.component
+                .as_ref()
+                .is_none_or(|component| component.idle())
+        })
+    }
+
+    pub(super) fn part(&self, name: &str) -> Option<&Part> {
+        let parts = self
+            .extensions
+            .iter()
+            .chain(&self.exporters)
+            .chain(&self.receivers);
+        parts.into_iter().find(|part| part.name == name)
+    }
+}
+
+/// Moves the components of parts that were found unchanged; returns where their receivers pointed.
+fn adopt(new: &mut [Part], old: &mut Vec<Part>) -> Vec<Arc<Destination>> {
+    let mut replaced = Vec::new();
+    for part in new.iter_mut().filter(|part| part.component.is_none()) {
+        let Some(at) = old.iter().position(|candidate| candidate.name == part.name) else {
+            continue;
+        };
+        let previous = old.remove(at);
+        for (signal, switch) in &previous.switches {
+            let successor = part.switches.iter().find(|(other, _)| other == signal);
+            replaced.extend(successor.map(|(_, successor)| switch.follow(successor)));
+        }
+        // The component holds the old switches: they stay, and point elsewhere.
+        part.switches = previous.switches;
+        part.component = previous.component;
+        part.started = previous.started;
+    }
+    replaced
+}
+
+async fn stop(part: Part, deadline: Instant) -> Undelivered {
+    let Some(component) = part.component else {
+        return Undelivered::default();
+    };
+    // A component keeps to its deadline by itself; the margin is for one that does not.
+    let margin = Duration::from_secs(2);
+    match timeout_at(deadline + margin, component.shutdown(deadline)).await {
+        Ok(left) => {
+            if left.items > 0 {
+                warn!(
+                    component = part.name,
+                    items = left.items,
+                    "Not everything was delivered."
+                );
+            }
+            left
+        }
+        Err(_) => {
+            warn!(component = part.name, "Did not stop before the deadline.");
+            Undelivered::default()
+        }
+    }
+}
+
+async fn stop_all(parts: impl IntoIterator<Item = Part>, deadline: Instant) -> Undelivered {
+    join_all(parts.into_iter().map(|part| stop(part, deadline)))
+        .await
+        .into_iter()
+        .sum()
+}
+
+/// Says what flows where, once per start and reload.
+pub(crate) fn describe(config: &Config) {
+    for (id, pipeline) in &config.service.pipelines {
+        let list = |ids: &[ComponentId]| {
+            ids.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        info!(
+            otelcol.pipeline.id = %id,
+            receivers = list(&pipeline.receivers),
+            processors = list(&pipeline.processors),
+            exporters = list(&pipeline.exporters),
+            "Pipeline is built."
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a receiver's data goes, changeable while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, sleep};
+
+use super::{BoxFuture, Consumer};
+use crate::batch::{Batch, Nack};
+
+/// Stands between a receiver and its pipelines, so that a reload that leaves the receiver as it is can connect it to the
+/// new pipelines without closing a connection.
+pub struct Switch {
+    current: ArcSwap<Destination>,
+}
+
+/// What a switch points at. Its reference count tells whether requests still pass through it.
+pub(super) struct Destination(Arc<dyn Consumer>);
+
+impl Switch {
+    /// A switch that points at `consumer`.
+    pub fn new(consumer: Arc<dyn Consumer>) -> Arc<Self> {
+        Arc::new(Switch {
+            current: ArcSwap::from_pointee(Destination(consumer)),
+        })
+    }
+
+    /// Points to where `other` points, and returns where it pointed before.
+    pub(super) fn follow(&self, other: &Switch) -> Arc<Destination> {
+        self.current.swap(other.current.load_full())
+    }
+}
+
+impl Consumer for Switch {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        let destination = self.current.load_full();
+        Box::pin(async move { destination.0.consume(batch).await })
+    }
+}
+
+impl Destination {
+    /// Waits until the last request has passed, or until `deadline`.
+    pub(super) async fn emptied(self: Arc<Self>, deadline: Instant) {
+        // Once per reload; requests pass in milliseconds.
+        const LOOK: Duration = Duration::from_millis(5);
+        while Arc::strong_count(&self) > 1 && Instant::now() < deadline {
+            sleep(LOOK).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::testing::{Scripted, spans};
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_under_way_end_where_they_began() {
+        let old = Scripted::slow(Duration::from_secs(2));
+        let new = Scripted::new([]);
+        let switch = Switch::new(old.clone());
+        let far = Instant::now() + Duration::from_secs(60);
+
+        let under_way = switch.consume(spans(["first"]));
+        let replaced = switch.follow(&Switch::new(new.clone()));
+        switch.consume(spans(["second"])).await.unwrap();
+        let start = Instant::now();
+        let (taken, ()) = tokio::join!(under_way, replaced.emptied(far));
+        taken.unwrap();
+
+        assert!(
+            start.elapsed() >= Duration::from_secs(2),
+            "did not wait for the first request"
+        );
+        assert_eq!(
+            (old.span_names(), new.span_names()),
+            (vec!["first".into()], vec!["second".into()])
+        );
+    }
+}

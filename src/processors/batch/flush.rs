@@ -1,0 +1,101 @@
+//! The task that hands finished batches on, and tries again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{error, warn};
+
+use super::Shared;
+use crate::batch::{Batch, Nack, Progress};
+use crate::telemetry::DropReason;
+use crate::wire;
+
+/// How many batches may wait for the next stage at once, so that one that waits does not hold up the others.
+pub(super) const MAX_UNDER_WAY: usize = 8;
+
+/// Waits between attempts: jittered, doubling.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Runs until the processor is closed and empty.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let (due, done) = {
+            let mut state = shared.state();
+            let due = state.collect_due(&shared, Instant::now());
+            while under_way.len() < MAX_UNDER_WAY {
+                let Some(batch) = state.ready.pop_front() else {
+                    break;
+                };
+                under_way.push(hand_on(&shared, batch));
+            }
+            (
+                due,
+                state.closed && state.ready.is_empty() && under_way.is_empty(),
+            )
+        };
+        if done {
+            return;
+        }
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            Some(()) = under_way.next() => {}
+        }
+    }
+}
+
+async fn hand_on(shared: &Shared, batch: Batch) {
+    shared.metrics.send_size.record(batch.items() as f64);
+    shared.metrics.send_size_bytes.record(batch.bytes() as f64);
+    let requests = batch.clone().into_wire();
+    match offer(shared, batch.clone()).await {
+        Ok(()) => {}
+        Err(nack) if requests.parts().len() == 1 => give_up(shared, batch.items(), &nack),
+        Err(nack) => {
+            warn!(
+                error = %nack,
+                requests = requests.parts().len(),
+                "A batch was refused for good. Offering its requests one by one."
+            );
+            for part in requests.into_parts() {
+                let items = wire::validate(batch.signal(), &part).unwrap_or_default();
+                if let Err(nack) = offer(shared, batch.clone().with_wire(items, part)).await {
+                    give_up(shared, items, &nack);
+                }
+            }
+        }
+    }
+    settle(shared, batch.items());
+}
+
+/// Offers until the batch is taken, or refused for good.
+async fn offer(shared: &Shared, mut batch: Batch) -> Result<(), Nack> {
+    batch.progress = Some(Arc::new(Progress::default()));
+    let mut wait = FIRST_WAIT;
+    loop {
+        match shared.next.consumer.consume(batch.clone()).await {
+            Err(nack) if nack.retryable => {
+                let jittered = wait.mul_f64(0.5 + fastrand::f64());
+                sleep(jittered.max(nack.retry_after.unwrap_or_default())).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+fn give_up(shared: &Shared, items: usize, nack: &Nack) {
+    error!(error = %nack, dropped_items = items, "Sender failed. Dropping data.");
+    shared.next.account.dropped(items, DropReason::Permanent);
+}
+
+fn settle(shared: &Shared, items: usize) {
+    let mut state = shared.state();
+    // At the end of the shutdown somebody else has counted what was left.
+    state.held = state.held.saturating_sub(items);
+}

@@ -1,0 +1,181 @@
+use std::time::Duration as StdDuration;
+
+use super::*;
+use crate::component::Host;
+use crate::pipeline::testing::{Scripted, spans};
+use crate::telemetry::Account;
+
+struct Fixture {
+    consumer: Arc<dyn Consumer>,
+    component: Box<dyn Component>,
+    exporter: Arc<Scripted>,
+}
+
+fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
+    let host = Host::for_tests();
+    let cx = host.context(&"batch".parse().unwrap());
+    let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
+        panic!("batch holds data");
+    };
+    let next = Next {
+        consumer: exporter.clone(),
+        account: Account::of_pipeline("traces"),
+    };
+    let (consumer, mut component) = connect(next);
+    component.start();
+    Fixture {
+        consumer,
+        component,
+        exporter,
+    }
+}
+
+fn config() -> Config {
+    Config {
+        send_batch_size: 4,
+        ..Config::default()
+    }
+}
+
+async fn later(millis: u64) {
+    tokio::time::sleep(StdDuration::from_millis(millis)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_enough_goes_exactly_one_timeout_after_its_first_request() {
+    let f = fixture(&config(), Scripted::new([]));
+    later(150).await;
+    f.consumer.consume(spans(["a"])).await.unwrap();
+    later(120).await;
+    f.consumer.consume(spans(["b"])).await.unwrap();
+    later(79).await;
+    assert!(f.exporter.taken().is_empty());
+    later(2).await;
+    assert_eq!(f.exporter.span_names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn enough_goes_at_once_and_in_order() {
+    let f = fixture(&config(), Scripted::new([]));
+    f.consumer.consume(spans(["a", "b", "c"])).await.unwrap();
+    f.consumer.consume(spans(["d", "e"])).await.unwrap();
+    later(1).await;
+    assert_eq!(f.exporter.taken(), [5]);
+    assert_eq!(f.exporter.span_names(), ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_batch_is_larger_than_the_maximum() {
+    let config = Config {
+        send_batch_max_size: 4,
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    f.consumer.consume(spans(["a", "b", "c"])).await.unwrap();
+    f.consumer.consume(spans(["d", "e"])).await.unwrap();
+    later(201).await;
+    assert_eq!(f.exporter.taken(), [3, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_in_is_offered_until_it_is_taken_and_then_never_again() {
+    let busy = Err(Nack::unavailable("busy"));
+    let f = fixture(&config(), Scripted::new(vec![busy; 5]));
+    f.consumer
+        .consume(spans(["a", "b", "c", "d"]))
+        .await
+        .unwrap();
+    later(60_000).await;
+    assert_eq!(f.exporter.span_names(), ["a", "b", "c", "d"]);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|_| Some(Nack::unavailable("stopped"))),
+    );
+    let mut accepted = 0;
+    let nack = loop {
+        later(1).await;
+        match f.consumer.consume(spans(["a", "b", "c", "d"])).await {
+            Ok(()) => accepted += 1,
+            Err(nack) => break nack,
+        }
+    };
+    assert!(nack.retryable);
+    assert_eq!(accepted, flush::MAX_UNDER_WAY + MAX_READY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|batch| {
+            let names = crate::pipeline::testing::span_names(batch);
+            names
+                .contains(&"bad".to_owned())
+                .then(|| Nack::invalid("bad"))
+        }),
+    );
+    for name in ["a", "bad", "c", "d"] {
+        f.consumer.consume(spans([name])).await.unwrap();
+    }
+    later(1).await;
+    assert_eq!(f.exporter.span_names(), ["a", "c", "d"]);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_flushes_what_waits() {
+    let f = fixture(&config(), Scripted::new([]));
+    f.consumer.consume(spans(["a"])).await.unwrap();
+    let left = f
+        .component
+        .shutdown(Instant::now() + StdDuration::from_secs(1))
+        .await;
+    assert_eq!((left.items, f.exporter.taken()), (0, vec![1]));
+    assert!(
+        f.consumer
+            .consume(spans(["b"]))
+            .await
+            .unwrap_err()
+            .retryable
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_reports_what_the_next_stage_did_not_take() {
+    let f = fixture(&config(), Scripted::slow(StdDuration::from_secs(3600)));
+    f.consumer.consume(spans(["a", "b"])).await.unwrap();
+    let left = f
+        .component
+        .shutdown(Instant::now() + StdDuration::from_secs(1))
+        .await;
+    assert_eq!(left.items, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_metadata_never_share_a_batch() {
+    let config = Config {
+        metadata_keys: vec!["Tenant".to_owned()],
+        metadata_cardinality_limit: 2,
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    let from = |tenant: &str| {
+        let mut batch = spans([tenant]);
+        let headers = [("tenant".to_owned(), vec![tenant.to_owned()])];
+        batch.metadata = Some(Arc::new(headers.into()));
+        batch
+    };
+    for tenant in ["a", "b", "a"] {
+        f.consumer.consume(from(tenant)).await.unwrap();
+    }
+    assert!(!f.consumer.consume(from("c")).await.unwrap_err().retryable);
+    later(201).await;
+    let mut taken = f.exporter.taken();
+    taken.sort_unstable();
+    assert_eq!(taken, [1, 2]);
+}

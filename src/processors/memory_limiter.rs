@@ -1,0 +1,193 @@
+//! Sets the process-wide budget of bytes, and refuses while it is exhausted.
+//!
+//! The Collector's processor samples the heap and forces garbage collections. Here every receiver takes a permit for
+//! what it is about to hold, so the budget is exact at any moment: this processor states how large it is.
+
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::batch::{Batch, Nack, Signal};
+use crate::component::Stability::{Alpha, Beta};
+use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::config::units::Duration;
+use crate::config::{Problems, Validate};
+use crate::entry;
+use crate::memory::{Budget, machine_memory};
+use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
+    dyn ProcessorConfig,
+    Config,
+    "memory_limiter",
+    aliases: &[],
+    "Sets how many bytes of telemetry the process may hold.",
+    &[
+        (Signal::Traces, Beta),
+        (Signal::Metrics, Beta),
+        (Signal::Logs, Beta),
+        (Signal::Profiles, Alpha),
+    ]
+);
+
+/// How many bytes of telemetry the process may hold.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Accepted because the Collector demands it. The budget is exact at any moment; nothing is sampled.
+    pub check_interval: Duration,
+    /// The hard limit, in MiB. Wins over `limit_percentage`.
+    pub limit_mib: u32,
+    /// How far below the hard limit data is refused, in MiB. Default: a fifth of the limit.
+    pub spike_limit_mib: u32,
+    /// The hard limit, as a percentage of the memory of the cgroup or, without one, the machine.
+    pub limit_percentage: u32,
+    /// How far below the hard limit data is refused, as a percentage like `limit_percentage`. Default: a fifth of it.
+    pub spike_limit_percentage: u32,
+    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    pub min_gc_interval_when_soft_limited: Duration,
+    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    pub min_gc_interval_when_hard_limited: Duration,
+    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    pub max_gc_interval_when_soft_limited: Duration,
+    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    pub max_gc_interval_when_hard_limited: Duration,
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if self.limit_mib == 0 && self.limit_percentage == 0 {
+            problems.error(
+                &[],
+                "`limit_mib` or `limit_percentage` must be greater than zero: without one there is no limit",
+            );
+        }
+        if self.limit_mib > 0 && self.spike_limit_mib >= self.limit_mib {
+            problems.error(&["spike_limit_mib"], "must be smaller than `limit_mib`");
+        }
+        for (key, percentage) in [
+            ("limit_percentage", self.limit_percentage),
+            ("spike_limit_percentage", self.spike_limit_percentage),
+        ] {
+            if percentage > 100 {
+                problems.error(&[key], "must be between 1 and 100");
+            }
+        }
+        if self.limit_percentage > 0 && self.spike_limit_percentage >= self.limit_percentage {
+            problems.error(
+                &["spike_limit_percentage"],
+                "must be smaller than `limit_percentage`",
+            );
+        }
+    }
+}
+
+impl Config {
+    /// Above this many bytes data is refused: the Collector's soft limit.
+    fn soft_limit(&self, machine: u64) -> usize {
+        const MIB: u64 = 1 << 20;
+        let percent = |percentage: u32| machine / 100 * u64::from(percentage);
+        let (limit, spike) = if self.limit_mib > 0 {
+            (
+                u64::from(self.limit_mib) * MIB,
+                u64::from(self.spike_limit_mib) * MIB,
+            )
+        } else {
+            (
+                percent(self.limit_percentage),
+                percent(self.spike_limit_percentage),
+            )
+        };
+        let spike = if spike == 0 { limit / 5 } else { spike };
+        usize::try_from(limit.saturating_sub(spike)).unwrap_or(usize::MAX)
+    }
+}
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
+        let limit = self.soft_limit(machine_memory());
+        let budget = cx.budget.clone();
+        Ok(Stage::Holding(Box::new(move |next| {
+            let limiter = Limiter {
+                budget: budget.clone(),
+                next: next.consumer,
+            };
+            (Arc::new(limiter), Box::new(Setting { budget, limit }))
+        })))
+    }
+}
+
+/// Refuses while the budget is exhausted, for data that entered without a permit.
+struct Limiter {
+    budget: Arc<Budget>,
+    next: Arc<dyn Consumer>,
+}
+
+/// What the specification's exponential backoff starts with when nobody says otherwise.
+const RETRY_AFTER: StdDuration = StdDuration::from_secs(1);
+
+impl Consumer for Limiter {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        if self.budget.used() > self.budget.limit() {
+            let nack = Nack::exhausted("data refused due to high memory usage", RETRY_AFTER);
+            return Box::pin(async { Err(nack) });
+        }
+        self.next.consume(batch)
+    }
+}
+
+/// Applies the limit when the configuration takes effect, not when it is built.
+struct Setting {
+    budget: Arc<Budget>,
+    limit: usize,
+}
+
+impl Component for Setting {
+    fn start(&mut self) {
+        if self.budget.limit() != self.limit {
+            self.budget.set_limit(self.limit);
+            info!(limit_mib = self.limit >> 20, "Memory limiter configured");
+        }
+    }
+
+    fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_is_the_limit_less_the_spike() {
+        let mib = Config {
+            limit_mib: 100,
+            ..Config::default()
+        };
+        assert_eq!(mib.soft_limit(0), 80 << 20);
+        let mib = Config {
+            spike_limit_mib: 30,
+            ..mib
+        };
+        assert_eq!(mib.soft_limit(0), 70 << 20);
+        let share = Config {
+            limit_percentage: 50,
+            spike_limit_percentage: 10,
+            ..Config::default()
+        };
+        assert_eq!(share.soft_limit(1000), 400);
+    }
+
+    #[test]
+    fn a_limiter_without_a_limit_is_refused() {
+        let mut problems = Problems::default();
+        Config::default().validate(&mut problems);
+        assert_eq!(problems.found().len(), 1);
+    }
+}

@@ -1,0 +1,334 @@
+//! The configuration of a sending queue: the Collector's keys, defaults and rules, and `compression`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::units::Duration;
+use crate::config::{Problems, Section, Validate};
+
+/// The sending queue of an exporter. There is one per signal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueConfig {
+    /// How many batches are sent at the same time; one that waits for its next attempt counts. Default: 10.
+    pub num_consumers: usize,
+    /// How much the queue may hold, in units of `sizer`, what is being sent included. Default: 1000.
+    pub queue_size: usize,
+    /// What `queue_size` counts: `requests`, `items` (spans, data points, log records, samples) or `bytes` (of the
+    /// encoded, uncompressed requests; with `compression` of the compressed ones). Default: `requests`.
+    pub sizer: Option<Sizer>,
+    /// Whether a full queue makes the sender wait for room. Otherwise it is refused at once and told to retry.
+    /// Default: false.
+    pub block_on_overflow: bool,
+    /// Whether the sender waits until its data was delivered, and hears of failures. Default: false.
+    pub wait_for_result: bool,
+    /// `lz4` keeps batches that have to wait compressed in memory, so that the same bytes last through a longer
+    /// outage; `none` keeps them as they are. Default: `none`.
+    pub compression: HeldCompression,
+    /// Merges requests before they are sent. Default: off.
+    pub batch: Section<BatchConfig>,
+}
+
+/// What a queue's size is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sizer {
+    /// Requests, as they come from a receiver or processor.
+    Requests,
+    /// Spans, data points, log records, samples.
+    Items,
+    /// Bytes of the encoded requests.
+    Bytes,
+}
+
+/// How batches are held in memory while they wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HeldCompression {
+    /// As they came.
+    #[default]
+    None,
+    /// LZ4 blocks.
+    Lz4,
+}
+
+/// Merging of requests inside the sending queue. Profiles are not merged: each request is sent as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchConfig {
+    /// How long after its first request a batch is sent, however small it is. Above 0. Default: 200ms.
+    pub flush_timeout: Duration,
+    /// The size from which a batch is sent at once, in units of `sizer`. Default: 8192.
+    pub min_size: usize,
+    /// The most a batch may have, in units of `sizer`; 0 is no limit. A request that does not fit into the batch at
+    /// hand starts the next one; one that is larger than this is cut. Default: 0.
+    pub max_size: usize,
+    /// What the sizes count: `items` or `bytes`. Default: what the queue's `sizer` says, else `items`.
+    pub sizer: Option<BatchSizer>,
+    /// Keeps requests of different clients apart.
+    pub partition: PartitionConfig,
+}
+
+/// What a batch's size is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchSizer {
+    /// Spans, data points, log records.
+    Items,
+    /// Bytes of the encoded requests, uncompressed.
+    Bytes,
+}
+
+/// Which requests may share a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PartitionConfig {
+    /// Request headers whose values a batch's requests must have in common; an absent header differs from an empty
+    /// one. The receiver must keep them (`include_metadata`). Upper and lower case are the same. Default: none.
+    pub metadata_keys: Vec<String>,
+}
+
+/// Retries of what failed and may succeed later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryConfig {
+    /// The wait after the first failure. Default: 5s.
+    pub initial_interval: Duration,
+    /// By how much a wait may be longer or shorter than computed, as a fraction between 0 and 1, so that many senders
+    /// do not come back at once. Default: 0.5.
+    pub randomization_factor: f64,
+    /// How much longer each wait is than the one before; at least 1. Default: 1.5.
+    pub multiplier: f64,
+    /// The longest wait, unless the server asks for more. Default: 30s.
+    pub max_interval: Duration,
+    /// The time after which a batch is given up and dropped; 0 is never. Default: 5m.
+    pub max_elapsed_time: Duration,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        QueueConfig {
+            num_consumers: 10,
+            queue_size: 1000,
+            sizer: None,
+            block_on_overflow: false,
+            wait_for_result: false,
+            compression: HeldCompression::None,
+            batch: Section(None),
+        }
+    }
+}
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        BatchConfig {
+            flush_timeout: Duration::millis(200),
+            min_size: 8192,
+            max_size: 0,
+            sizer: None,
+            partition: PartitionConfig::default(),
+        }
+    }
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        RetryConfig {
+            initial_interval: Duration::secs(5),
+            randomization_factor: 0.5,
+            multiplier: 1.5,
+            max_interval: Duration::secs(30),
+            max_elapsed_time: Duration::secs(300),
+        }
+    }
+}
+
+impl QueueConfig {
+    /// What `queue_size` counts.
+    pub fn sizer(&self) -> Sizer {
+        self.sizer.unwrap_or(Sizer::Requests)
+    }
+
+    /// What the sizes of `batch` count. An explicit `sizer` of the queue is inherited, as in the Collector; `requests`
+    /// means nothing for a batch and counts as not set.
+    pub fn batch_sizer(&self, batch: &BatchConfig) -> BatchSizer {
+        batch.sizer.unwrap_or(match self.sizer {
+            Some(Sizer::Bytes) => BatchSizer::Bytes,
+            Some(Sizer::Items | Sizer::Requests) | None => BatchSizer::Items,
+        })
+    }
+}
+
+impl Validate for QueueConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if self.num_consumers == 0 {
+            problems.error(&["num_consumers"], "must be at least 1, or nothing is sent");
+        }
+        if self.queue_size == 0 {
+            problems.error(
+                &["queue_size"],
+                "must be at least 1; to send without a queue, set `enabled: false`",
+            );
+        }
+        if let Some(batch) = &*self.batch {
+            problems.within("batch", batch);
+            let same_unit = matches!(
+                (self.sizer(), self.batch_sizer(batch)),
+                (Sizer::Items, BatchSizer::Items) | (Sizer::Bytes, BatchSizer::Bytes)
+            );
+            if same_unit && batch.min_size > self.queue_size {
+                problems.error(
+                    &["batch", "min_size"],
+                    format!(
+                        "must not be above queue_size ({}): the queue would be full before a batch is",
+                        self.queue_size
+                    ),
+                );
+            }
+        }
+    }
+}
+
+impl Validate for BatchConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if self.flush_timeout.is_zero() {
+            problems.error(&["flush_timeout"], "must be above 0");
+        }
+        if self.max_size != 0 && self.max_size < self.min_size {
+            problems.error(
+                &["max_size"],
+                format!("must be 0 or at least min_size ({})", self.min_size),
+            );
+        }
+        let keys = &self.partition.metadata_keys;
+        for (at, key) in keys.iter().enumerate() {
+            if keys[..at]
+                .iter()
+                .any(|other| other.eq_ignore_ascii_case(key))
+            {
+                problems.error(
+                    &["partition", "metadata_keys", &at.to_string()],
+                    format!("\"{key}\" is listed twice (upper and lower case are the same)"),
+                );
+            }
+        }
+    }
+}
+
+impl Validate for RetryConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if !(0.0..=1.0).contains(&self.randomization_factor) {
+            problems.error(&["randomization_factor"], "must be between 0 and 1");
+        }
+        if !(self.multiplier.is_finite() && self.multiplier >= 1.0) {
+            problems.error(&["multiplier"], "must be at least 1");
+        }
+        let limit = self.max_elapsed_time;
+        if limit.is_zero() {
+            return;
+        }
+        for (key, interval) in [
+            ("initial_interval", self.initial_interval),
+            ("max_interval", self.max_interval),
+        ] {
+            if interval > limit {
+                problems.error(
+                    &["max_elapsed_time"],
+                    format!("must be 0 (no limit) or at least {key} ({:?})", *interval),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(part: &impl Validate) -> Vec<String> {
+        let mut problems = Problems::default();
+        part.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_the_collectors() {
+        let queue: QueueConfig = serde_yaml::from_str("{}").unwrap();
+        assert_eq!(queue, QueueConfig::default());
+        assert_eq!((queue.num_consumers, queue.queue_size), (10, 1000));
+        assert_eq!(queue.sizer(), Sizer::Requests);
+        assert!(paths(&queue).is_empty());
+        assert!(paths(&BatchConfig::default()).is_empty());
+        assert!(paths(&RetryConfig::default()).is_empty());
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        let queue = QueueConfig {
+            num_consumers: 0,
+            queue_size: 0,
+            sizer: Some(Sizer::Items),
+            batch: Section(Some(BatchConfig {
+                flush_timeout: Duration::secs(0),
+                min_size: 10,
+                max_size: 9,
+                partition: PartitionConfig {
+                    metadata_keys: vec!["Tenant".to_owned(), "tenant".to_owned()],
+                },
+                ..BatchConfig::default()
+            })),
+            ..QueueConfig::default()
+        };
+        assert_eq!(
+            paths(&queue),
+            [
+                "num_consumers",
+                "queue_size",
+                "batch::flush_timeout",
+                "batch::max_size",
+                "batch::partition::metadata_keys::1",
+                "batch::min_size",
+            ]
+        );
+        let retry = RetryConfig {
+            randomization_factor: 1.5,
+            multiplier: f64::NAN,
+            max_elapsed_time: Duration::secs(1),
+            ..RetryConfig::default()
+        };
+        assert_eq!(
+            paths(&retry),
+            [
+                "randomization_factor",
+                "multiplier",
+                "max_elapsed_time",
+                "max_elapsed_time"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_batch_counts_what_its_queue_counts_unless_told_otherwise() {
+        let sizer = |yaml: &str| {
+            let queue: QueueConfig = serde_yaml::from_str(yaml).unwrap();
+            queue.batch_sizer(queue.batch.as_ref().unwrap())
+        };
+        assert_eq!(sizer("batch: {}"), BatchSizer::Items);
+        assert_eq!(sizer("{sizer: bytes, batch: {}}"), BatchSizer::Bytes);
+        assert_eq!(sizer("{sizer: requests, batch: {}}"), BatchSizer::Items);
+        assert_eq!(
+            sizer("{sizer: bytes, batch: {sizer: items}}"),
+            BatchSizer::Items
+        );
+    }
+
+    #[test]
+    fn a_persistent_queue_is_an_unknown_key() {
+        let error = serde_yaml::from_str::<QueueConfig>("storage: file_storage").unwrap_err();
+        assert!(
+            error.to_string().contains("unknown field `storage`"),
+            "{error}"
+        );
+    }
+}

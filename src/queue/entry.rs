@@ -1,0 +1,187 @@
+//! What the queue is responsible for: one request, or a piece of one, with its outcome.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::held::{Damaged, Held};
+use super::room::Place;
+use crate::batch::{Batch, Nack, Requests, Signal};
+use crate::pipeline::Undelivered;
+use crate::telemetry::{DropReason, ExporterMetrics};
+use crate::wire::{self, Limit};
+
+/// What is sent in one go: entries whose requests are concatenated.
+pub(super) type Job = SmallVec<[Entry; 1]>;
+
+/// Where outcomes are counted: one per queue.
+pub(super) struct Ledger {
+    /// The exporter's metrics.
+    pub(super) metrics: ExporterMetrics,
+    lost_items: AtomicUsize,
+}
+
+/// A request the queue took in. Its pieces share it; the last one tells whoever waits.
+#[derive(Debug)]
+pub(super) struct Request {
+    _place: Option<Place>,
+    waiting: Option<oneshot::Sender<Result<(), Nack>>>,
+    failed: Mutex<Option<Nack>>,
+}
+
+/// A request, or a piece of one, that must end as delivered, dropped or given back. Dropping it without an outcome
+/// counts as lost in the shutdown (or given back, if the sender still waits and so still has it).
+pub(super) struct Entry {
+    held: Option<Held>,
+    items: usize,
+    request: Arc<Request>,
+    ledger: Arc<Ledger>,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub(super) fn new(metrics: ExporterMetrics) -> Self {
+        Ledger {
+            metrics,
+            lost_items: AtomicUsize::new(0),
+        }
+    }
+
+    /// What was acknowledged to the sender and lost because the process ends.
+    pub(super) fn undelivered(&self) -> Undelivered {
+        Undelivered {
+            items: self.lost_items.load(Relaxed),
+        }
+    }
+}
+
+impl Request {
+    /// A request that takes up `place`; `waiting` hears the outcome, and has the data until then.
+    pub(super) fn new(
+        place: Option<Place>,
+        waiting: Option<oneshot::Sender<Result<(), Nack>>>,
+    ) -> Arc<Self> {
+        Arc::new(Request {
+            _place: place,
+            waiting,
+            failed: Mutex::new(None),
+        })
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let failed = self
+            .failed
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = self.waiting.take() {
+            // Nobody listens any more when the sender gave up; it still has the data then.
+            let _ = waiting.send(failed.take().map_or(Ok(()), Err));
+        }
+    }
+}
+
+impl Entry {
+    /// An entry of `request`.
+    pub(super) fn new(held: Held, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
+        Entry {
+            items: held.items(),
+            held: Some(held),
+            request,
+            ledger,
+        }
+    }
+
+    /// Spans, data points, log records, samples.
+    pub(super) fn items(&self) -> usize {
+        self.items
+    }
+
+    /// Bytes of the encoded requests.
+    pub(super) fn bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, Held::bytes)
+    }
+
+    /// The encoded requests.
+    pub(super) fn requests(&mut self) -> Result<Requests, Damaged> {
+        self.held
+            .as_mut()
+            .map_or_else(|| Ok(Requests::default()), Held::requests)
+    }
+
+    /// The next hop has it. The items are counted by the caller, who knows of partial successes.
+    pub(super) fn delivered(mut self) {
+        self.held = None;
+    }
+
+    /// It is given up: dropped for `reason`, or given back if the sender waits.
+    pub(super) fn failed(mut self, reason: DropReason, nack: Nack) {
+        self.fail(reason, nack);
+    }
+
+    /// Cuts it into pieces of at most half its items; itself when it is not divisible.
+    pub(super) fn halves(mut self) -> Job {
+        if self.items < 2 {
+            return Job::from_iter([self]);
+        }
+        let Some(Ok(batch)) = self.held.take().map(Held::into_batch) else {
+            return Job::from_iter([self]);
+        };
+        let limit = Limit {
+            items: self.items.div_ceil(2),
+            bytes: usize::MAX,
+        };
+        let entry = |piece| {
+            Entry::new(
+                Held::Plain(piece),
+                self.request.clone(),
+                self.ledger.clone(),
+            )
+        };
+        cut(batch, limit).into_iter().map(entry).collect()
+    }
+
+    fn fail(&mut self, reason: DropReason, nack: Nack) {
+        self.held = None;
+        if self.request.waiting.is_some() {
+            self.ledger.metrics.returned(self.items);
+        } else {
+            self.ledger.metrics.dropped(self.items, reason);
+            if reason == DropReason::Shutdown {
+                self.ledger.lost_items.fetch_add(self.items, Relaxed);
+            }
+        }
+        let failed = self.request.failed.lock();
+        failed
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(nack);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.held.is_some() {
+            let nack = Nack::unavailable("the exporter stopped before this was delivered");
+            self.fail(DropReason::Shutdown, nack);
+        }
+    }
+}
+
+/// Cuts a batch into pieces within `limit` that share its memory permits.
+pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
+    if batch.signal() == Signal::Profiles {
+        return vec![batch];
+    }
+    let whole = batch.wire().to_bytes();
+    let pieces = wire::split(batch.signal(), &whole, limit);
+    let items: usize = pieces.iter().map(|(items, _)| items).sum();
+    debug_assert_eq!(items, batch.items());
+    if pieces.len() < 2 {
+        return vec![batch];
+    }
+    let piece = |(items, bytes)| batch.clone().with_wire(items, bytes);
+    pieces.into_iter().map(piece).collect()
+}

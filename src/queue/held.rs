@@ -1,0 +1,157 @@
+//! The bytes of a request while they wait: as they came, or compressed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::batch::{Batch, Requests, Signal};
+use crate::memory::{Budget, Permit};
+
+/// Above this many bytes, work on every byte leaves the threads that serve sockets: about a millisecond of LZ4, ten
+/// of gzip.
+pub(super) const BLOCKING_BYTES: usize = 256 * 1024;
+
+/// The content of one queued request.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// As it came, with its memory permits.
+    Plain(Batch),
+    /// As one LZ4 block.
+    Packed {
+        /// The signal.
+        signal: Signal,
+        /// Spans, data points, log records, samples.
+        items: usize,
+        /// The compressed bytes.
+        block: Bytes,
+        /// How many bytes it expands to.
+        bytes: usize,
+        /// Keeps the compressed bytes counted in the memory budget.
+        _permit: Permit,
+    },
+}
+
+/// A block that does not expand to what went in: memory was corrupted.
+#[derive(Debug, thiserror::Error)]
+#[error("a queued batch could not be decompressed: {0}")]
+pub(super) struct Damaged(String);
+
+impl Held {
+    /// Compresses a batch, and gives back the memory it held. It stays as it is when that makes it no smaller, or when
+    /// the memory budget has no room for both forms at once.
+    pub(super) async fn pack(mut batch: Batch, budget: &Arc<Budget>) -> Self {
+        let requests = batch.wire().clone();
+        let block = if requests.len() > BLOCKING_BYTES {
+            match tokio::task::spawn_blocking(move || compress(&requests)).await {
+                Ok(block) => block,
+                Err(_) => return Held::Plain(batch),
+            }
+        } else {
+            compress(&requests)
+        };
+        if block.len() >= batch.bytes() {
+            return Held::Plain(batch);
+        }
+        match budget.acquire(block.len()) {
+            Some(permit) => Held::Packed {
+                signal: batch.signal(),
+                items: batch.items(),
+                bytes: batch.bytes(),
+                block,
+                _permit: permit,
+            },
+            None => Held::Plain(batch),
+        }
+    }
+
+    /// Spans, data points, log records, samples.
+    pub(super) fn items(&self) -> usize {
+        match self {
+            Held::Plain(batch) => batch.items(),
+            Held::Packed { items, .. } => *items,
+        }
+    }
+
+    /// Bytes of the encoded requests.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Held::Plain(batch) => batch.bytes(),
+            Held::Packed { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Bytes it takes in memory.
+    pub(super) fn stored_bytes(&self) -> usize {
+        match self {
+            Held::Plain(batch) => batch.bytes(),
+            Held::Packed { block, .. } => block.len(),
+        }
+    }
+
+    /// The requests.
+    pub(super) fn requests(&mut self) -> Result<Requests, Damaged> {
+        match self {
+            Held::Plain(batch) => Ok(batch.wire().clone()),
+            Held::Packed { block, bytes, .. } => lz4_flex::block::decompress(block, *bytes)
+                .map(|request| Bytes::from(request).into())
+                .map_err(|error| Damaged(error.to_string())),
+        }
+    }
+
+    /// The batch, for cutting it up.
+    pub(super) fn into_batch(self) -> Result<Batch, Damaged> {
+        match self {
+            Held::Plain(batch) => Ok(batch),
+            Held::Packed { signal, items, .. } => {
+                let mut packed = self;
+                Ok(Batch::new(signal, items, packed.requests()?))
+            }
+        }
+    }
+}
+
+fn compress(requests: &Requests) -> Bytes {
+    let block = lz4_flex::block::compress(&requests.to_bytes());
+    // The output buffer was sized for the worst case; what is kept for minutes must not be.
+    block.into_boxed_slice().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(bytes: Vec<u8>, budget: &Arc<Budget>) -> Batch {
+        let permit = budget.acquire(bytes.len()).unwrap();
+        let mut batch = Batch::new(Signal::Logs, 3, Bytes::from(bytes));
+        batch.hold(permit);
+        batch
+    }
+
+    #[tokio::test]
+    async fn packing_keeps_the_bytes_and_gives_memory_back() {
+        for size in [1000, BLOCKING_BYTES + 1] {
+            let budget = Budget::new(10 << 20);
+            let content = b"abcdefgh".repeat(size / 8 + 1);
+            let mut held = Held::pack(batch(content.clone(), &budget), &budget).await;
+            assert!(matches!(held, Held::Packed { .. }));
+            assert_eq!(budget.used(), held.stored_bytes());
+            assert!(held.stored_bytes() < content.len() / 10);
+            assert_eq!((held.items(), held.bytes()), (3, content.len()));
+            assert_eq!(held.requests().unwrap().to_bytes(), content);
+            assert_eq!(held.into_batch().unwrap().bytes(), content.len());
+            assert_eq!(budget.used(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_shrink_or_does_not_fit_twice_stays_as_it_is() {
+        let budget = Budget::new(1000);
+        let noise = (0..100).map(|_| fastrand::u8(..)).collect();
+        let held = Held::pack(batch(noise, &budget), &budget).await;
+        assert!(matches!(held, Held::Plain(_)));
+        drop(held);
+        let held = Held::pack(batch(vec![0; 1000], &budget), &budget).await;
+        assert!(matches!(held, Held::Plain(_)));
+        assert_eq!(budget.used(), 1000);
+    }
+}

@@ -1,0 +1,361 @@
+//! The queue as pipelines see it: a consumer per signal, and a component that starts and stops it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::Sender;
+use super::batcher::{Batcher, Merging};
+use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
+use super::delivery::{Delivery, Logs};
+use super::entry::{Entry, Job, Ledger, Request, cut};
+use super::held::Held;
+use super::room::{NoRoom, Place, Room};
+use crate::batch::{Batch, Nack, Signal};
+use crate::component::{BuildContext, Outputs, Terminal};
+use crate::memory::Budget;
+use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+use crate::telemetry::ExporterMetrics;
+use crate::wire::Limit;
+
+/// When a refused sender should come back: the queue drains by a batch in about this time.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What an exporter's configuration says about its queues.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `sending_queue`; without it the sender waits while its data is being sent.
+    pub queue: Option<QueueConfig>,
+    /// `retry_on_failure`; without it the first failure is final.
+    pub retry: Option<RetryConfig>,
+    /// `timeout`: of one attempt; zero is none.
+    pub timeout: Duration,
+}
+
+/// An exporter that sends through `sender`, with a queue of its own for each signal.
+pub fn terminal(
+    cx: &BuildContext,
+    signals: &[Signal],
+    settings: &Settings,
+    sender: &Arc<dyn Sender>,
+) -> Terminal {
+    let queues: Vec<Arc<SendingQueue>> = signals
+        .iter()
+        .map(|signal| Arc::new(SendingQueue::new(cx, *signal, settings, sender.clone())))
+        .collect();
+    let mut inputs = Outputs::default();
+    for queue in &queues {
+        inputs.set(queue.delivery.signal, queue.clone());
+    }
+    let component = Box::new(Queues {
+        queues,
+        tasks: JoinSet::new(),
+    });
+    Terminal { inputs, component }
+}
+
+/// The queue of one exporter and signal.
+struct SendingQueue {
+    /// `None`: no queue, the sender waits.
+    config: Option<QueueConfig>,
+    budget: Arc<Budget>,
+    room: Room,
+    batcher: Batcher,
+    delivery: Delivery,
+}
+
+/// The queues of one exporter, as a component.
+struct Queues {
+    queues: Vec<Arc<SendingQueue>>,
+    tasks: JoinSet<()>,
+}
+
+impl SendingQueue {
+    fn new(
+        cx: &BuildContext,
+        signal: Signal,
+        settings: &Settings,
+        sender: Arc<dyn Sender>,
+    ) -> Self {
+        let metrics = ExporterMetrics::new(cx, signal);
+        let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
+        if settings.queue.is_some() {
+            metrics.queue_capacity.set(capacity as f64);
+        }
+        let batch = settings.queue.as_ref().and_then(merging);
+        SendingQueue {
+            config: settings.queue.clone(),
+            budget: cx.budget.clone(),
+            room: Room::new(capacity, metrics.queue_size.clone()),
+            batcher: Batcher::new(batch.filter(|_| signal != Signal::Profiles)),
+            delivery: Delivery {
+                id: cx.id.clone(),
+                signal,
+                sender,
+                retry: settings.retry.clone(),
+                timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
+                ledger: Arc::new(Ledger::new(metrics)),
+                stopping: CancellationToken::new(),
+                logs: Logs::default(),
+            },
+        }
+    }
+
+    /// Sends while the sender waits; it hears the outcome and still has the data if that is bad.
+    async fn send_now(&self, batch: Batch, arrival: Arrival<'_>) -> Result<(), Nack> {
+        let (tell, outcome) = oneshot::channel();
+        let request = Request::new(None, Some(tell));
+        let entry = Entry::new(Held::Plain(batch), request, arrival.taken());
+        self.delivery.deliver(Job::from_iter([entry])).await;
+        outcome.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn enqueue(
+        &self,
+        config: &QueueConfig,
+        batch: Batch,
+        arrival: Arrival<'_>,
+    ) -> Result<(), Nack> {
+        let merging = self.batcher.merging();
+        let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
+        let pieces = match merging {
+            Some(merging) if merging.is_too_large(&batch) => cut(batch, merging.limit()),
+            _ => vec![batch],
+        };
+        let mut held = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            held.push(if self.must_pack(config, &piece) {
+                Held::pack(piece, &self.budget).await
+            } else {
+                Held::Plain(piece)
+            });
+        }
+        let units = match config.sizer() {
+            Sizer::Requests => 1,
+            Sizer::Items => held.iter().map(Held::items).sum(),
+            Sizer::Bytes => held.iter().map(Held::stored_bytes).sum(),
+        };
+        // An empty request costs something too.
+        let place = self.place(config, units.max(1)).await?;
+        let (tell, outcome) = match config.wait_for_result {
+            true => {
+                let (tell, outcome) = oneshot::channel();
+                (Some(tell), Some(outcome))
+            }
+            false => (None, None),
+        };
+        let request = Request::new(Some(place), tell);
+        let ledger = arrival.taken();
+        let entry = |held| Entry::new(held, request.clone(), ledger.clone());
+        let entries: Job = held.into_iter().map(entry).collect();
+        drop(request);
+        if let Some(entries) = self.batcher.push(partition, entries) {
+            return Err(self.give_back(entries));
+        }
+        match outcome {
+            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Compressing costs time, so only what has to wait is compressed; and it is not worth it when the queue is as
+    /// good as full (LZ4 rarely makes a sixteenth of anything).
+    fn must_pack(&self, config: &QueueConfig, batch: &Batch) -> bool {
+        if config.compression == HeldCompression::None {
+            return false;
+        }
+        let in_bytes = config.sizer() == Sizer::Bytes;
+        let hopeless = in_bytes && self.room.free() < batch.bytes() / 16;
+        let too_large = in_bytes && batch.bytes() > self.room.capacity();
+        too_large || (!hopeless && self.batcher.is_backlogged(config.num_consumers))
+    }
+
+    async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, Nack> {
+        let place = if config.block_on_overflow {
+            self.room.take(units).await
+        } else {
+            self.room.try_take(units)
+        };
+        place.map_err(|no_room| match no_room {
+            NoRoom::Full => Nack::exhausted("sending queue is full", RETRY_AFTER),
+            NoRoom::Closed => gone(),
+            NoRoom::TooLarge => Nack::invalid(format!(
+                "the request ({units} {unit}) is larger than the whole sending queue of exporter {id} \
+                 (queue_size: {capacity}); send smaller requests or raise sending_queue.queue_size",
+                unit = match config.sizer() {
+                    Sizer::Requests => "requests",
+                    Sizer::Items => "items",
+                    Sizer::Bytes => "bytes",
+                },
+                id = self.delivery.id,
+                capacity = self.room.capacity(),
+            )),
+        })
+    }
+
+    /// The queue was closed in the meantime; the sender still has the data.
+    fn give_back(&self, entries: Job) -> Nack {
+        for entry in entries {
+            self.delivery.ledger.metrics.refused(entry.items());
+            entry.delivered();
+        }
+        gone()
+    }
+
+    async fn work(self: Arc<Self>) {
+        while let Some(mut taken) = self.batcher.next().await {
+            let job = taken.take();
+            if self.batcher.merging().is_some() {
+                let metrics = &self.delivery.ledger.metrics;
+                let items: usize = job.iter().map(Entry::items).sum();
+                let bytes: usize = job.iter().map(Entry::bytes).sum();
+                metrics.batch_send_size.record(items as f64);
+                metrics.batch_send_bytes.record(bytes as f64);
+            }
+            self.delivery.deliver(job).await;
+        }
+    }
+
+    fn close(&self) {
+        self.room.close();
+        self.batcher.close();
+        self.delivery.stopping.cancel();
+    }
+}
+
+impl Consumer for SendingQueue {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let arrival = Arrival::new(&self.delivery.ledger, batch.items());
+            if self.delivery.stopping.is_cancelled() {
+                return Err(gone());
+            }
+            batch.wire();
+            match &self.config {
+                Some(config) => self.enqueue(config, batch, arrival).await,
+                None => self.send_now(batch, arrival).await,
+            }
+        })
+    }
+}
+
+impl Component for Queues {
+    fn start(&mut self) {
+        for queue in &self.queues {
+            let Some(config) = &queue.config else {
+                continue;
+            };
+            for _ in 0..config.num_consumers {
+                self.tasks.spawn(queue.clone().work());
+            }
+            if queue.batcher.merging().is_some() {
+                let queue = queue.clone();
+                self.tasks.spawn(async move {
+                    tokio::select! {
+                        () = queue.batcher.run_timers() => {}
+                        () = queue.delivery.stopping.cancelled() => {}
+                    }
+                });
+            }
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.queues
+            .iter()
+            .all(|queue| queue.room.free() >= queue.room.capacity())
+    }
+
+    fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            for queue in &self.queues {
+                queue.close();
+            }
+            let finished = async { while self.tasks.join_next().await.is_some() {} };
+            if timeout_at(deadline, finished).await.is_err() {
+                // Dropping the tasks drops what they hold, which counts itself as lost.
+                self.tasks.shutdown().await;
+            }
+            let mut total = Undelivered::default();
+            for queue in &self.queues {
+                queue.batcher.clear();
+                total += queue.delivery.ledger.undelivered();
+            }
+            total
+        })
+    }
+}
+
+/// Items that came in and were not taken yet: refused, unless [`taken`](Self::taken).
+struct Arrival<'a> {
+    ledger: &'a Arc<Ledger>,
+    items: Option<usize>,
+}
+
+impl<'a> Arrival<'a> {
+    fn new(ledger: &'a Arc<Ledger>, items: usize) -> Self {
+        ledger.metrics.received(items);
+        Arrival {
+            ledger,
+            items: Some(items),
+        }
+    }
+
+    fn taken(mut self) -> Arc<Ledger> {
+        self.items = None;
+        self.ledger.clone()
+    }
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        if let Some(items) = self.items {
+            self.ledger.metrics.refused(items);
+        }
+    }
+}
+
+impl Merging {
+    fn is_too_large(&self, batch: &Batch) -> bool {
+        let size = match self.sizer {
+            BatchSizer::Items => batch.items(),
+            BatchSizer::Bytes => batch.bytes(),
+        };
+        size > self.max_size
+    }
+
+    fn limit(&self) -> Limit {
+        let mut limit = Limit {
+            items: usize::MAX,
+            bytes: usize::MAX,
+        };
+        match self.sizer {
+            BatchSizer::Items => limit.items = self.max_size,
+            BatchSizer::Bytes => limit.bytes = self.max_size,
+        }
+        limit
+    }
+}
+
+fn merging(queue: &QueueConfig) -> Option<Merging> {
+    let batch = queue.batch.as_ref()?;
+    let keys = batch.partition.metadata_keys.iter();
+    Some(Merging {
+        flush_timeout: *batch.flush_timeout,
+        min_size: batch.min_size,
+        max_size: match batch.max_size {
+            0 => usize::MAX,
+            size => size,
+        },
+        sizer: queue.batch_sizer(batch),
+        metadata_keys: keys.map(|key| key.to_ascii_lowercase()).collect(),
+    })
+}
+
+fn gone() -> Nack {
+    Nack::unavailable("the exporter is shutting down")
+}

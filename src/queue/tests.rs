@@ -1,0 +1,843 @@
+//! What the queue promises, on paused time, against a next hop that does as told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+use tokio::time::{Instant, advance, sleep};
+
+use super::*;
+use crate::batch::Batch;
+use crate::component::{BuildContext, Terminal};
+use crate::config::Section;
+use crate::config::units::Duration as Setting;
+use crate::memory::Budget;
+use crate::pipeline::{Consumer, Undelivered};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const SECS: fn(u64) -> Duration = Duration::from_secs;
+
+type Answer = Box<dyn FnMut(&[String]) -> Result<Outcome, SendError> + Send>;
+
+/// A next hop: answers as told, and remembers the names of the spans of every attempt and of those it accepted.
+struct Hop {
+    answer: Mutex<Answer>,
+    latency: Duration,
+    attempts: Mutex<Vec<(Instant, Vec<String>)>>,
+    accepted: Mutex<Vec<String>>,
+    encoded: Mutex<usize>,
+}
+
+impl Sender for Hop {
+    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        *self.encoded.lock().unwrap() += 1;
+        Ok(requests.parts().to_vec())
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        false
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(async move {
+            let names = names(&batch.chunks.concat());
+            assert_eq!(names.len(), batch.items);
+            self.attempts
+                .lock()
+                .unwrap()
+                .push((Instant::now(), names.clone()));
+            sleep(self.latency).await;
+            let outcome = (self.answer.lock().unwrap())(&names)?;
+            self.accepted.lock().unwrap().extend(names);
+            Ok(outcome)
+        })
+    }
+}
+
+struct Bench {
+    hop: Arc<Hop>,
+    terminal: Terminal,
+    metrics: PrometheusHandle,
+    budget: Arc<Budget>,
+    started: Instant,
+}
+
+impl Bench {
+    fn new(
+        settings: Settings,
+        latency: Duration,
+        answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static,
+    ) -> Self {
+        let hop = Arc::new(Hop {
+            answer: Mutex::new(Box::new(answer)),
+            latency,
+            attempts: Mutex::default(),
+            accepted: Mutex::default(),
+            encoded: Mutex::default(),
+        });
+        let budget = Budget::new(1 << 30);
+        let cx = BuildContext {
+            id: "test".parse().unwrap(),
+            budget: budget.clone(),
+            listeners: Default::default(),
+            health: Default::default(),
+        };
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
+        let sender: Arc<dyn Sender> = hop.clone();
+        let mut terminal = metrics::with_local_recorder(&recorder, || {
+            terminal(&cx, &[Signal::Traces, Signal::Profiles], &settings, &sender)
+        });
+        terminal.component.start();
+        Bench {
+            hop,
+            terminal,
+            metrics,
+            budget,
+            started: Instant::now(),
+        }
+    }
+
+    fn consumer(&self) -> Arc<dyn Consumer> {
+        self.terminal.inputs.get(Signal::Traces).unwrap().clone()
+    }
+
+    async fn consume(&self, batch: Batch) -> Result<(), Nack> {
+        self.consumer().consume(batch).await
+    }
+
+    fn attempts(&self) -> Vec<(Duration, usize)> {
+        let attempts = self.hop.attempts.lock().unwrap();
+        let attempt = |(at, names): &(Instant, Vec<String>)| (*at - self.started, names.len());
+        attempts.iter().map(attempt).collect()
+    }
+
+    fn accepted(&self) -> Vec<String> {
+        let mut accepted = self.hop.accepted.lock().unwrap().clone();
+        accepted.sort();
+        accepted
+    }
+
+    /// The exporter's account for traces, in items.
+    fn account(&self) -> BTreeMap<String, u64> {
+        let text = self.metrics.render();
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("data_type=\"traces\""));
+        let entries = lines.filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let name = series
+                .split('{')
+                .next()?
+                .strip_prefix("tributary_exporter_")?;
+            let reason = series
+                .split("reason=\"")
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
+            let name = match reason {
+                Some(reason) => reason.to_owned(),
+                None => name.trim_end_matches("_items").to_owned(),
+            };
+            let value = value.parse::<f64>().ok()? as u64;
+            (value > 0).then_some((name, value))
+        });
+        entries.collect()
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        let text = self.metrics.render();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(name) && line.contains("\"traces\""));
+        line.unwrap().rsplit_once(' ').unwrap().1.parse().unwrap()
+    }
+
+    async fn shutdown(&mut self, within: Duration) -> Undelivered {
+        let nothing: Box<dyn crate::pipeline::Component> = Box::new(Nothing);
+        let component = std::mem::replace(&mut self.terminal.component, nothing);
+        component.shutdown(Instant::now() + within).await
+    }
+}
+
+struct Nothing;
+
+impl crate::pipeline::Component for Nothing {
+    fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+fn names(request: &[u8]) -> Vec<String> {
+    let request = ExportTraceServiceRequest::decode(request).unwrap();
+    let scopes = request
+        .resource_spans
+        .into_iter()
+        .flat_map(|r| r.scope_spans);
+    scopes.flat_map(|s| s.spans).map(|span| span.name).collect()
+}
+
+/// A request of `count` spans named `prefix-0`, `prefix-1`, ...
+fn request(prefix: &str, count: usize) -> Batch {
+    let span = |at| Span {
+        name: format!("{prefix}-{at}"),
+        ..Span::default()
+    };
+    let request = ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            scope_spans: vec![ScopeSpans {
+                spans: (0..count).map(span).collect(),
+                ..ScopeSpans::default()
+            }],
+            ..ResourceSpans::default()
+        }],
+    };
+    Batch::new(Signal::Traces, count, Bytes::from(request.encode_to_vec()))
+}
+
+fn of_tenant(tenant: Option<&str>, batch: Batch) -> Batch {
+    let mut batch = batch;
+    let metadata = tenant.map(|tenant| ("tenant".to_owned(), vec![tenant.to_owned()]));
+    batch.metadata = Some(Arc::new(metadata.into_iter().collect()));
+    batch
+}
+
+fn settings(queue: QueueConfig) -> Settings {
+    Settings {
+        queue: Some(queue),
+        retry: Some(RetryConfig {
+            randomization_factor: 0.0,
+            ..RetryConfig::default()
+        }),
+        timeout: SECS(5),
+    }
+}
+
+fn batching(batch: BatchConfig) -> Settings {
+    settings(QueueConfig {
+        batch: Section(Some(batch)),
+        ..QueueConfig::default()
+    })
+}
+
+fn accept(_: &[String]) -> Result<Outcome, SendError> {
+    Ok(Outcome::default())
+}
+
+fn unavailable(_: &[String]) -> Result<Outcome, SendError> {
+    Err(SendError::transient(Code::Unavailable, "down"))
+}
+
+fn account(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    entries
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut dice = fastrand::Rng::with_seed(seed + 1000);
+        let mut settings = settings(QueueConfig {
+            num_consumers: random.usize(1..5),
+            compression: *random
+                .choice([HeldCompression::None, HeldCompression::Lz4].iter())
+                .unwrap(),
+            batch: Section(random.bool().then(|| BatchConfig {
+                min_size: random.usize(0..30),
+                max_size: 0,
+                ..BatchConfig::default()
+            })),
+            ..QueueConfig::default()
+        });
+        settings.retry.as_mut().unwrap().max_elapsed_time = Setting::secs(0);
+        let mut bench = Bench::new(settings, MS(random.u64(0..50)), move |names| {
+            match dice.u8(0..3) {
+                0 => accept(names),
+                _ => unavailable(names),
+            }
+        });
+        let mut expected = Vec::new();
+        for number in 0..100 {
+            let batch = request(&number.to_string(), random.usize(0..10));
+            let mut all = names(&batch.clone().into_wire().to_bytes());
+            bench.consume(batch).await.unwrap();
+            expected.append(&mut all);
+            sleep(MS(random.u64(0..20))).await;
+        }
+        while bench.gauge("otelcol_exporter_queue_size") > 0.0 {
+            sleep(SECS(1)).await;
+        }
+        expected.sort();
+        assert_eq!(bench.accepted(), expected, "seed {seed}");
+        let items = expected.len() as u64;
+        assert_eq!(
+            bench.account(),
+            account(&[("received", items), ("delivered", items)])
+        );
+        assert_eq!(bench.shutdown(SECS(1)).await, Undelivered::default());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_at_once_and_counts_it() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        queue_size: 10,
+        sizer: Some(Sizer::Items),
+        ..QueueConfig::default()
+    };
+    let bench = Bench::new(settings(queue), SECS(1), accept);
+    bench.consume(request("a", 6)).await.unwrap();
+    let nack = bench.consume(request("b", 5)).await.unwrap_err();
+    assert_eq!(
+        (nack.retryable, &*nack.reason),
+        (true, "sending queue is full")
+    );
+    assert!(nack.retry_after.is_some());
+    bench.consume(request("c", 4)).await.unwrap();
+    assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 10.0);
+    sleep(SECS(3)).await;
+    assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
+    let expected = [("received", 15), ("delivered", 10), ("refused", 5)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_larger_than_the_queue_is_refused_for_good() {
+    for block_on_overflow in [false, true] {
+        let queue = QueueConfig {
+            queue_size: 10,
+            sizer: Some(Sizer::Items),
+            block_on_overflow,
+            ..QueueConfig::default()
+        };
+        let bench = Bench::new(settings(queue), SECS(0), accept);
+        let nack = bench.consume(request("a", 11)).await.unwrap_err();
+        assert!(
+            !nack.retryable && nack.reason.contains("queue_size: 10"),
+            "{nack}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_sender_gets_in_when_there_is_room_and_leaks_none_when_it_gives_up() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        queue_size: 1,
+        block_on_overflow: true,
+        ..QueueConfig::default()
+    };
+    let bench = Bench::new(settings(queue), SECS(1), accept);
+    bench.consume(request("a", 1)).await.unwrap();
+    let patience = tokio::time::timeout(MS(500), bench.consume(request("b", 1)));
+    assert!(patience.await.is_err());
+    bench.consume(request("c", 1)).await.unwrap();
+    assert_eq!(bench.started.elapsed(), SECS(1));
+    sleep(SECS(2)).await;
+    assert_eq!(bench.accepted(), ["a-0", "c-0"]);
+    assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
+    let expected = [("received", 3), ("delivered", 2), ("refused", 1)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_result_hears_it_and_keeps_what_was_not_delivered() {
+    let queue = QueueConfig {
+        wait_for_result: true,
+        ..QueueConfig::default()
+    };
+    for settings in [
+        settings(queue),
+        Settings {
+            queue: None,
+            ..settings(QueueConfig::default())
+        },
+    ] {
+        let bench = Bench::new(settings, SECS(1), |names| match names[0].as_str() {
+            "bad-0" => Err(SendError::permanent(
+                Code::InvalidArgument,
+                Fault::Content,
+                "no",
+            )),
+            "late-0" => Err(SendError {
+                throttle: Some(SECS(1000)),
+                ..SendError::transient(Code::Unavailable, "later")
+            }),
+            _ => accept(names),
+        });
+        bench.consume(request("good", 1)).await.unwrap();
+        assert_eq!(bench.started.elapsed(), SECS(1));
+        let nack = bench.consume(request("bad", 1)).await.unwrap_err();
+        assert_eq!(
+            (nack.retryable, nack.code, &*nack.reason),
+            (false, Code::InvalidArgument, "no")
+        );
+        let nack = bench.consume(request("late", 1)).await.unwrap_err();
+        assert_eq!((nack.retryable, nack.retry_after), (true, Some(SECS(1000))));
+        let expected = [("received", 3), ("delivered", 1), ("refused", 2)];
+        assert_eq!(bench.account(), account(&expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_gives_up_an_unqueued_send_still_has_its_data() {
+    let settings = Settings {
+        queue: None,
+        ..settings(QueueConfig::default())
+    };
+    let bench = Bench::new(settings, SECS(1), accept);
+    let patience = tokio::time::timeout(MS(500), bench.consume(request("a", 3)));
+    assert!(patience.await.is_err());
+    assert_eq!(bench.account(), account(&[("received", 3), ("refused", 3)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_those_of_the_configuration_and_the_batch_is_encoded_once() {
+    let bench = Bench::new(settings(QueueConfig::default()), SECS(0), unavailable);
+    bench.consume(request("a", 2)).await.unwrap();
+    sleep(SECS(400)).await;
+    let at: Vec<f64> = bench
+        .attempts()
+        .iter()
+        .map(|(at, _)| at.as_secs_f64())
+        .collect();
+    assert_eq!(at[..5], [0.0, 5.0, 12.5, 23.75, 40.625]);
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] <= 30.001));
+    // The next one would have come after five minutes.
+    assert!(
+        *at.last().unwrap() > 270.0 && *at.last().unwrap() <= 300.0,
+        "{at:?}"
+    );
+    assert_eq!(*bench.hop.encoded.lock().unwrap(), 1);
+    let expected = [("received", 2), ("retries_exhausted", 2)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_lengthens_the_wait_and_ends_it_when_it_asks_for_too_much() {
+    let mut asked = VecDeque::from([60, 1, 1000]);
+    let bench = Bench::new(settings(QueueConfig::default()), SECS(0), move |_| {
+        Err(SendError {
+            throttle: asked.pop_front().map(SECS),
+            ..SendError::transient(Code::Unavailable, "busy")
+        })
+    });
+    bench.consume(request("a", 1)).await.unwrap();
+    sleep(SECS(400)).await;
+    let at: Vec<f64> = bench
+        .attempts()
+        .iter()
+        .map(|(at, _)| at.as_secs_f64())
+        .collect();
+    assert_eq!(at, [0.0, 60.0, 67.5]);
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("retries_exhausted", 1)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_ends_at_its_timeout_and_is_retried() {
+    let bench = Bench::new(settings(QueueConfig::default()), SECS(6), accept);
+    bench.consume(request("a", 1)).await.unwrap();
+    sleep(SECS(11)).await;
+    assert_eq!(bench.attempts(), [(SECS(0), 1), (SECS(10), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_retries_the_first_failure_is_final() {
+    let settings = Settings {
+        retry: None,
+        ..settings(QueueConfig::default())
+    };
+    let bench = Bench::new(settings, SECS(0), unavailable);
+    bench.consume(request("a", 1)).await.unwrap();
+    sleep(SECS(60)).await;
+    assert_eq!(bench.attempts().len(), 1);
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("retries_exhausted", 1)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_goes_when_it_is_large_enough_or_its_first_request_old_enough() {
+    let batch = BatchConfig {
+        min_size: 10,
+        ..BatchConfig::default()
+    };
+    let bench = Bench::new(batching(batch), SECS(0), accept);
+    bench.consume(request("a", 6)).await.unwrap();
+    sleep(MS(150)).await;
+    bench.consume(request("b", 4)).await.unwrap();
+    // Complete: a new batch begins, whose time counts from its own first request.
+    sleep(MS(10)).await;
+    bench.consume(request("c", 1)).await.unwrap();
+    sleep(MS(190)).await;
+    bench.consume(request("d", 1)).await.unwrap();
+    sleep(MS(500)).await;
+    bench.consume(request("e", 1)).await.unwrap();
+    sleep(MS(500)).await;
+    assert_eq!(
+        bench.attempts(),
+        [(MS(150), 10), (MS(360), 2), (MS(1050), 1)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_batch_exceeds_the_largest_size_where_requests_allow() {
+    let batch = BatchConfig {
+        min_size: 8,
+        max_size: 10,
+        ..BatchConfig::default()
+    };
+    let bench = Bench::new(batching(batch), SECS(0), accept);
+    for (name, count) in [("a", 7), ("b", 7), ("c", 3), ("d", 9), ("e", 1)] {
+        bench.consume(request(name, count)).await.unwrap();
+    }
+    sleep(SECS(1)).await;
+    let sizes: Vec<usize> = bench.attempts().iter().map(|(_, items)| *items).collect();
+    assert_eq!(sizes, [7, 10, 9, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_different_tenants_never_share_a_batch() {
+    let batch = BatchConfig {
+        partition: PartitionConfig {
+            metadata_keys: vec!["Tenant".to_owned()],
+        },
+        ..BatchConfig::default()
+    };
+    let bench = Bench::new(batching(batch), SECS(0), accept);
+    for tenant in [Some("a"), Some("b"), Some(""), None, Some("a")] {
+        let name = format!("{tenant:?}");
+        bench
+            .consume(of_tenant(tenant, request(&name, 1)))
+            .await
+            .unwrap();
+    }
+    sleep(SECS(1)).await;
+    let attempts = bench.hop.attempts.lock().unwrap();
+    assert_eq!(attempts.len(), 4);
+    for (_, names) in attempts.iter() {
+        assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_request_takes_no_others_with_it() {
+    for count in [2, 3, 100, 1000] {
+        let batch = BatchConfig {
+            min_size: count,
+            ..BatchConfig::default()
+        };
+        let bench = Bench::new(batching(batch), SECS(0), |names| {
+            match names.iter().any(|name| name == "1-0") {
+                true => Err(SendError::permanent(
+                    Code::InvalidArgument,
+                    Fault::Content,
+                    "no",
+                )),
+                false => accept(names),
+            }
+        });
+        for number in 0..count {
+            bench
+                .consume(request(&number.to_string(), 1))
+                .await
+                .unwrap();
+        }
+        sleep(SECS(1)).await;
+        assert_eq!(bench.accepted().len(), count - 1);
+        let count = count as u64;
+        let expected = [
+            ("received", count),
+            ("delivered", count - 1),
+            ("permanent", 1),
+        ];
+        assert_eq!(bench.account(), account(&expected));
+        let most = 2 * count.ilog2() as usize + 3;
+        assert!(
+            bench.attempts().len() <= most,
+            "{} attempts",
+            bench.attempts().len()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_above_the_largest_size_is_cut_and_answered_as_one() {
+    let batch = BatchConfig {
+        min_size: 8,
+        max_size: 10,
+        ..BatchConfig::default()
+    };
+    for bad in [None, Some("a-17")] {
+        let mut settings = batching(batch.clone());
+        settings.queue.as_mut().unwrap().wait_for_result = true;
+        let bench = Bench::new(settings, SECS(0), move |names| {
+            match bad.is_some_and(|bad| names.iter().any(|name| name == bad)) {
+                true => Err(SendError::permanent(
+                    Code::InvalidArgument,
+                    Fault::Content,
+                    "no",
+                )),
+                false => accept(names),
+            }
+        });
+        let result = bench.consume(request("a", 33)).await;
+        assert_eq!(result.is_err(), bad.is_some());
+        let sizes: Vec<usize> = bench.attempts().iter().map(|(_, items)| *items).collect();
+        assert!(sizes.iter().all(|size| *size <= 10), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), 33);
+        let account = bench.account();
+        let outcomes = ["delivered", "refused"].map(|name| account.get(name).unwrap_or(&0));
+        assert_eq!(outcomes.into_iter().sum::<u64>(), 33);
+        assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_for_the_server_is_sent_in_pieces_it_takes() {
+    let batch = BatchConfig {
+        min_size: 100,
+        ..BatchConfig::default()
+    };
+    for sizes in [&[100][..], &[40, 60], &[1, 98, 1]] {
+        let bench = Bench::new(batching(batch.clone()), SECS(0), |names| {
+            match names.len() > 7 {
+                true => Err(SendError::permanent(
+                    Code::ResourceExhausted,
+                    Fault::Size,
+                    "too large",
+                )),
+                false => accept(names),
+            }
+        });
+        for (number, size) in sizes.iter().enumerate() {
+            bench
+                .consume(request(&number.to_string(), *size))
+                .await
+                .unwrap();
+        }
+        sleep(SECS(1)).await;
+        assert_eq!(
+            bench.account(),
+            account(&[("received", 100), ("delivered", 100)])
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_everything_is_not_sent_everything_one_by_one() {
+    let count = 2000;
+    let batch = BatchConfig {
+        min_size: count,
+        ..BatchConfig::default()
+    };
+    let mut settings = batching(batch);
+    settings.queue.as_mut().unwrap().queue_size = count;
+    let bench = Bench::new(settings, SECS(0), |_| {
+        Err(SendError::permanent(
+            Code::InvalidArgument,
+            Fault::Content,
+            "no",
+        ))
+    });
+    for number in 0..count {
+        bench
+            .consume(request(&number.to_string(), 1))
+            .await
+            .unwrap();
+    }
+    sleep(SECS(1)).await;
+    assert_eq!(bench.attempts().len(), 257);
+    let expected = [("received", count as u64), ("permanent", count as u64)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_is_not_about_the_data_is_not_taken_apart() {
+    let batch = BatchConfig {
+        min_size: 2,
+        ..BatchConfig::default()
+    };
+    let bench = Bench::new(batching(batch), SECS(0), |_| {
+        Err(SendError::permanent(
+            Code::Unauthenticated,
+            Fault::Elsewhere,
+            "who?",
+        ))
+    });
+    bench.consume(request("a", 1)).await.unwrap();
+    bench.consume(request("b", 1)).await.unwrap();
+    sleep(SECS(1)).await;
+    assert_eq!(bench.attempts().len(), 1);
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 2), ("permanent", 2)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partial_success_is_counted_and_not_retried() {
+    let mut rejected = [3, 1000].into_iter();
+    let bench = Bench::new(settings(QueueConfig::default()), SECS(0), move |_| {
+        Ok(Outcome {
+            rejected_items: rejected.next().unwrap(),
+            message: "some were bad".to_owned(),
+        })
+    });
+    bench.consume(request("a", 5)).await.unwrap();
+    bench.consume(request("b", 4)).await.unwrap();
+    sleep(SECS(60)).await;
+    assert_eq!(bench.attempts().len(), 2);
+    let expected = [("received", 9), ("delivered", 2), ("partial_success", 7)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
+    let batch = BatchConfig {
+        flush_timeout: Setting::secs(60),
+        ..BatchConfig::default()
+    };
+    let mut failures = 1;
+    let mut settings = batching(batch);
+    settings
+        .queue
+        .as_mut()
+        .unwrap()
+        .batch
+        .0
+        .as_mut()
+        .unwrap()
+        .min_size = 2;
+    let mut bench = Bench::new(settings, SECS(0), move |names| match failures {
+        0 => accept(names),
+        _ => {
+            failures -= 1;
+            unavailable(names)
+        }
+    });
+    bench.consume(request("sleeps", 2)).await.unwrap();
+    sleep(SECS(1)).await;
+    bench.consume(request("held", 1)).await.unwrap();
+    assert_eq!(bench.shutdown(SECS(30)).await, Undelivered::default());
+    assert_eq!(bench.started.elapsed(), SECS(1));
+    assert_eq!(bench.accepted(), ["held-0", "sleeps-0", "sleeps-1"]);
+    assert!(
+        bench
+            .consume(request("late", 1))
+            .await
+            .unwrap_err()
+            .retryable
+    );
+    let expected = [("received", 4), ("delivered", 3), ("refused", 1)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        ..QueueConfig::default()
+    };
+    let mut bench = Bench::new(settings(queue), SECS(0), unavailable);
+    for name in ["a", "b", "c"] {
+        bench.consume(request(name, 2)).await.unwrap();
+    }
+    sleep(SECS(1)).await;
+    let undelivered = bench.shutdown(SECS(30)).await;
+    assert_eq!(undelivered, Undelivered { items: 6 });
+    assert_eq!(bench.attempts().len(), 4);
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 6), ("shutdown", 6)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_at_its_deadline_and_reports_what_was_under_way() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        ..QueueConfig::default()
+    };
+    let mut bench = Bench::new(settings(queue), SECS(4), accept);
+    for name in ["a", "b", "c"] {
+        bench.consume(request(name, 2)).await.unwrap();
+    }
+    let undelivered = bench.shutdown(SECS(6)).await;
+    assert_eq!(bench.started.elapsed(), SECS(6));
+    assert_eq!(undelivered, Undelivered { items: 4 });
+    let expected = [("received", 6), ("delivered", 2), ("shutdown", 4)];
+    assert_eq!(bench.account(), account(&expected));
+    assert_eq!(bench.gauge("otelcol_exporter_queue_size"), 0.0);
+    assert_eq!(bench.gauge("otelcol_exporter_in_flight_requests"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_at_shutdown_is_told_and_nothing_counts_as_lost() {
+    let queue = QueueConfig {
+        wait_for_result: true,
+        ..QueueConfig::default()
+    };
+    let mut bench = Bench::new(settings(queue), SECS(60), accept);
+    let consumer = bench.consumer();
+    let waiting = tokio::spawn(async move { consumer.consume(request("a", 2)).await });
+    sleep(SECS(1)).await;
+    assert_eq!(bench.shutdown(SECS(1)).await, Undelivered::default());
+    assert!(waiting.await.unwrap().unwrap_err().retryable);
+    assert_eq!(bench.account(), account(&[("received", 2), ("refused", 2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_compressed_and_counted_so() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        queue_size: 4000,
+        sizer: Some(Sizer::Bytes),
+        compression: HeldCompression::Lz4,
+        ..QueueConfig::default()
+    };
+    let bench = Bench::new(settings(queue), SECS(1), accept);
+    let bytes = request("compressible-name-of-a-span", 50).bytes();
+    assert!(bytes > 1500 && bytes < 2000, "{bytes}");
+    let mut taken = 0;
+    while let Ok(()) = bench
+        .consume(request("compressible-name-of-a-span", 50))
+        .await
+    {
+        taken += 1;
+        // The first one finds a free worker and needs no compression.
+        tokio::task::yield_now().await;
+    }
+    assert!(taken > 5, "{taken}");
+    assert!(bench.gauge("otelcol_exporter_queue_size") <= 4000.0);
+    assert!(bench.budget.used() < 4000);
+    sleep(SECS(60)).await;
+    assert_eq!(bench.accepted().len(), taken * 50);
+    assert_eq!(bench.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_pass_one_by_one() {
+    let batch = BatchConfig::default();
+    let bench = Bench::new(batching(batch), SECS(0), accept);
+    let consumer = bench.terminal.inputs.get(Signal::Profiles).unwrap();
+    for _ in 0..2 {
+        consumer
+            .consume(Batch::new(Signal::Profiles, 0, Bytes::new()))
+            .await
+            .unwrap();
+    }
+    advance(MS(1)).await;
+    sleep(MS(1)).await;
+    assert_eq!(bench.attempts().len(), 2);
+}

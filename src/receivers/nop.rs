@@ -1,0 +1,56 @@
+//! `nop`: receives nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Signal;
+use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::config::Validate;
+use crate::pipeline::{Component, Idle};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "nop",
+    aliases: &[],
+    "Receives nothing.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Metrics, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+/// Configuration of the `nop` receiver: it has no keys.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Validate for Config {}
+
+impl ReceiverConfig for Config {
+    fn build(&self, _: &BuildContext, _: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        Ok(Box::new(Idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::exporters::testing::context;
+    use crate::pipeline::Undelivered;
+
+    #[tokio::test]
+    async fn it_starts_receives_nothing_and_stops_at_once() {
+        let mut receiver = Config {}
+            .build(&context("nop"), Outputs::default())
+            .unwrap();
+        receiver.start();
+        let undelivered = receiver.shutdown(Instant::now()).await;
+        assert_eq!(undelivered, Undelivered::default());
+    }
+}

@@ -1,0 +1,277 @@
+//! The life of the process: start, reload, drain.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::component::Host;
+use crate::config::{self, Config, Sources};
+use crate::health::{Health, Phase};
+use crate::memory::{Budget, machine_memory};
+use crate::net::listeners::Listeners;
+use crate::pipeline::{Graph, Undelivered, describe};
+use crate::telemetry::endpoint::MetricsEndpoint;
+use crate::telemetry::exposition::Exposition;
+use crate::telemetry::logs::Logs;
+
+/// What the command line says about a run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the configuration comes from; read again at every reload.
+    pub sources: Sources,
+    /// Whether warnings about the configuration are errors.
+    pub strict: bool,
+    /// How long a shutdown may take until what is left is given up.
+    pub drain_timeout: Duration,
+}
+
+/// How much of the machine's (or cgroup's) memory telemetry may take when no `memory_limiter` says it.
+const DEFAULT_BUDGET_SHARE: u64 = 2;
+
+/// Runs until a signal, or a stage that panics, ends the process.
+///
+/// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
+/// a stage has panicked, or something acknowledged had to be given up.
+pub async fn run(options: Options) -> ExitCode {
+    let Some(config) = load(&options) else {
+        return ExitCode::FAILURE;
+    };
+    let logs = match Logs::install(&config.service.telemetry.logs) {
+        Ok(logs) => logs,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "Starting collector..."
+    );
+    match Service::start(options, config, logs) {
+        Ok((service, signals)) => service.serve(signals).await,
+        Err(problem) => {
+            error!(error = problem, "Cannot start.");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads the configuration and says what is wrong with it.
+fn load(options: &Options) -> Option<Config> {
+    let loaded = config::load(&options.sources, options.strict);
+    let text = loaded.report.render();
+    if !text.is_empty() {
+        // Before the first configuration is there is no logger, and a person reads this: as it is, with its carets.
+        eprint!("{text}");
+    }
+    loaded.config
+}
+
+struct Service {
+    options: Options,
+    host: Host,
+    logs: Logs,
+    exposition: Exposition,
+    graph: Graph,
+    endpoint: Option<MetricsEndpoint>,
+    /// Graphs of earlier configurations that still have something to deliver.
+    retired: JoinSet<Undelivered>,
+    /// Tells them by when the process ends.
+    terminate: watch::Sender<Option<Instant>>,
+    panicked: Arc<Notify>,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Service {
+    fn start(options: Options, config: Config, logs: Logs) -> Result<(Service, Signals), String> {
+        let signals =
+            Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        let exposition = Exposition::install().map_err(|error| error.to_string())?;
+        tokio::spawn(exposition.clone().keep_up());
+        let host = Host {
+            budget: Budget::new(default_budget()),
+            listeners: Listeners::default(),
+            health: Arc::new(Health::default()),
+        };
+        let panicked = watch_for_panics(host.health.clone());
+        host.listeners.begin();
+        let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
+        host.listeners.keep_new();
+        graph.start();
+        describe(&config);
+        host.health.set_phase(Phase::Ready);
+        info!("Everything is ready. Begin running and processing data.");
+        let service = Service {
+            options,
+            host,
+            logs,
+            exposition,
+            graph,
+            endpoint,
+            retired: JoinSet::new(),
+            terminate: watch::Sender::new(None),
+            panicked,
+        };
+        Ok((service, signals))
+    }
+
+    async fn serve(mut self, mut signals: Signals) -> ExitCode {
+        let panicked = self.panicked.clone();
+        let by_panic = loop {
+            tokio::select! {
+                _ = signals.hang_up.recv() => self.reload().await,
+                _ = signals.terminate.recv() => break false,
+                _ = signals.interrupt.recv() => break false,
+                () = panicked.notified() => break true,
+                Some(_) = self.retired.join_next() => {}
+            }
+        };
+        if by_panic {
+            error!("A stage has panicked. Ending the process; what it holds is delivered first.");
+        } else {
+            info!("Received signal from OS. Starting shutdown...");
+            self.host.health.set_phase(Phase::Stopping);
+        }
+        let left = tokio::select! {
+            left = self.shut_down() => left,
+            () = signals.again() => {
+                error!("Received a second signal. Ending at once; what was held is lost.");
+                return ExitCode::FAILURE;
+            }
+        };
+        if left.items > 0 {
+            error!(
+                undelivered_items = left.items,
+                "Shutdown complete, but not everything was delivered."
+            );
+        } else {
+            info!("Shutdown complete.");
+        }
+        if by_panic || left.items > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+
+    /// Builds the new configuration beside the old one, and swaps them when it stands.
+    async fn reload(&mut self) {
+        info!("Reloading the configuration.");
+        let Some(config) = load(&self.options) else {
+            error!("The new configuration is bad. The old one keeps running.");
+            return;
+        };
+        self.host.listeners.begin();
+        let built = build(&config, &self.host, &self.exposition, Some(&self.graph));
+        let (mut graph, endpoint) = match built {
+            Ok(built) => built,
+            Err(problem) => {
+                self.host.listeners.keep_old();
+                error!(
+                    error = problem,
+                    "The new configuration cannot run. The old one keeps running."
+                );
+                return;
+            }
+        };
+        graph.adopt(&mut self.graph);
+        self.host.budget.set_limit(default_budget());
+        graph.start();
+        self.host.listeners.keep_new();
+        if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
+            error!(%error, "Logs go where they went before.");
+        }
+        if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
+            old.shutdown().await;
+        }
+        // What the old receivers let in is answered, and what the old stages hold delivered, while the new ones serve.
+        let old = std::mem::replace(&mut self.graph, graph);
+        let mut terminate = self.terminate.subscribe();
+        self.retired.spawn(old.retire(async move {
+            let told = terminate.wait_for(Option::is_some).await;
+            told.ok()
+                .and_then(|deadline| *deadline)
+                .unwrap_or_else(Instant::now)
+        }));
+        describe(&config);
+        info!("Configuration reloaded.");
+    }
+
+    async fn shut_down(self) -> Undelivered {
+        let deadline = Instant::now() + self.options.drain_timeout;
+        self.terminate.send_replace(Some(deadline));
+        let (mut left, retired) =
+            tokio::join!(self.graph.shutdown(deadline), self.retired.join_all());
+        left += retired.into_iter().sum();
+        if let Some(endpoint) = self.endpoint {
+            endpoint.shutdown().await;
+        }
+        left
+    }
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn again(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn build(
+    config: &Config,
+    host: &Host,
+    exposition: &Exposition,
+    running: Option<&Graph>,
+) -> Result<(Graph, Option<MetricsEndpoint>), String> {
+    let graph = Graph::build(config, host, running).map_err(|error| error.to_string())?;
+    let endpoint = MetricsEndpoint::serve(&config.service.telemetry, host, exposition)?;
+    Ok((graph, endpoint))
+}
+
+fn default_budget() -> usize {
+    usize::try_from(machine_memory() / DEFAULT_BUDGET_SHARE).unwrap_or(usize::MAX)
+}
+
+/// A panic anywhere ends the process: a pipeline with a dead stage must not look alive. The hook prints as usual; the
+/// service then drains what still works.
+fn watch_for_panics(health: Arc<Health>) -> Arc<Notify> {
+    let panicked = Arc::new(Notify::new());
+    let notify = panicked.clone();
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        warn!(
+            place,
+            "A panic: this is a defect of the collector, please report it."
+        );
+        health.set_phase(Phase::Failed);
+        notify.notify_one();
+    }));
+    panicked
+}

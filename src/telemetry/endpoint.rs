@@ -1,0 +1,134 @@
+//! Serves our own metrics to Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use tokio::time::Instant;
+
+use super::exposition::Exposition;
+use crate::component::Host;
+use crate::config::{ComponentId, TelemetryConfig};
+use crate::memory::Budget;
+use crate::net::server::{Bound, Options, Server, SimpleHandler};
+
+/// `/metrics` on the address of `service.telemetry.metrics`.
+pub struct MetricsEndpoint {
+    server: Server,
+}
+
+/// The media type of Prometheus' text format.
+const TEXT_FORMAT: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// How long a scrape that is under way may take when the endpoint closes.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl MetricsEndpoint {
+    /// Binds and serves, unless the configuration switches it off.
+    ///
+    /// # Errors
+    /// When the address cannot be bound; the text names it.
+    pub fn serve(
+        config: &TelemetryConfig,
+        host: &Host,
+        exposition: &Exposition,
+    ) -> Result<Option<Self>, String> {
+        let Some(endpoint) = config.metrics.listen() else {
+            return Ok(None);
+        };
+        let serve = || {
+            let owner: ComponentId = "service".parse().map_err(std::io::Error::other)?;
+            let listener = host.listeners.bind(&owner, &endpoint)?;
+            let handler = handler(exposition.clone(), host.budget.clone(), resource(config));
+            Ok(Bound::new(
+                listener,
+                handler,
+                Options::default(),
+                "metrics",
+                &owner,
+                "service",
+            )?
+            .start())
+        };
+        match serve() {
+            Ok(server) => Ok(Some(MetricsEndpoint { server })),
+            Err(error) => {
+                let error: std::io::Error = error;
+                Err(format!("service.telemetry.metrics: {error}"))
+            }
+        }
+    }
+
+    /// Stops serving.
+    pub async fn shutdown(self) {
+        self.server.shutdown(Instant::now() + GRACE).await;
+    }
+}
+
+/// The attributes of this process: the defaults, overridden and removed as the configuration says.
+fn resource(config: &TelemetryConfig) -> Vec<(String, String)> {
+    static INSTANCE: LazyLock<String> = LazyLock::new(|| {
+        // RFC 9562, version 4: random but for the version and the variant.
+        let random = fastrand::u128(..) & !(0xf000 << 64) & !(0xc << 60) | (4 << 76) | (8 << 60);
+        let hex = format!("{random:032x}");
+        let parts = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        parts.join("-")
+    });
+    let mut attributes: BTreeMap<String, Option<String>> = BTreeMap::from(
+        [
+            ("service.name", "collector"),
+            ("service.version", env!("CARGO_PKG_VERSION")),
+            ("service.instance.id", INSTANCE.as_str()),
+        ]
+        .map(|(key, value)| (key.to_owned(), Some(value.to_owned()))),
+    );
+    attributes.extend(config.resource.clone());
+    attributes
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
+}
+
+fn handler(
+    exposition: Exposition,
+    budget: Arc<Budget>,
+    resource: Vec<(String, String)>,
+) -> SimpleHandler {
+    Arc::new(move |request| {
+        let response = match (request.method(), request.uri().path()) {
+            (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
+                let mut response = Response::new(Full::from(exposition.render(&budget, &resource)));
+                response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
+                response
+            }
+            (&Method::GET | &Method::HEAD, _) => {
+                plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n")
+            }
+            _ => {
+                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+                response
+                    .headers_mut()
+                    .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                response
+            }
+        };
+        Box::pin(async { response })
+    })
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response
+}

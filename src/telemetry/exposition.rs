@@ -1,0 +1,95 @@
+//! Our own metrics as text, for `/metrics`.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+use super::{help, process};
+use crate::memory::Budget;
+
+/// The recorder behind all metrics of the process, and what is exposed beside them.
+#[derive(Clone)]
+pub struct Exposition {
+    handle: PrometheusHandle,
+}
+
+/// Bucket bounds of batch sizes in items and in bytes: the Collector's.
+const ITEMS: [f64; 17] = [
+    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 1e4,
+];
+const BYTES: [f64; 13] = [
+    10.0, 100.0, 1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 2e6, 4e6, 8e6, 1.6e7,
+];
+
+/// How often the recorder folds what histograms have gathered. Scrapes do it too; without them it would pile up.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+impl Exposition {
+    /// Installs the recorder; call it once, before anything counts.
+    ///
+    /// # Errors
+    /// When the process has a recorder already.
+    pub fn install() -> Result<Self, BuildError> {
+        process::started();
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?
+            .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?
+            .build_recorder();
+        let handle = recorder.handle();
+        metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;
+        help::describe();
+        Ok(Exposition { handle })
+    }
+
+    /// Runs for as long as the process.
+    pub async fn keep_up(self) {
+        let mut every = tokio::time::interval(UPKEEP);
+        loop {
+            every.tick().await;
+            self.handle.run_upkeep();
+        }
+    }
+
+    /// The page, in Prometheus' text format. `resource` becomes the labels of `target_info`.
+    pub fn render(&self, budget: &Budget, resource: &[(String, String)]) -> String {
+        let mut page = self.handle.render();
+        process::render(&mut page);
+        for (name, meaning, bytes) in [
+            (
+                "limit",
+                "Bytes of telemetry that the process may hold",
+                budget.limit(),
+            ),
+            (
+                "used",
+                "Bytes of telemetry that the process holds",
+                budget.used(),
+            ),
+        ] {
+            let name = format!("tributary_memory_{name}_bytes");
+            process::line(&mut page, &name, "gauge", meaning, bytes as f64);
+        }
+        page.push_str("# HELP target_info Target metadata\n# TYPE target_info gauge\ntarget_info{");
+        for (at, (key, value)) in resource.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let key: String = key
+                .chars()
+                .map(|c| {
+                    if c.is_ascii_alphanumeric() || c == '_' {
+                        c
+                    } else {
+                        '_'
+                    }
+                })
+                .collect();
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(page, "{comma}{key}=\"{value}\"");
+        }
+        page.push_str("} 1\n");
+        page
+    }
+}

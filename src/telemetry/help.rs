@@ -1,0 +1,114 @@
+//! What each metric means, for the `HELP` lines.
+
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+use crate::batch::Signal;
+
+/// Describes every metric to the recorder.
+pub(super) fn describe() {
+    for signal in Signal::ALL {
+        let items = signal.items_name();
+        let words = items.replace('_', " ");
+        for (name, meaning) in [
+            ("receiver_accepted", "pushed into the pipeline"),
+            (
+                "receiver_refused",
+                "that could not be pushed into the pipeline",
+            ),
+            ("exporter_sent", "sent to the destination"),
+            (
+                "exporter_send_failed",
+                "in failed attempts to send to the destination",
+            ),
+            (
+                "exporter_enqueue_failed",
+                "that were not taken into the sending queue",
+            ),
+        ] {
+            describe_counter!(
+                format!("otelcol_{name}_{items}"),
+                format!("Number of {words} {meaning}")
+            );
+        }
+    }
+    for (name, meaning) in [
+        (
+            "otelcol_processor_incoming_items",
+            "Number of items passed to the processor",
+        ),
+        (
+            "otelcol_processor_outgoing_items",
+            "Number of items emitted from the processor",
+        ),
+        (
+            "otelcol_processor_batch_batch_size_trigger_send",
+            "Number of times the batch was sent due to a size trigger",
+        ),
+        (
+            "otelcol_processor_batch_timeout_trigger_send",
+            "Number of times the batch was sent due to a timeout trigger",
+        ),
+    ] {
+        describe_counter!(name, meaning);
+    }
+    for (name, meaning) in [
+        (
+            "otelcol_exporter_queue_size",
+            "Current size of the sending queue, in the sizer's units",
+        ),
+        (
+            "otelcol_exporter_queue_capacity",
+            "Capacity of the sending queue, in the sizer's units",
+        ),
+        (
+            "otelcol_exporter_in_flight_requests",
+            "Requests being sent, those that wait for their next attempt included",
+        ),
+        (
+            "otelcol_processor_batch_metadata_cardinality",
+            "Number of distinct metadata value combinations being processed",
+        ),
+    ] {
+        describe_gauge!(name, meaning);
+    }
+    for (name, meaning) in [
+        (
+            "otelcol_processor_batch_batch_send_size",
+            "Number of items in the batches sent",
+        ),
+        (
+            "otelcol_processor_batch_batch_send_size_bytes",
+            "Number of bytes in the batches sent",
+        ),
+        (
+            "otelcol_exporter_queue_batch_send_size",
+            "Number of items in the requests sent",
+        ),
+        (
+            "otelcol_exporter_queue_batch_send_size_bytes",
+            "Number of bytes in the requests sent",
+        ),
+    ] {
+        describe_histogram!(name, meaning);
+    }
+    for (account, passed) in [("pipeline", "forwarded"), ("exporter", "delivered")] {
+        for (outcome, meaning) in [
+            ("received", "came in"),
+            (
+                passed,
+                "went on to the next stage, which took responsibility",
+            ),
+            ("refused", "were given back to the sender"),
+            ("dropped", "had been accepted and were dropped, by reason"),
+        ] {
+            describe_counter!(
+                format!("tributary_{account}_{outcome}_items"),
+                format!("Items that {meaning}")
+            );
+        }
+        describe_gauge!(
+            format!("tributary_{account}_in_flight_items"),
+            "Items that came in and have not left yet"
+        );
+    }
+}

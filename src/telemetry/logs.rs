@@ -1,0 +1,256 @@
+//! Our own logs, in the shapes of the Collector's: tab-separated console lines, or JSON.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry, reload};
+
+use crate::config::{LogEncoding, LogLevel, LogsConfig};
+
+/// Changes how the process logs, when a reload brings a new configuration.
+pub struct Logs {
+    shape: reload::Handle<BoxedLayer, Registry>,
+}
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+impl Logs {
+    /// Begins to log. Call it once; a process that has a logger already keeps it.
+    ///
+    /// # Errors
+    /// When a file of `output_paths` cannot be opened; the message names it.
+    pub fn install(config: &LogsConfig) -> io::Result<Logs> {
+        let (layer, shape) = reload::Layer::new(layer(config)?);
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+        Ok(Logs { shape })
+    }
+
+    /// Logs as `config` says from now on.
+    ///
+    /// # Errors
+    /// When a file of `output_paths` cannot be opened; everything stays as it was.
+    pub fn apply(&self, config: &LogsConfig) -> io::Result<()> {
+        self.shape.reload(layer(config)?).map_err(io::Error::other)
+    }
+}
+
+fn layer(config: &LogsConfig) -> io::Result<BoxedLayer> {
+    let outputs = config.output_paths.iter().map(|path| Output::open(path));
+    let outputs = Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into());
+    let shape = Shape {
+        json: config.encoding == LogEncoding::Json,
+        initial: config
+            .initial_fields
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into()))
+            .collect(),
+    };
+    let threshold = match config.level {
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Error => Level::ERROR,
+    };
+    let filter = Threshold {
+        threshold,
+        seen: Mutex::default(),
+    };
+    Ok(tracing_subscriber::fmt::layer()
+        .with_writer(outputs)
+        .event_format(shape)
+        .with_filter(filter)
+        .boxed())
+}
+
+/// Where lines go.
+#[derive(Clone)]
+struct Outputs(Arc<[Output]>);
+
+enum Output {
+    Stderr,
+    Stdout,
+    File(File),
+}
+
+impl Output {
+    fn open(path: &str) -> io::Result<Output> {
+        match path {
+            "stderr" => Ok(Output::Stderr),
+            "stdout" => Ok(Output::Stdout),
+            path => OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .map_or_else(
+                    |error| {
+                        let text = format!("service.telemetry.logs.output_paths: {path}: {error}");
+                        Err(io::Error::new(error.kind(), text))
+                    },
+                    |file| Ok(Output::File(file)),
+                ),
+        }
+    }
+}
+
+impl Write for Outputs {
+    /// A line that one output does not take is not kept from the others, and not tried again.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        for output in self.0.iter() {
+            let _ = match output {
+                Output::Stderr => io::stderr().write_all(line),
+                Output::Stdout => io::stdout().write_all(line),
+                Output::File(file) => (&*file).write_all(line),
+            };
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Outputs {
+    type Writer = Outputs;
+
+    fn make_writer(&'a self) -> Outputs {
+        self.clone()
+    }
+}
+
+/// The first this many equal messages within a tick are logged, then every [`THEREAFTER`]th: the Collector's defaults.
+const INITIAL: u64 = 10;
+const THEREAFTER: u64 = 100;
+const TICK: Duration = Duration::from_secs(10);
+
+/// Lets pass what is important enough, and not too much of the same.
+struct Threshold {
+    threshold: Level,
+    seen: Mutex<HashMap<Identifier, (Instant, u64)>>,
+}
+
+/// The `debug` exporter's output is what the user asked for; it has a sampling of its own.
+const NEVER_SAMPLED: &str = "tributary::exporters::debug";
+
+impl<S> Filter<S> for Threshold {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        // Libraries below us have nothing to tell an operator unless something is wrong.
+        let ours = metadata.target().starts_with("tributary") || *metadata.level() <= Level::WARN;
+        ours && *metadata.level() <= self.threshold
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if metadata.target().starts_with(NEVER_SAMPLED) {
+            return true;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let (since, count) = seen.entry(metadata.callsite()).or_insert((now, 0));
+        if now.duration_since(*since) >= TICK {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= INITIAL || (*count - INITIAL).is_multiple_of(THEREAFTER)
+    }
+}
+
+struct Shape {
+    json: bool,
+    initial: Map<String, Value>,
+}
+
+impl<S, N> FormatEvent<S, N> for Shape
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields {
+            message: String::new(),
+            rest: self.initial.clone(),
+        };
+        event.record(&mut fields);
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warn",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        if self.json {
+            let mut line = Map::new();
+            line.insert("level".to_owned(), level.into());
+            line.insert("ts".to_owned(), time.into());
+            line.insert("msg".to_owned(), fields.message.into());
+            line.append(&mut fields.rest);
+            return writeln!(writer, "{}", Value::Object(line));
+        }
+        write!(writer, "{time}\t{level}\t{}", fields.message)?;
+        if !fields.rest.is_empty() {
+            write!(writer, "\t{}", Value::Object(fields.rest))?;
+        }
+        writeln!(writer)
+    }
+}
+
+struct Fields {
+    message: String,
+    rest: Map<String, Value>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.rest.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+        } else {
+            self.put(field, value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}

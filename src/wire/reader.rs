@@ -1,0 +1,277 @@
+//! The encoding of protocol buffers, read from a slice: varints, keys, lengths and fields. Nothing is copied or
+//! allocated.
+//!
+//! Rules and limits are those of the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as far as
+//! prost enforces them. Groups are the one exception: OTLP has none, so they are refused even in unknown fields.
+
+use std::ops::Range;
+
+/// Why bytes are not a protocol buffers message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The input ends inside a varint, or the varint has more than 64 bits.
+    Varint,
+    /// A field's value goes beyond the end of its message.
+    Truncated,
+    /// A field key above 32 bits.
+    Key,
+    /// Field number zero.
+    FieldZero,
+    /// Wire type 6 or 7.
+    WireType,
+    /// Wire type 3 or 4.
+    Group,
+}
+
+impl Fault {
+    /// What is wrong, for people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Fault::Varint => "truncated or oversized varint",
+            Fault::Truncated => "the value is longer than the message around it",
+            Fault::Key => "field key above 32 bits",
+            Fault::FieldZero => "field number 0",
+            Fault::WireType => "wire type 6 or 7, which do not exist",
+            Fault::Group => "a group, which OTLP does not use",
+        }
+    }
+}
+
+/// Reads a varint of up to 64 bits; longer encodings of small values are legal. Returns it and what follows.
+#[inline(always)]
+pub fn varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
+    match input {
+        [byte, rest @ ..] if *byte < 0x80 => Ok((u64::from(*byte), rest)),
+        [low, high, rest @ ..] if *high < 0x80 => {
+            Ok((u64::from(*low & 0x7f) | u64::from(*high) << 7, rest))
+        }
+        _ => long_varint(input),
+    }
+}
+
+#[inline(never)]
+fn long_varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
+    let mut value = 0;
+    for (at, byte) in input.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if *byte < 0x80 {
+            // The tenth byte has room for one bit.
+            if at == 9 && *byte > 1 {
+                break;
+            }
+            return Ok((value, input.get(at + 1..).unwrap_or_default()));
+        }
+    }
+    Err(Fault::Varint)
+}
+
+/// Reads a length and as many bytes. Returns them and what follows.
+#[inline(always)]
+pub fn delimited(input: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    let (length, rest) = varint(input)?;
+    usize::try_from(length)
+        .ok()
+        .and_then(|length| rest.split_at_checked(length))
+        .ok_or(Fault::Truncated)
+}
+
+/// What a field holds, as far as the wire tells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// Integers, booleans, enums.
+    Varint(u64),
+    /// `fixed64`, `sfixed64`, `double`.
+    Fixed64(u64),
+    /// `fixed32`, `sfixed32`, `float`.
+    Fixed32(u32),
+    /// Strings, bytes, messages, packed scalars.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The payload of a length-delimited field.
+    #[inline]
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Field<'a> {
+    /// Its number.
+    pub number: u32,
+    /// What it holds.
+    pub value: Value<'a>,
+    /// Where it begins, counted from where the outermost message begins.
+    pub offset: usize,
+    /// The whole field as it is in the message: key, length and value.
+    pub raw: &'a [u8],
+}
+
+impl<'a> Field<'a> {
+    /// Where it is in the outermost message.
+    #[inline]
+    pub fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.raw.len()
+    }
+
+    /// The fields of the message it holds; none when it holds something else.
+    #[inline]
+    pub fn fields(&self) -> Fields<'a> {
+        let rest = self.value.bytes().unwrap_or_default();
+        Fields {
+            rest,
+            end: self.offset + self.raw.len(),
+        }
+    }
+}
+
+/// Reads one value of a wire type. Returns it and what follows.
+#[inline(always)]
+pub fn value(wire_type: u32, input: &[u8]) -> Result<(Value<'_>, &[u8]), Fault> {
+    match wire_type {
+        0 => varint(input).map(|(value, rest)| (Value::Varint(value), rest)),
+        1 => {
+            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            Ok((Value::Fixed64(u64::from_le_bytes(*value)), rest))
+        }
+        2 => delimited(input).map(|(value, rest)| (Value::Bytes(value), rest)),
+        5 => {
+            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            Ok((Value::Fixed32(u32::from_le_bytes(*value)), rest))
+        }
+        3 | 4 => Err(Fault::Group),
+        _ => Err(Fault::WireType),
+    }
+}
+
+/// The fields of a message, in the order they are in. After an error there are no more.
+#[derive(Debug, Clone)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+    /// Where the message ends in the outermost one.
+    end: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of the outermost message.
+    #[inline]
+    pub fn new(message: &'a [u8]) -> Self {
+        Fields {
+            rest: message,
+            end: message.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn read(&mut self) -> Result<Field<'a>, Fault> {
+        let input = self.rest;
+        let (key, rest) = varint(input)?;
+        let key = u32::try_from(key).map_err(|_| Fault::Key)?;
+        let (value, rest) = value(key & 7, rest)?;
+        let number = key >> 3;
+        if number == 0 {
+            return Err(Fault::FieldZero);
+        }
+        let (raw, _) = input
+            .split_at_checked(input.len() - rest.len())
+            .ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(Field {
+            number,
+            value,
+            offset: self.end - input.len(),
+            raw,
+        })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Fault>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// The bytes that the encoding of `value` takes: 1 to 10.
+#[inline]
+pub fn varint_len(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// Appends the shortest encoding of `value`.
+#[inline]
+pub fn put_varint(mut value: u64, output: &mut Vec<u8>) {
+    while value >= 0x80 {
+        output.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    output.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_of_every_length_are_read_as_written() {
+        for value in (0..64).map(|bits| u64::MAX >> bits).chain([0, 1, 300]) {
+            let mut encoded = Vec::new();
+            put_varint(value, &mut encoded);
+            assert_eq!(encoded.len(), varint_len(value));
+            encoded.push(7);
+            assert_eq!(varint(&encoded), Ok((value, &[7][..])));
+            for end in 0..encoded.len() - 1 {
+                assert_eq!(varint(&encoded[..end]), Err(Fault::Varint));
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlong_varint_is_legal_up_to_ten_bytes_and_64_bits() {
+        assert_eq!(varint(&[0x81, 0x80, 0x00]), Ok((1, &[][..])));
+        let mut ten = [0x80; 10];
+        ten[9] = 1;
+        assert_eq!(varint(&ten), Ok((1 << 63, &[][..])));
+        ten[9] = 2;
+        assert_eq!(varint(&ten), Err(Fault::Varint));
+        let mut eleven = [0x80; 11];
+        eleven[10] = 0;
+        assert_eq!(varint(&eleven), Err(Fault::Varint));
+    }
+
+    #[test]
+    fn each_broken_field_has_its_own_fault() {
+        let huge_length = [
+            0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
+        ];
+        for (bytes, fault) in [
+            (&[0x08][..], Fault::Varint),
+            (&[0x0a, 2, 0], Fault::Truncated),
+            (&huge_length, Fault::Truncated),
+            (&[0x09, 0, 0, 0], Fault::Truncated),
+            (&[0x0d, 0], Fault::Truncated),
+            (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], Fault::Key),
+            (&[0x00, 0], Fault::FieldZero),
+            (&[0x0e], Fault::WireType),
+            (&[0x0b, 0x0c], Fault::Group),
+        ] {
+            let mut fields = Fields::new(bytes);
+            assert_eq!(fields.next(), Some(Err(fault)), "{bytes:?}");
+            assert_eq!(fields.next(), None);
+        }
+    }
+}

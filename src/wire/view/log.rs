@@ -1,0 +1,32 @@
+//! Log records.
+
+use super::common::{AnyValue, Attribute};
+use super::message::view;
+
+view! {
+    /// A log record.
+    LogRecord {
+        /// When it happened, in nanoseconds since 1970; 0 when not known.
+        time_unix_nano: uint64 = 1;
+        /// `SeverityNumber`.
+        severity_number: int32 = 2;
+        /// The severity in the words of its source.
+        severity_text: text = 3;
+        /// What it says; may be missing.
+        body: one<AnyValue> = 5;
+        /// What describes it.
+        attributes: each<Attribute> = 6;
+        /// How many attributes were dropped before they were sent.
+        dropped_attributes_count: uint32 = 7;
+        /// `LogRecordFlags`.
+        flags: uint32 = 8;
+        /// 16 bytes, or none.
+        trace_id: bytes = 9;
+        /// 8 bytes, or none.
+        span_id: bytes = 10;
+        /// When it was seen by the collecting system, in nanoseconds since 1970.
+        observed_time_unix_nano: uint64 = 11;
+        /// The kind of event it is.
+        event_name: text = 12;
+    }
+}
