@@ -355,7 +355,7 @@ fn timed_out() -> io::Error {
 }
 
 const NOT_HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
-    content-length: 73\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\r\n\r\n";
+    content-length: 71\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\n";
 /// The largest DATA frame a client may send. A request that comes in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 /// Bytes of request headers, as HPACK counts them.

@@ -134,14 +134,6 @@ async fn clients_that_never_finish_their_first_words_are_disconnected() {
     }
 }
 
-struct Certificate(Arc<rustls::ServerConfig>);
-
-impl TlsSource for Certificate {
-    fn config(&self) -> Arc<rustls::ServerConfig> {
-        self.0.clone()
-    }
-}
-
 #[tokio::test]
 async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
     let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
@@ -168,7 +160,7 @@ async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
 
     let options = Options {
         protocol: Protocol::Http2,
-        tls: Some(Arc::new(Certificate(Arc::new(config)))),
+        tls: Some(Arc::new(Arc::new(config))),
         ..Options::default()
     };
     let (_server, address) = start(counting(), options);

@@ -358,7 +358,7 @@ async fn a_client_on_the_wrong_port_is_told_so() {
     let get = get.body(Full::new(encoded(1).into())).unwrap();
     let (status, _, body) = http1(fixture.grpc, get).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(body.starts_with(b"this port speaks OTLP/gRPC"), "{body:?}");
+    assert!(body.starts_with(b"this port speaks OTLP/gRPC") && body.ends_with(b"4318\n"));
 
     let call = request(
         Method::POST,
