@@ -26,7 +26,7 @@ use self::http::Http;
 use self::intake::Intake;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, InvalidId, Section, units};
+use crate::config::{Endpoint, Section, units};
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
 use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
@@ -124,9 +124,7 @@ fn bind(
 ) -> Result<Start, BuildError> {
     // With port 0 the owner tells sockets apart, and this receiver has two of them.
     let owner = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
-    let owner = owner
-        .parse()
-        .map_err(|error: InvalidId| BuildError(error.to_string()))?;
+    let owner = owner.parse().unwrap_or_else(|_| cx.id.clone());
     let listener = cx.listeners.bind(&owner, endpoint);
     let bound = listener
         .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
