@@ -21,7 +21,7 @@ use crate::batch::{Code, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
-    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce, header_map,
+    Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
 };
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
@@ -201,7 +201,7 @@ fn service(signal: Signal) -> &'static str {
 
 /// The headers of every request, those of the gRPC protocol last so that no configured one replaces them.
 fn headers(config: &Config) -> Result<HeaderMap, String> {
-    let mut headers = header_map(&config.headers);
+    let mut headers = config.headers.to_map();
     let user_agent = match config.user_agent.as_str() {
         "" => concat!("tributary/", env!("CARGO_PKG_VERSION")),
         text => text,

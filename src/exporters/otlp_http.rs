@@ -23,7 +23,7 @@ use super::otlp_response::{json_outcome, outcome, status_text};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
-use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error, header_map};
+use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error};
 use crate::net::tls::{ClientTls, TlsError};
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
@@ -243,7 +243,7 @@ fn client(config: &Config, hosts: HashMap<Authority, Connector>) -> Client<Diale
 
 /// The headers of every request. A configured one replaces ours, except those that say what the body is.
 fn headers(config: &Config) -> HeaderMap {
-    let mut headers = header_map(&config.headers);
+    let mut headers = config.headers.to_map();
     headers
         .entry(USER_AGENT)
         .or_insert(HeaderValue::from_static(concat!(

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -25,6 +25,17 @@ impl Headers {
         self.0
             .iter()
             .map(|(name, value)| (name.as_str(), value.reveal()))
+    }
+
+    /// As a request or response carries them: never in a log, never in HPACK's table. What HTTP does not allow was
+    /// refused when the configuration was read.
+    pub fn to_map(&self) -> HeaderMap {
+        let header = |(name, value): (&str, &str)| {
+            let mut value = HeaderValue::from_str(value).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+        };
+        self.iter().filter_map(header).collect()
     }
 
     /// Whether there are none.
