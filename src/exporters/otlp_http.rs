@@ -141,9 +141,10 @@ impl Exporter {
             SendError::transient(Code::Unavailable, reason)
         })?;
         let (head, body) = response.into_parts();
-        // What is beyond the limit, or lost with the connection, is missing in a message for people, no more.
-        let body = read(body).await;
+        let (body, whole) = read(body).await;
         match head.status.is_success() {
+            // The status came first, so the data arrived; what is missing said how much of it was rejected, at most.
+            true if !whole => Ok(Outcome::default()),
             true => accepted(&target.url, &head.headers, &body),
             false => Err(refused(&target.url, head.status, &head.headers, &body)),
         }
@@ -261,18 +262,22 @@ fn headers(config: &Config) -> HeaderMap {
     headers
 }
 
-async fn read(mut body: Incoming) -> Vec<u8> {
+/// The beginning of a response's body, and whether that is all of it.
+async fn read(mut body: Incoming) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            return (bytes, false);
+        };
         if let Some(data) = frame.data_ref() {
             let left = RESPONSE_BYTES - bytes.len();
             bytes.extend_from_slice(data.get(..left).unwrap_or(data));
-            if bytes.len() == RESPONSE_BYTES {
-                break;
+            if data.len() > left {
+                return (bytes, false);
             }
         }
     }
-    bytes
+    (bytes, true)
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
@@ -329,7 +334,8 @@ fn refused(url: &Uri, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> S
     }
     let fault = match number {
         413 => Fault::Size,
-        400 | 422 | 500 => Fault::Content,
+        400 | 422 => Fault::Content,
+        500 => Fault::Unclear,
         _ => Fault::Elsewhere,
     };
     SendError::permanent(code, fault, reason)

@@ -173,7 +173,8 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
         Code::ResourceExhausted => Fault::Size,
         // INTERNAL and UNKNOWN are what servers say that do not tell bad data from their own trouble, tonic's and
         // Go's generated ones for undecodable requests among them.
-        Code::InvalidArgument | Code::Internal | Code::Unknown => Fault::Content,
+        Code::Internal | Code::Unknown => Fault::Unclear,
+        Code::InvalidArgument => Fault::Content,
         _ => Fault::Elsewhere,
     };
     SendError::permanent(code, fault, reason)

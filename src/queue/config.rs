@@ -22,8 +22,9 @@ pub struct QueueConfig {
     pub block_on_overflow: bool,
     /// Whether the sender waits until its data was delivered, and hears of failures. Default: false.
     pub wait_for_result: bool,
-    /// `lz4` keeps batches that have to wait compressed in memory, so that the same bytes last through a longer
-    /// outage; `none` keeps them as they are. Default: `none`.
+    /// `lz4` keeps requests that have to wait compressed in memory, so that the same bytes last through a longer
+    /// outage; `none` keeps them as they are. What is being sent is expanded, which is up to `num_consumers` batches.
+    /// Default: `none`.
     pub compression: HeldCompression,
     /// Merges requests before they are sent. Default: off.
     pub batch: Section<BatchConfig>,

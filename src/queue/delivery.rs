@@ -1,5 +1,6 @@
 //! One job's way to the next hop: encode once, send, retry, and take apart what was refused as a whole.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
-use super::held::BLOCKING_BYTES;
+use super::held::{BLOCKING_BYTES, Content};
 use super::sampled_log::SampledLog;
 use super::{Encoded, Fault, Outcome, SendError, Sender};
 use crate::batch::{Code, Requests, Signal};
@@ -19,6 +20,9 @@ use crate::telemetry::DropReason;
 /// How many more sends the parts of one refused batch may cost. Isolating one bad request among a thousand takes
 /// twenty; a server that refuses everything must not be sent everything twice, one by one.
 const EXTRA_SENDS: usize = 256;
+/// The same while it is unclear whether the data is at fault, which the first accepted part shows: enough to find such a
+/// part unless there is something bad in every eighth of the batch.
+const EXTRA_SENDS_UNCLEAR: usize = 16;
 
 /// What delivers the jobs of one queue.
 pub(super) struct Delivery {
@@ -56,25 +60,30 @@ impl Delivery {
     pub(super) async fn deliver(&self, job: Job) {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
-        let mut extra_sends = EXTRA_SENDS;
-        let mut todo = vec![job];
-        while let Some(mut job) = todo.pop() {
+        let (mut extra_sends, mut any_accepted) = (0, false);
+        // Large parts first: should the sends run out, the most is saved by then.
+        let mut todo = VecDeque::from([job]);
+        while let Some(mut job) = todo.pop_front() {
             let Failure { reason, error } = match self.send(&mut job, started).await {
                 Ok(outcome) => {
+                    any_accepted = true;
                     self.delivered(job, outcome);
                     continue;
                 }
                 Err(failure) => failure,
             };
+            let most = match error.fault {
+                Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
+                _ => EXTRA_SENDS,
+            };
             let (first, second) = take_apart(job, error.fault);
-            if second.is_empty() || extra_sends < 2 {
+            if second.is_empty() || extra_sends >= most {
                 self.failed(first, reason, &error);
                 self.failed(second, reason, &error);
                 continue;
             }
-            extra_sends -= 2;
-            todo.push(second);
-            todo.push(first);
+            extra_sends += 2;
+            todo.extend([first, second]);
         }
     }
 
@@ -115,28 +124,27 @@ impl Delivery {
     }
 
     async fn encode(&self, job: &mut Job) -> Result<Encoded, SendError> {
-        let mut requests = Requests::default();
-        let mut items = 0;
-        for entry in job.iter_mut() {
-            items += entry.items();
-            requests.append(entry.requests().map_err(|damaged| {
-                SendError::permanent(Code::DataLoss, Fault::Content, damaged.to_string())
-            })?);
-        }
-        let signal = self.signal;
-        let chunks = if self.sender.encodes_every_byte() && requests.len() > BLOCKING_BYTES {
-            let sender = self.sender.clone();
-            tokio::task::spawn_blocking(move || sender.encode(signal, &requests))
-                .await
-                .map_err(|error| {
-                    SendError::permanent(
-                        Code::Internal,
-                        Fault::Elsewhere,
-                        format!("encoding the batch failed: {error}"),
-                    )
-                })??
+        let items = job.iter().map(Entry::items).sum();
+        let bytes: usize = job.iter().map(Entry::bytes).sum();
+        let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
+        let packed = content.iter().any(Content::is_packed);
+        let (sender, signal) = (self.sender.clone(), self.signal);
+        let work = move || {
+            let mut requests = Requests::default();
+            for content in content {
+                requests.append(content.requests().map_err(|damaged| {
+                    SendError::permanent(Code::DataLoss, Fault::Content, damaged.to_string())
+                })?);
+            }
+            sender.encode(signal, &requests)
+        };
+        let chunks = if bytes > BLOCKING_BYTES && (packed || self.sender.encodes_every_byte()) {
+            tokio::task::spawn_blocking(work).await.map_err(|error| {
+                let reason = format!("encoding the batch failed: {error}");
+                SendError::permanent(Code::Internal, Fault::Elsewhere, reason)
+            })??
         } else {
-            self.sender.encode(signal, &requests)?
+            work()?
         };
         Ok(Encoded {
             signal,
@@ -175,7 +183,7 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 message_from_server = outcome.message,
                 dropped_items = rejected,
-                suppressed,
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Partial success response"
             );
         }
@@ -200,7 +208,7 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 error = format!("{why}: {error}"),
                 dropped_items,
-                suppressed,
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Exporting failed. Dropping data."
             );
         }
@@ -216,12 +224,17 @@ impl Delivery {
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
                 %error,
-                ?interval,
-                suppressed,
+                interval = ?Duration::from_millis(millis(interval)),
+                suppressed = (suppressed > 0).then_some(suppressed),
                 "Exporting failed. Will retry the request after interval."
             );
         }
     }
+}
+
+/// Nobody reads nanoseconds.
+fn millis(interval: Duration) -> u64 {
+    u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Two halves of what was refused, the second empty unless the refusal may be about a part of it only.

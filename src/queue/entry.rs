@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::held::{Damaged, Held};
+use super::held::{Content, Held};
 use super::room::Place;
-use crate::batch::{Batch, Nack, Requests, Signal};
+use crate::batch::{Batch, Nack, Signal};
 use crate::pipeline::Undelivered;
 use crate::telemetry::{DropReason, ExporterMetrics};
 use crate::wire::{self, Limit};
@@ -105,11 +105,9 @@ impl Entry {
         self.held.as_ref().map_or(0, Held::bytes)
     }
 
-    /// The encoded requests.
-    pub(super) fn requests(&mut self) -> Result<Requests, Damaged> {
-        self.held
-            .as_mut()
-            .map_or_else(|| Ok(Requests::default()), Held::requests)
+    /// The encoded requests, to be unpacked elsewhere.
+    pub(super) fn content(&mut self) -> Option<Content> {
+        self.held.as_mut().map(Held::content)
     }
 
     /// The next hop has it. The items are counted by the caller, who knows of partial successes.

@@ -88,24 +88,48 @@ impl Held {
         }
     }
 
-    /// The requests.
-    pub(super) fn requests(&mut self) -> Result<Requests, Damaged> {
+    /// The requests, shared.
+    pub(super) fn content(&mut self) -> Content {
         match self {
-            Held::Plain(batch) => Ok(batch.wire().clone()),
-            Held::Packed { block, bytes, .. } => lz4_flex::block::decompress(block, *bytes)
-                .map(|request| Bytes::from(request).into())
-                .map_err(|error| Damaged(error.to_string())),
+            Held::Plain(batch) => Content::Plain(batch.wire().clone()),
+            Held::Packed { block, bytes, .. } => Content::Packed(block.clone(), *bytes),
         }
     }
 
     /// The batch, for cutting it up.
-    pub(super) fn into_batch(self) -> Result<Batch, Damaged> {
+    pub(super) fn into_batch(mut self) -> Result<Batch, Damaged> {
+        let content = self.content();
         match self {
             Held::Plain(batch) => Ok(batch),
             Held::Packed { signal, items, .. } => {
-                let mut packed = self;
-                Ok(Batch::new(signal, items, packed.requests()?))
+                Ok(Batch::new(signal, items, content.requests()?))
             }
+        }
+    }
+}
+
+/// The bytes of a queued request, apart from what the queue keeps with them.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// The requests.
+    Plain(Requests),
+    /// An LZ4 block, and how many bytes it expands to.
+    Packed(Bytes, usize),
+}
+
+impl Content {
+    /// Whether there is work in [`requests`](Self::requests).
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self, Content::Packed(..))
+    }
+
+    /// The requests.
+    pub(super) fn requests(self) -> Result<Requests, Damaged> {
+        match self {
+            Content::Plain(requests) => Ok(requests),
+            Content::Packed(block, bytes) => lz4_flex::block::decompress(&block, bytes)
+                .map(|request| Bytes::from(request).into())
+                .map_err(|error| Damaged(error.to_string())),
         }
     }
 }
@@ -137,7 +161,7 @@ mod tests {
             assert_eq!(budget.used(), held.stored_bytes());
             assert!(held.stored_bytes() < content.len() / 10);
             assert_eq!((held.items(), held.bytes()), (3, content.len()));
-            assert_eq!(held.requests().unwrap().to_bytes(), content);
+            assert_eq!(held.content().requests().unwrap().to_bytes(), content);
             assert_eq!(held.into_batch().unwrap().bytes(), content.len());
             assert_eq!(budget.used(), 0);
         }

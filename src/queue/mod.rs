@@ -89,8 +89,10 @@ pub struct SendError {
 pub enum Fault {
     /// Nothing: it would be refused whatever it is.
     Elsewhere,
-    /// Some of it may be bad: parts of it may be accepted when they come alone.
+    /// Some of it is bad: parts of it may be accepted when they come alone.
     Content,
+    /// Some of it may be bad, or the server may be in trouble and say so badly.
+    Unclear,
     /// It is too much at once: any half of it may be accepted.
     Size,
 }

@@ -1,4 +1,13 @@
 //! Everything that is done to OTLP bytes without decoding them.
+//!
+//! - Where a request enters: [`validate`] and [`admit`], by tables made from OTLP's own [`descriptor`]s.
+//! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
+//! - Changing: [`attributes`], and the [`edit`]or under it.
+//! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)
+//! - OTLP/JSON: [`json`].
+//!
+//! The rule for all of it: what the wire path does not fully understand, such as a message that occurs twice where it
+//! should occur once, takes the way through prost's structs. Unknown fields stay where the wire path is taken.
 
 pub mod attributes;
 mod count;
@@ -60,7 +69,8 @@ pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
 /// What [`validate`] does, for the request as it enters: returns its items, and the bytes to go on with.
 ///
 /// Those are the same bytes, but for one rarity: when a message that should occur once occurs again in its parent,
-/// readers have to merge the two. That is done here, by decoding and encoding, so that nobody after has to.
+/// readers have to merge the two. That is done here, by decoding and encoding, so that nobody after has to. (Unknown
+/// fields of such a request are lost.)
 pub fn admit(signal: Signal, request: Bytes) -> Result<(usize, Bytes), Malformed> {
     let checked = validate::check(signal, &request)?;
     if !checked.repeats_single {

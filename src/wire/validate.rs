@@ -64,7 +64,7 @@ impl Walker {
         let mut seen = 0_u32;
         while !input.is_empty() {
             let start = input;
-            let (key, rest) = varint(input).map_err(|fault| Failure::at(start, fault.into()))?;
+            let (key, rest) = varint(input).map_err(|fault| Failure::at(start, fault.text()))?;
             let Some(action) = usize::try_from(key)
                 .ok()
                 .and_then(|key| table.actions.get(key))
@@ -83,7 +83,7 @@ impl Walker {
                 Action::Text => {
                     let (text, rest) = body(start, key, rest, table)?;
                     if !is_utf8(text) {
-                        return Err(Failure::at(text, Reason::Utf8).within(table, key));
+                        return Err(Failure::at(text, "the string is not UTF-8").within(table, key));
                     }
                     rest
                 }
@@ -99,7 +99,7 @@ impl Walker {
                 Action::Varint => match varint(rest) {
                     Ok((_, rest)) => rest,
                     Err(fault) => {
-                        return Err(Failure::at(start, fault.into()).within(table, key));
+                        return Err(Failure::at(start, fault.text()).within(table, key));
                     }
                 },
                 Action::Item(target) => {
@@ -137,7 +137,7 @@ impl Walker {
                         match varint(packed) {
                             Ok((_, rest)) => packed = rest,
                             Err(fault) => {
-                                return Err(Failure::at(packed, fault.into()).within(table, key));
+                                return Err(Failure::at(packed, fault.text()).within(table, key));
                             }
                         }
                     }
@@ -169,7 +169,7 @@ impl Walker {
             return Ok(());
         };
         if depth >= DEPTH_LIMIT {
-            return Err(Failure::at(body, Reason::Depth).within(table, key));
+            return Err(Failure::at(body, "nested more than 100 levels deep").within(table, key));
         }
         self.message(target, body, depth + 1)
             .map_err(|failure| failure.within(table, key))
@@ -273,7 +273,7 @@ fn body<'a>(
     rest: &'a [u8],
     table: &'static Table,
 ) -> Result<(&'a [u8], &'a [u8]), Box<Failure>> {
-    delimited(rest).map_err(|fault| Failure::at(start, fault.into()).within(table, key))
+    delimited(rest).map_err(|fault| Failure::at(start, fault.text()).within(table, key))
 }
 
 fn packed_fixed<'a, const WIDTH: usize>(
@@ -299,9 +299,9 @@ fn unknown<'a>(
 ) -> Result<&'a [u8], Box<Failure>> {
     // prost counts an unknown field as one more level.
     if depth >= DEPTH_LIMIT {
-        return Err(Failure::at(start, Reason::Depth));
+        return Err(Failure::at(start, "nested more than 100 levels deep"));
     }
-    let fault = |fault: Fault| Failure::at(start, fault.into());
+    let fault = |fault: Fault| Failure::at(start, fault.text());
     let key = u32::try_from(key).map_err(|_| fault(Fault::Key))?;
     if key >> 3 == 0 {
         return Err(fault(Fault::FieldZero));
@@ -320,46 +320,27 @@ struct Failure {
     fields: Vec<String>,
 }
 
-enum Reason {
-    Fault(Fault),
-    Utf8,
-    Depth,
-    WireType { group: bool, exists: bool },
-}
-
-impl From<Fault> for Reason {
-    fn from(fault: Fault) -> Self {
-        Reason::Fault(fault)
-    }
-}
-
 #[cold]
 fn truncated(at: &[u8]) -> Box<Failure> {
-    Failure::at(at, Fault::Truncated.into())
+    Failure::at(at, Fault::Truncated.text())
 }
 
 #[cold]
-fn mismatch(key: u64) -> Reason {
-    Reason::WireType {
-        group: matches!(key & 7, 3 | 4),
-        exists: key & 7 < 6,
+fn mismatch(key: u64) -> &'static str {
+    match key & 7 {
+        3 | 4 => Fault::Group.text(),
+        6 | 7 => Fault::WireType.text(),
+        _ => "the wire type is not the one of this field",
     }
 }
 
 impl Failure {
     #[cold]
     #[inline(never)]
-    fn at(rest: &[u8], reason: Reason) -> Box<Self> {
+    fn at(rest: &[u8], reason: &'static str) -> Box<Self> {
         Box::new(Failure {
             address: rest.as_ptr().addr(),
-            reason: match reason {
-                Reason::Fault(fault) => fault.text(),
-                Reason::Utf8 => "the string is not UTF-8",
-                Reason::Depth => "nested more than 100 levels deep",
-                Reason::WireType { group: true, .. } => Fault::Group.text(),
-                Reason::WireType { exists: false, .. } => Fault::WireType.text(),
-                Reason::WireType { .. } => "the wire type is not the one of this field",
-            },
+            reason,
             fields: Vec::new(),
         })
     }

@@ -1,9 +1,9 @@
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use proptest::prelude::*;
-use tributary::batch::Decoded;
-use tributary::wire;
+use tributary::batch::Signal;
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
 
+use crate::oracle::edits_like_prost;
 use crate::request;
 
 /// The keys that the generator uses most.
@@ -39,14 +39,41 @@ proptest! {
         resources in any::<bool>(),
     ) {
         let level = if resources { Level::Resources } else { Level::Items };
-        let actions = Actions::new(actions);
-        let mut expected = Decoded::decode(signal, &request).unwrap();
-        actions.apply_decoded(level, &mut expected);
-        let edited = actions.apply(signal, level, &request).unwrap();
-        let edited = edited.as_deref().unwrap_or(&request);
-        prop_assert!(wire::validate(signal, edited).is_ok());
-        let edited = Decoded::decode(signal, edited).unwrap();
-        // Debug output, because NaN is not equal to itself.
-        prop_assert_eq!(format!("{edited:?}"), format!("{expected:?}"));
+        edits_like_prost(signal, &request, level, &Actions::new(actions));
     }
+}
+
+fn delete(key: &str) -> Actions {
+    Actions::new(vec![Action {
+        key: key.to_owned(),
+        operation: Operation::Delete,
+    }])
+}
+
+#[test]
+fn unknown_fields_survive_an_edit() {
+    // A span with an attribute that has the unknown field 99, and with that field itself.
+    let span = |attributes: &[&[u8]]| {
+        let mut request = [&attributes.concat()[..], &[0x98, 0x06, 7]].concat();
+        for tag in [0x12, 0x12, 0x0a] {
+            request = [&[tag, request.len() as u8], &request[..]].concat();
+        }
+        request
+    };
+    let stays: &[u8] = &[0x4a, 6, 0x0a, 1, b'a', 0x98, 0x06, 7];
+    let goes: &[u8] = &[0x4a, 6, 0x98, 0x06, 7, 0x0a, 1, b'b'];
+    let edited = delete("b").apply(Signal::Traces, Level::Items, &span(&[stays, goes]));
+    assert_eq!(edited, Ok(Some(span(&[stays]).into())));
+}
+
+#[test]
+fn a_key_that_is_overridden_in_its_attribute_does_not_count() {
+    // An attribute with two keys: readers see the last one.
+    let attribute: &[u8] = &[0x0a, 1, b'a', 0x0a, 1, b'b'];
+    let mut request = [&[0x4a, 6], attribute].concat();
+    for tag in [0x12, 0x12, 0x0a] {
+        request = [&[tag, request.len() as u8], &request[..]].concat();
+    }
+    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("a"));
+    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("b"));
 }

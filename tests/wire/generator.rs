@@ -217,33 +217,3 @@ fn text(entropy: &mut Entropy<'_>) -> String {
         _ => format!("text.{}", entropy.byte()),
     }
 }
-
-/// Attribute values nested as deep as told, as the body of a log record: `lists` of lists, then `maps` of maps, then
-/// what is given.
-pub(crate) fn nested_log(lists: usize, maps: usize, innermost: &[u8]) -> Vec<u8> {
-    let mut value = innermost.to_vec();
-    for _ in 0..maps {
-        // kvlist_value { values { value { .. } } }
-        for tag in [0x12, 0x0a, 0x32] {
-            value = framed(tag, &value);
-        }
-    }
-    for _ in 0..lists {
-        // array_value { values { .. } }
-        for tag in [0x0a, 0x2a] {
-            value = framed(tag, &value);
-        }
-    }
-    // resource_logs { scope_logs { log_records { body { .. } } } }
-    for tag in [0x2a, 0x12, 0x12, 0x0a] {
-        value = framed(tag, &value);
-    }
-    value
-}
-
-fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
-    let mut message = vec![tag];
-    put_varint(body.len() as u64, &mut message);
-    message.extend(body);
-    message
-}

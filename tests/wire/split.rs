@@ -1,11 +1,16 @@
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::{
+    Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
+};
 use proptest::prelude::*;
-use tributary::batch::{Decoded, Signal};
+use prost::Message;
+use tributary::batch::Signal;
 use tributary::wire::{self, Limit};
 
-use crate::{lines, request};
+use crate::oracle::splits_without_loss;
+use crate::request;
 
 proptest! {
     #[test]
@@ -14,30 +19,61 @@ proptest! {
         items in prop_oneof![1..8_usize, Just(usize::MAX)],
         bytes in prop_oneof![1..3000_usize, Just(usize::MAX)],
     ) {
-        let request = Bytes::from(request);
-        let whole = lines(&Decoded::decode(signal, &request).unwrap());
-        let pieces = wire::split(signal, &request, Limit { items, bytes });
-        let mut together = Vec::new();
-        for (count, piece) in &pieces {
-            prop_assert_eq!(wire::validate(signal, piece), Ok(*count));
-            let inside = lines(&Decoded::decode(signal, piece).unwrap());
-            let things = inside.len();
-            if signal != Signal::Profiles {
-                prop_assert!(*count <= items);
-                prop_assert!(piece.len() <= bytes || *count <= 1 && things <= 1 , "{} bytes of {}", piece.len(), bytes);
-            }
-            together.extend(inside);
-        }
-        // What has no items of its own may lose its place next to others, but is never lost.
-        let with_items = |lines: &[String]| -> Vec<String> {
-            lines.iter().filter(|line| line.starts_with("item")).cloned().collect()
-        };
-        prop_assert_eq!(with_items(&whole), with_items(&together));
-        let whole: BTreeSet<_> = whole.into_iter().collect();
-        let together: BTreeSet<_> = together.into_iter().collect();
-        prop_assert_eq!(whole, together);
-        if pieces.len() == 1 && items == usize::MAX && bytes == usize::MAX {
-            prop_assert_eq!(pieces[0].1.as_ptr(), request.as_ptr());
-        }
+        splits_without_loss(signal, &Bytes::from(request), Limit { items, bytes });
     }
+}
+
+#[test]
+fn a_metric_that_alone_exceeds_the_limit_is_cut_between_its_points() {
+    let sum = Sum {
+        data_points: (1..=10)
+            .map(|number| NumberDataPoint {
+                time_unix_nano: number,
+                ..NumberDataPoint::default()
+            })
+            .collect(),
+        aggregation_temporality: 2,
+        is_monotonic: true,
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            scope_metrics: vec![ScopeMetrics {
+                metrics: vec![Metric {
+                    name: "requests".to_owned(),
+                    data: Some(Data::Sum(sum)),
+                    ..Metric::default()
+                }],
+                ..ScopeMetrics::default()
+            }],
+            schema_url: "https://opentelemetry.io/schemas/1.26.0".to_owned(),
+            ..ResourceMetrics::default()
+        }],
+    };
+    let request = Bytes::from(request.encode_to_vec());
+    let limit = Limit {
+        items: 4,
+        bytes: usize::MAX,
+    };
+    splits_without_loss(Signal::Metrics, &request, limit);
+    let pieces = wire::split(Signal::Metrics, &request, limit);
+    let counts: Vec<usize> = pieces.iter().map(|(count, _)| *count).collect();
+    assert_eq!(counts, [4, 4, 2]);
+}
+
+#[test]
+fn unknown_fields_of_every_level_are_in_every_piece() {
+    // resource_spans { 99: 1; scope_spans { 99: 2; spans {}; spans {} } }
+    let unknown = [0x98, 0x06];
+    let scope = [&unknown[..], &[2, 0x12, 0, 0x12, 0]].concat();
+    let resource = [&unknown[..], &[1, 0x12, scope.len() as u8], &scope[..]].concat();
+    let request = [&[0x0a, resource.len() as u8], &resource[..]].concat();
+    let limit = Limit {
+        items: 1,
+        bytes: usize::MAX,
+    };
+    let pieces = wire::split(Signal::Traces, &Bytes::from(request), limit);
+    let scope = [&unknown[..], &[2, 0x12, 0]].concat();
+    let resource = [&unknown[..], &[1, 0x12, scope.len() as u8], &scope[..]].concat();
+    let piece = [&[0x0a, resource.len() as u8], &resource[..]].concat();
+    assert_eq!(pieces, [(1, piece.clone().into()), (1, piece.into())]);
 }

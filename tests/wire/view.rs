@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use tributary::batch::{Decoded, Signal};
 use tributary::wire::{self, view};
 
+use crate::oracle;
 use crate::request;
 
 proptest! {
@@ -21,7 +22,7 @@ proptest! {
     fn views_read_what_prost_decodes((signal, request) in request()) {
         let (items, request) = wire::admit(signal, Bytes::from(request)).unwrap();
         let expected = Decoded::decode(signal, &request).unwrap();
-        prop_assert_eq!(items, crate::items(&expected));
+        prop_assert_eq!(items, oracle::items(&expected));
         if let Some(read) = rebuild(signal, &request) {
             prop_assert_eq!(format!("{read:?}"), format!("{expected:?}"));
         }

@@ -130,13 +130,15 @@ pub(super) async fn serve<H: Handler>(
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
     // A client that connects and says nothing at all costs no more than its socket, and not for long.
-    tokio::select! {
+    let mut first = [0; 4];
+    let read = tokio::select! {
         biased;
-        first = timeout(HANDSHAKE_TIMEOUT, stream.readable()) => first.map_err(|_| timed_out())??,
+        read = timeout(HANDSHAKE_TIMEOUT, stream.peek(&mut first)) => read.map_err(|_| timed_out())??,
         () = stop.cancelled() => return Ok(()),
-    }
+    };
     let Some(tls) = &shared.options.tls else {
-        if let Some(mistake) = mistake(&stream, shared.options.protocol).await? {
+        let first = first.get(..read).unwrap_or_default();
+        if let Some(mistake) = Mistake::of(first, shared.options.protocol) {
             return mistake.answer(stream).await;
         }
         return speak(&shared, TokioIo::new(stream), address, stop).await;
@@ -159,21 +161,19 @@ enum Mistake {
     Http1,
 }
 
-/// Looks at the first bytes without taking them.
-async fn mistake(stream: &TcpStream, protocol: Protocol) -> io::Result<Option<Mistake>> {
-    let mut first = [0; 4];
-    let read = stream.peek(&mut first).await?;
-    Ok(match first.get(..read).unwrap_or_default() {
-        // A TLS record of type "handshake" (RFC 8446, 5.1).
-        [0x16, 0x03, ..] => Some(Mistake::Tls),
-        b"GET " | b"POST" | b"HEAD" | b"OPTI" if protocol == Protocol::Http2 => {
-            Some(Mistake::Http1)
-        }
-        _ => None,
-    })
-}
-
 impl Mistake {
+    /// What the first bytes of a connection show, if they all came at once.
+    fn of(first: &[u8], protocol: Protocol) -> Option<Self> {
+        match first {
+            // A TLS record of type "handshake" (RFC 8446, 5.1).
+            [0x16, 0x03, ..] => Some(Mistake::Tls),
+            b"GET " | b"POST" | b"HEAD" | b"OPTI" if protocol == Protocol::Http2 => {
+                Some(Mistake::Http1)
+            }
+            _ => None,
+        }
+    }
+
     async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
         match self {
             Mistake::Tls => Err(Failure::Mismatch(
@@ -355,7 +355,7 @@ fn timed_out() -> io::Error {
 }
 
 const NOT_HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
-    content-length: 73\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\r\n\r\n";
+    content-length: 71\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\n";
 /// The largest DATA frame a client may send. A request that comes in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 /// Bytes of request headers, as HPACK counts them.

@@ -70,6 +70,13 @@ pub trait TlsSource: Send + Sync + 'static {
     fn config(&self) -> Arc<rustls::ServerConfig>;
 }
 
+/// One configuration for the life of the server.
+impl TlsSource for Arc<rustls::ServerConfig> {
+    fn config(&self) -> Arc<rustls::ServerConfig> {
+        self.clone()
+    }
+}
+
 /// Limits and timeouts of a server.
 #[derive(Clone)]
 pub struct Options {

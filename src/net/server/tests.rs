@@ -1,1 +1,183 @@
+//! The server with a handler that says how often it was asked.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+
+use super::*;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
+
+fn start(handler: SimpleHandler, options: Options) -> (Server, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let id = "health_check".parse().unwrap();
+    let server = serve(listener, handler, options, &id, "extension").unwrap();
+    let address = server.local_address().unwrap();
+    (server, address)
+}
+
+/// Answers with the number of the request.
+fn counting() -> SimpleHandler {
+    let asked = AtomicUsize::new(0);
+    Arc::new(move |_| {
+        let number = asked.fetch_add(1, Relaxed) + 1;
+        Box::pin(async move { Response::new(Full::from(number.to_string())) })
+    })
+}
+
+fn get() -> Request<Empty<Bytes>> {
+    Request::get("http://server/")
+        .header("host", "server")
+        .body(Empty::new())
+        .unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_simple_handler_answers_both_protocols_on_one_port() {
+    let (server, address) = start(counting(), Options::default());
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut client, connection) = http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(text(client.send_request(get()).await.unwrap()).await, "1");
+    assert_eq!(text(client.send_request(get()).await.unwrap()).await, "2");
+
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(text(client.send_request(get()).await.unwrap()).await, "3");
+
+    // Idle connections do not hold up the end.
+    server
+        .shutdown(Instant::now() + Duration::from_secs(60))
+        .await;
+    assert!(client.send_request(get()).await.is_err());
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "the socket is closed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+    let release = Arc::new(Semaphore::new(0));
+    let gate = release.clone();
+    let handler: SimpleHandler = Arc::new(move |_| {
+        let gate = gate.clone();
+        Box::pin(async move {
+            gate.acquire().await.unwrap().forget();
+            Response::new(Full::default())
+        })
+    });
+    let options = Options {
+        max_idle: Some(Duration::from_secs(10)),
+        header_timeout: None,
+        ..Options::default()
+    };
+    let (_server, address) = start(handler, options);
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let began = Instant::now();
+    client.write_all(GET).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    release.add_permits(1);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let closed = began.elapsed().as_secs();
+    assert!((110..=120).contains(&closed), "closed after {closed} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_ends_at_its_age_and_with_the_grace_for_what_is_under_way() {
+    let handler: SimpleHandler = Arc::new(|_| Box::pin(std::future::pending()));
+    let options = Options {
+        protocol: Protocol::Http2,
+        max_age: Some(Duration::from_secs(100)),
+        grace: Some(Duration::from_secs(7)),
+        ..Options::default()
+    };
+    let (_server, address) = start(handler, options);
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let began = Instant::now();
+    let request = tokio::spawn(async move { client.send_request(get()).await.map(|_| ()) });
+    let _ = connection.await;
+    let closed = began.elapsed().as_secs();
+    assert!(
+        (90 + 7..=110 + 7).contains(&closed),
+        "closed after {closed} s"
+    );
+    assert!(request.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_never_finish_their_first_words_are_disconnected() {
+    let options = Options {
+        header_timeout: Some(Duration::from_secs(60)),
+        ..Options::default()
+    };
+    let (_server, address) = start(counting(), options);
+    for (words, seconds) in [("", 120), ("GET / HTTP/1.1\r\nhost", 60)] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(words.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let _ = client.read_to_end(&mut Vec::new()).await;
+        assert_eq!(began.elapsed().as_secs(), seconds, "{words:?}");
+    }
+}
+
+#[tokio::test]
+async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
+    let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+    let certificate = certified.cert.der().clone();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.unwrap())
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let mut client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    let name = || "server".try_into().unwrap();
+
+    let options = Options {
+        protocol: Protocol::Http2,
+        tls: Some(Arc::new(Arc::new(config))),
+        ..Options::default()
+    };
+    let (_server, address) = start(counting(), options);
+    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = connector.connect(name(), stream).await.unwrap();
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(text(client.send_request(get()).await.unwrap()).await, "1");
+
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(GET).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+
+    let (_server, address) = start(counting(), Options::default());
+    let stream = TcpStream::connect(address).await.unwrap();
+    assert!(connector.connect(name(), stream).await.is_err());
+}

@@ -1,14 +1,13 @@
 //! The configuration of the `otlp` receiver.
 
-use std::collections::BTreeMap;
-
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::encoding;
 use crate::config::units::Duration;
-use crate::config::{Endpoint, Problems, Secret, Section, Validate};
+use crate::config::{Endpoint, Headers, Problems, Section, Validate};
+use crate::net::tls::ServerTls;
 
 /// Receives OTLP from SDKs and other collectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +35,8 @@ pub struct GrpcConfig {
     pub endpoint: Endpoint,
     /// The kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
+    /// TLS. Absent: plain text. Clients must speak HTTP/2 (ALPN `h2`).
+    pub tls: Section<ServerTls>,
     /// Largest message in MiB (2^20 bytes), as sent and after decompression. Default 4, as in gRPC; 0 means the
     /// default.
     pub max_recv_msg_size_mib: u32,
@@ -99,6 +100,8 @@ pub struct HttpConfig {
     pub endpoint: Endpoint,
     /// The kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
+    /// TLS. Absent: plain text.
+    pub tls: Section<ServerTls>,
     /// Path of traces. Default `/v1/traces`.
     pub traces_url_path: String,
     /// Path of metrics. Default `/v1/metrics`.
@@ -129,7 +132,7 @@ pub struct HttpConfig {
     /// Keep the request headers with the data, for processors and exporters that use them. Default false.
     pub include_metadata: bool,
     /// Headers to add to every response. Default none.
-    pub response_headers: BTreeMap<String, Secret>,
+    pub response_headers: Headers,
 }
 
 /// Cross-origin requests.
@@ -153,6 +156,7 @@ impl Default for GrpcConfig {
         GrpcConfig {
             endpoint: Endpoint("localhost:4317".to_owned()),
             transport: TCP.to_owned(),
+            tls: Section::default(),
             max_recv_msg_size_mib: DEFAULT_MESSAGE_MIB,
             max_concurrent_streams: DEFAULT_STREAMS,
             read_buffer_size: DEFAULT_READ_BUFFER,
@@ -180,7 +184,8 @@ impl Default for HttpConfig {
             idle_timeout: Duration::secs(300),
             keep_alives_enabled: true,
             include_metadata: false,
-            response_headers: BTreeMap::new(),
+            response_headers: Headers::default(),
+            tls: Section::default(),
         }
     }
 }
@@ -245,6 +250,9 @@ impl Validate for Protocols {
 impl Validate for GrpcConfig {
     fn validate(&self, problems: &mut Problems) {
         validate_socket(&self.endpoint, &self.transport, problems);
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
         if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
             problems.error(
                 &["max_recv_msg_size_mib"],
@@ -272,6 +280,9 @@ impl Validate for GrpcConfig {
 impl Validate for HttpConfig {
     fn validate(&self, problems: &mut Problems) {
         validate_socket(&self.endpoint, &self.transport, problems);
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
         for (at, name) in self.compression_algorithms.iter().enumerate() {
             if !encoding::HTTP_NAMES.contains(&name.as_str()) {
                 problems.error(
@@ -295,12 +306,6 @@ impl Validate for HttpConfig {
             let earlier = paths.iter().take(at).find(|(_, other)| other == path);
             if let Some((other, _)) = earlier {
                 problems.error(&[key], format!("is the same path as `{other}`"));
-            }
-        }
-        for (name, value) in &self.response_headers {
-            if HeaderName::try_from(name).is_err() || HeaderValue::try_from(value.reveal()).is_err()
-            {
-                problems.error(&["response_headers", name], "is not a valid HTTP header");
             }
         }
         if let Some(cors) = &*self.cors {
@@ -413,7 +418,7 @@ mod tests {
   grpc: {transport: unix, max_recv_msg_size_mib: 5000, read_buffer_size: 10,
     keepalive: {enforcement_policy: {min_time: 10s}}}
   http: {endpoint: '', logs_url_path: /v1/traces, compression_algorithms: [br],
-    response_headers: {'a b': c}, cors: {allowed_headers: ['a b']}}
+    tls: {cert_pem: nonsense}, cors: {allowed_headers: ['a b']}}
 ",
         );
         let found: Vec<String> = problems(&config)
@@ -434,9 +439,9 @@ mod tests {
                 "protocols.grpc.read_buffer_size",
                 "protocols.grpc.keepalive.enforcement_policy?",
                 "protocols.http.endpoint",
+                "protocols.http.tls.cert_file",
                 "protocols.http.compression_algorithms.0",
                 "protocols.http.logs_url_path",
-                "protocols.http.response_headers.a b",
                 "protocols.http.cors.allowed_headers.0",
             ]
         );

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN,
-    RETRY_AFTER,
+    ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
 };
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -28,7 +27,7 @@ pub(super) struct Http {
     /// The accepted values of `Content-Encoding`.
     encodings: Vec<(String, Encoding)>,
     cors: Option<Policy>,
-    response_headers: Vec<(HeaderName, HeaderValue)>,
+    response_headers: HeaderMap,
     read_timeout: Option<Duration>,
     answer_timeout: Option<Duration>,
 }
@@ -37,11 +36,6 @@ impl Http {
     pub(super) fn new(config: &HttpConfig, intake: Intake) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
-        let header = |(name, value): (&String, &crate::config::Secret)| {
-            let mut value = HeaderValue::try_from(value.reveal()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::try_from(name).ok()?, value))
-        };
         Http {
             paths: vec![
                 (path(&config.traces_url_path), Signal::Traces),
@@ -55,7 +49,7 @@ impl Http {
                 .filter_map(|name| Some((name.clone(), Encoding::of_http(name)?)))
                 .collect(),
             cors: config.cors.as_ref().map(Policy::new),
-            response_headers: config.response_headers.iter().filter_map(header).collect(),
+            response_headers: config.response_headers.to_map(),
             read_timeout: some(*config.read_timeout),
             answer_timeout: some(*config.write_timeout),
             intake,

@@ -12,6 +12,7 @@ mod http;
 mod intake;
 mod status;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,8 +26,9 @@ use self::http::Http;
 use self::intake::Intake;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, InvalidId, units};
-use crate::net::server::{Bound, Handler, Options, Protocol, Server};
+use crate::config::{Endpoint, InvalidId, Section, units};
+use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
+use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
 
@@ -64,13 +66,9 @@ impl ReceiverConfig for Config {
                 grpc.max_message(),
                 "max_recv_msg_size_mib",
             ));
-            waiting.push(bind(
-                cx,
-                &grpc.endpoint,
-                handler,
-                grpc_options(grpc),
-                "GRPC",
-            )?);
+            let mut options = grpc_options(grpc);
+            options.tls = tls("grpc", &grpc.tls, &[b"h2"])?;
+            waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
         if let Some(http) = &*self.protocols.http {
             let handler = Http::new(
@@ -82,13 +80,9 @@ impl ReceiverConfig for Config {
                     "max_request_body_size",
                 ),
             );
-            waiting.push(bind(
-                cx,
-                &http.endpoint,
-                handler,
-                http_options(http),
-                "HTTP",
-            )?);
+            let mut options = http_options(http);
+            options.tls = tls("http", &http.tls, &[b"h2", b"http/1.1"])?;
+            waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
         Ok(Box::new(Receiver {
             waiting,
@@ -138,6 +132,21 @@ fn bind(
         .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(move || bound.start()))
+}
+
+/// The files are read here, and again when the configuration is reloaded.
+fn tls(
+    protocol: &str,
+    section: &Section<ServerTls>,
+    alpn: &[&[u8]],
+) -> Result<Option<Arc<dyn TlsSource>>, BuildError> {
+    let Some(tls) = &**section else {
+        return Ok(None);
+    };
+    let config = tls
+        .build(alpn)
+        .map_err(|error| BuildError(format!("protocols::{protocol}::{error}")))?;
+    Ok(Some(Arc::new(Arc::new(config))))
 }
 
 fn grpc_options(config: &GrpcConfig) -> Options {

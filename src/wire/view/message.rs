@@ -196,7 +196,12 @@ pub(super) fn text(bytes: &[u8]) -> &str {
 
 /// Declares a view: a type, and a method for each field.
 macro_rules! view {
-    ($(#[$doc:meta])* $view:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ident $(<$of:ident>)? = $number:literal;)* }) => {
+    (
+        $(#[$doc:meta])*
+        $view:ident {
+            $($(#[$field_doc:meta])* $field:ident: $kind:ident $(<$of:ident>)? = $number:literal;)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
         pub struct $view<'a>($crate::wire::view::Message<'a>);

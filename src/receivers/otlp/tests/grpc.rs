@@ -66,7 +66,15 @@ async fn what_a_grpc_client_does_wrong_is_answered_as_the_specification_says() {
     let two = [good.clone(), good.clone()].concat();
     let cut = good[..good.len() - 1].to_vec();
     let grpc = "application/grpc";
-    let cases: Vec<(&str, Vec<(&str, &str)>, Vec<u8>, Code, &str)> = vec![
+    // Path, headers, body; status, part of the message.
+    type Case = (
+        &'static str,
+        Vec<(&'static str, &'static str)>,
+        Vec<u8>,
+        Code,
+        &'static str,
+    );
+    let cases: Vec<Case> = vec![
         (
             EXPORT,
             vec![],

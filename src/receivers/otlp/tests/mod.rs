@@ -331,3 +331,53 @@ async fn shutdown_does_not_wait_beyond_its_deadline() {
         "the client hears that its data was not taken"
     );
 }
+
+#[tokio::test]
+async fn with_tls_only_clients_with_a_trusted_certificate_are_served() {
+    let certified = rcgen::generate_simple_self_signed(["collector".to_owned()]).unwrap();
+    let certificate = certified.cert.pem();
+    let key = certified.signing_key.serialize_pem();
+    let authority = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(authority.path(), &certificate).unwrap();
+    let tls = format!(
+        "tls: {{cert_pem: {certificate:?}, key_pem: {key:?}, client_ca_file: {:?}}}",
+        authority.path()
+    );
+    let fixture = Fixture::with(&tls, Ok(()), false);
+    for (own, served) in [
+        ((certificate.clone(), key), true),
+        (Default::default(), false),
+    ] {
+        let client = crate::net::tls::ClientTls {
+            ca_pem: certificate.clone(),
+            cert_pem: own.0,
+            key_pem: own.1.as_str().into(),
+            ..Default::default()
+        };
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(client.build(&[b"h2"]).unwrap()));
+        let stream = TcpStream::connect(fixture.http).await.unwrap();
+        let stream = connector
+            .connect("collector".try_into().unwrap(), stream)
+            .await
+            .unwrap();
+        let io = TokioIo::new(stream);
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        let post = request(
+            Method::POST,
+            "/v1/traces",
+            &[],
+            &[("content-type", PROTOBUF)],
+        );
+        let post = post.body(Full::<Bytes>::new(encoded(1).into())).unwrap();
+        let status = sender
+            .send_request(post)
+            .await
+            .map(|response| response.status());
+        assert_eq!(status.ok() == Some(StatusCode::OK), served);
+    }
+    assert_eq!(fixture.items(), [1]);
+}
