@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -25,6 +25,16 @@ impl Headers {
         self.0
             .iter()
             .map(|(name, value)| (name.as_str(), value.reveal()))
+    }
+
+    /// As a request or a response carries them: never in a log, never in HPACK's table.
+    pub fn to_map(&self) -> HeaderMap {
+        let valid = self.iter().filter_map(|(name, value)| {
+            let mut value = HeaderValue::from_str(value).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+        });
+        valid.collect()
     }
 
     /// Whether there are none.
@@ -148,7 +158,12 @@ mod tests {
         for yaml in ["{a: x, b: y}", "[{name: a, value: x}, {name: b, value: y}]"] {
             let headers: Headers = serde_yaml::from_str(yaml).unwrap();
             assert_eq!(headers.iter().collect::<Vec<_>>(), [("a", "x"), ("b", "y")]);
-            assert!(!format!("{headers:?}").contains('x'));
+            let map = headers.to_map();
+            assert_eq!(
+                (map["a"].as_bytes(), map["b"].as_bytes()),
+                (&b"x"[..], &b"y"[..])
+            );
+            assert!(!format!("{headers:?} {map:?}").contains('x'));
             assert!(!serde_yaml::to_string(&headers).unwrap().contains('x'));
         }
     }

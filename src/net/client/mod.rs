@@ -10,18 +10,13 @@ pub use connect::{ConnectError, Connector, Stream, split_host_port};
 pub use dial::Dialer;
 pub use pool::{Balancing, Pool, PoolSettings, RequestError};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 
 use crate::config::Headers;
 
 /// Configured headers as a request carries them: never in a log, never in HPACK's table.
 pub fn header_map(headers: &Headers) -> HeaderMap {
-    let header = |(name, value): (&str, &str)| {
-        let mut value = HeaderValue::from_str(value).ok()?;
-        value.set_sensitive(true);
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
-    };
-    headers.iter().filter_map(header).collect()
+    headers.to_map()
 }
 
 /// An error's text with all its causes, each once.
