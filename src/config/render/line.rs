@@ -163,9 +163,11 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
 /// Mistyped ones count, too: an unknown key is often one of these.
 fn is_sensitive(key: &str) -> bool {
     let key = key.trim().trim_matches(['"', '\'']).to_lowercase();
+    // In `--set a.b.pasword=x` it is the last part.
+    let last = key.rsplit('.').next().unwrap_or_default();
     SENSITIVE
         .iter()
-        .any(|word| key.contains(word) || strsim::jaro_winkler(&key, word) > 0.9)
+        .any(|word| key.contains(word) || strsim::jaro_winkler(last, word) > 0.9)
 }
 
 /// How many columns of a terminal a letter takes: two for the wide ones of East Asia and for emoji.
@@ -250,6 +252,8 @@ mod tests {
             ("token: \"${file:/t}\"", true),
             ("token: ${env:T:-abc}", false),
             ("token: Bearer ${env:T}", false),
+            ("exporters.otlp.pasword=abc", false),
+            ("exporters.otlp.timeout=abc", true),
         ] {
             assert_eq!(shown(text, 1, 5, &[]).0 == text, safe, "{text}");
         }
