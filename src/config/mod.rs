@@ -32,7 +32,7 @@ pub use node::Node;
 pub use report::Report;
 pub use schema::schema;
 pub use telemetry::{
-    LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, TelemetryConfig,
+    LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, Sampling, TelemetryConfig,
 };
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 

@@ -48,8 +48,7 @@ pub struct LogsConfig {
     /// Where errors of the logger itself go: always `stderr`, the Collector's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_output_paths: Option<Vec<String>>,
-    /// The Collector's thinning of equal lines. Here every line is logged, so only `enabled: false`
-    /// is true.
+    /// Thinning of equal lines. Default: none, every line is logged; components limit what they would repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// The Collector's name of the source line. Here lines carry none, so only `true` is true.
@@ -66,7 +65,7 @@ pub struct LogsConfig {
     pub processors: Vec<Unread>,
 }
 
-/// The Collector's thinning of equal log lines, which this program does not do.
+/// Thinning of equal log lines: those with the same message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
@@ -329,11 +328,6 @@ impl Validate for LogsConfig {
             self.error_output_paths.as_ref().is_some_and(elsewhere),
             "errors of the logger itself go to stderr",
         );
-        let sampled = self
-            .sampling
-            .as_ref()
-            .is_some_and(|sampling| sampling.enabled);
-        no_effect("sampling", sampled, "every line is logged");
         let caller = self.disable_caller == Some(false);
         no_effect(
             "disable_caller",

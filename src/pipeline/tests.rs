@@ -117,9 +117,12 @@ fn id(text: &str) -> ComponentId {
     text.parse().unwrap()
 }
 
-/// Pipelines of traces, `(receivers, exporters)`; `version` is the exporters' configuration.
-fn config(stage: &Stage, pipelines: &[(&[&str], &[&str])], version: &str) -> Config {
-    let names = |pick: fn(&(&[&str], &[&str])) -> Vec<String>| {
+/// The receivers and the exporters of a pipeline.
+type Ends<'a> = (&'a [&'a str], &'a [&'a str]);
+
+/// Pipelines of traces; `version` is the exporters' configuration.
+fn config(stage: &Stage, pipelines: &[Ends<'_>], version: &str) -> Config {
+    let names = |pick: fn(&Ends<'_>) -> Vec<String>| {
         let mut names: Vec<String> = pipelines.iter().flat_map(pick).collect();
         names.sort();
         names.dedup();
@@ -210,7 +213,7 @@ fn build(config: &Config, running: Option<&Graph>) -> Graph {
 #[tokio::test]
 async fn every_pipeline_of_a_receiver_gets_everything_and_exporters_are_shared() {
     let stage = Stage::default();
-    let pipelines: &[(&[&str], &[&str])] = &[(&["a", "b"], &["x", "y"]), (&["a"], &["y"])];
+    let pipelines: &[Ends<'_>] = &[(&["a", "b"], &["x", "y"]), (&["a"], &["y"])];
     let _graph = build(&config(&stage, pipelines, ""), None);
     assert_eq!(
         stage.built(),

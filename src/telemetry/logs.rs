@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Map, Value};
 use tracing::callsite::Identifier;
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use crate::config::{LogEncoding, LogLevel, LogsConfig};
+use crate::config::{LogEncoding, LogLevel, LogsConfig, Sampling};
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {
@@ -66,6 +66,7 @@ fn layer(config: &LogsConfig) -> io::Result<BoxedLayer> {
     };
     let filter = Threshold {
         threshold,
+        sampling: config.sampling.clone(),
         seen: Mutex::default(),
     };
     Ok(tracing_subscriber::fmt::layer()
@@ -131,14 +132,10 @@ impl<'a> MakeWriter<'a> for Outputs {
     }
 }
 
-/// The first this many equal messages within a tick are logged, then every [`THEREAFTER`]th: the Collector's defaults.
-const INITIAL: u64 = 10;
-const THEREAFTER: u64 = 100;
-const TICK: Duration = Duration::from_secs(10);
-
-/// Lets pass what is important enough, and not too much of the same.
+/// Lets pass what is important enough and, when asked to, not too much of the same.
 struct Threshold {
     threshold: Level,
+    sampling: Option<Sampling>,
     seen: Mutex<HashMap<Identifier, (Instant, u64)>>,
 }
 
@@ -154,17 +151,21 @@ impl<S> Filter<S> for Threshold {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
+        let Some(sampling) = self.sampling.as_ref().filter(|sampling| sampling.enabled) else {
+            return true;
+        };
         if metadata.target().starts_with(NEVER_SAMPLED) {
             return true;
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let (since, count) = seen.entry(metadata.callsite()).or_insert((now, 0));
-        if now.duration_since(*since) >= TICK {
+        if now.duration_since(*since) >= *sampling.tick {
             (*since, *count) = (now, 0);
         }
         *count += 1;
-        *count <= INITIAL || (*count - INITIAL).is_multiple_of(THEREAFTER)
+        let beyond = count.saturating_sub(sampling.initial);
+        beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
     }
 }
 

@@ -66,21 +66,32 @@ pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
     validate::check(signal, request).map(|checked| checked.items)
 }
 
-/// What [`validate`] does, for the request as it enters: returns its items, and the bytes to go on with.
-///
-/// Those are the same bytes, but for one rarity: when a message that should occur once occurs again in its parent,
-/// readers have to merge the two. That is done here, by decoding and encoding, so that nobody after has to. (Unknown
-/// fields of such a request are lost.)
-pub fn admit(signal: Signal, request: Bytes) -> Result<(usize, Bytes), Malformed> {
-    let checked = validate::check(signal, &request)?;
-    if !checked.repeats_single {
-        return Ok((checked.items, request));
-    }
-    let merged = Decoded::decode(signal, &request)
-        .map_err(|_| Malformed::new(0, "messages that cannot be merged"))?
-        .encode();
-    Ok((checked.items, merged))
+/// What [`check`] found out about a valid request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checked {
+    /// Spans, data points, log records or samples.
+    pub items: usize,
+    /// Whether a message that should occur once in its parent occurs again, so that readers would have to merge the
+    /// two: see [`merge_repeated`].
+    pub repeats_single: bool,
 }
+
+/// What [`validate`] does, and whether the request should go through [`merge_repeated`] before anybody else reads it.
+pub fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
+    validate::check(signal, request)
+}
+
+/// Merges messages that occur repeatedly where they should occur once, by decoding and encoding, so that nobody after
+/// has to. Unknown fields are lost.
+pub fn merge_repeated(signal: Signal, request: &[u8]) -> Result<Bytes, Malformed> {
+    Decoded::decode(signal, request)
+        .map(|decoded| decoded.encode())
+        .map_err(|_| Malformed::new(0, "messages that cannot be merged"))
+}
+
+/// The most bytes that a decoded request takes for each of its own: an empty message takes two bytes on the wire, and
+/// the largest of OTLP's structs (a span) less than 320 in memory.
+pub const DECODED_BYTES_PER_BYTE: usize = 160;
 
 /// The most a piece of a split request may have; `usize::MAX` where there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,24 +4,15 @@
 //! things make it cheap: a table per message type turns a field's key into what to do with one load, and an attribute
 //! of the usual shape (most of all messages are attributes) is recognised as a whole, without any table.
 
-use super::Malformed;
 use super::count;
 use super::reader::{Fault, delimited, value, varint};
 use super::schema::{Action, SCHEMA, Schema, Table};
+use super::{Checked, Malformed};
 use crate::batch::Signal;
 
 /// How deep messages may be nested below the request. This is prost's own limit, which cannot be changed; receivers
 /// of what goes out may well be written with prost.
 pub const DEPTH_LIMIT: u32 = 100;
-
-/// What is known of a valid request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Checked {
-    /// Spans, data points, log records or samples.
-    pub(super) items: usize,
-    /// Whether a message that should occur once occurs again somewhere.
-    pub(super) repeats_single: bool,
-}
 
 /// Validates and counts.
 pub(super) fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {

@@ -63,7 +63,7 @@ async fn hand_on(shared: &Shared, batch: Batch) {
                 "A batch was refused for good. Offering its requests one by one."
             );
             for part in requests.into_parts() {
-                let items = wire::validate(batch.signal(), &part).unwrap_or_default();
+                let items = wire::count(batch.signal(), &part);
                 if let Err(nack) = offer(shared, batch.clone().with_wire(items, part)).await {
                     give_up(shared, items, &nack);
                 }

@@ -166,10 +166,22 @@ impl Work {
         if self.format == Format::Json {
             held = self.transcode(held)?;
         }
-        let items = wire::validate(self.signal, &held.bytes).map_err(|error| {
-            Nack::invalid(format!("malformed {} request: {error}", self.signal))
-        })?;
-        Ok((items, held))
+        let malformed =
+            |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
+        let checked = wire::check(self.signal, &held.bytes).map_err(malformed)?;
+        if checked.repeats_single {
+            // No SDK writes this; a hostile client gets no more memory by it than the budget has.
+            let len = held.bytes.len();
+            if !held
+                .permit
+                .grow(len.saturating_mul(wire::DECODED_BYTES_PER_BYTE))
+            {
+                return Err(out_of_memory());
+            }
+            held.bytes = wire::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
+            held.permit.shrink_to(held.bytes.len());
+        }
+        Ok((checked.items, held))
     }
 
     fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
