@@ -16,13 +16,14 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use prost::Message;
 
-use super::otlp_response::{Status, binary_header, outcome, percent_decoded, refused};
+use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
 };
+use crate::net::rpc::Status;
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 

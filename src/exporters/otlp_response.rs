@@ -9,6 +9,7 @@ use prost::Message;
 use serde::Deserialize;
 
 use crate::batch::Code;
+use crate::net::rpc::{Status, is_retryable};
 use crate::queue::{Fault, Outcome, SendError};
 
 /// `Export*ServiceResponse` of every signal: the field numbers are the same in all four.
@@ -25,41 +26,6 @@ struct PartialSuccess {
     rejected: i64,
     #[prost(string, tag = "2")]
     error_message: String,
-}
-
-/// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Status {
-    #[prost(int32, tag = "1")]
-    pub(super) code: i32,
-    #[prost(string, tag = "2")]
-    pub(super) message: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) details: Vec<prost_types::Any>,
-}
-
-/// `google.rpc.RetryInfo`.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RetryInfo {
-    #[prost(message, optional, tag = "1")]
-    pub(super) retry_delay: Option<prost_types::Duration>,
-}
-
-const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
-
-impl Status {
-    /// The delay of the RetryInfo among the details. `Some(0)` when there is one without a delay: it still says that
-    /// retrying is welcome.
-    pub(super) fn retry_delay(&self) -> Option<Duration> {
-        let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
-        let info = RetryInfo::decode(info.value.as_slice()).ok()?;
-        // A negative delay is no delay.
-        Some(
-            info.retry_delay
-                .and_then(|delay| Duration::try_from(delay).ok())
-                .unwrap_or_default(),
-        )
-    }
 }
 
 /// The outcome in a protobuf response body; an empty one is full success.
@@ -153,16 +119,7 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
 /// (<https://opentelemetry.io/docs/specs/otlp/#failures>): RESOURCE_EXHAUSTED only if the server says when.
 pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> SendError {
     let reason = format!("rpc error: code = {code:?} desc = {message}");
-    let retryable = match code {
-        Code::Cancelled
-        | Code::DeadlineExceeded
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Unavailable
-        | Code::DataLoss => true,
-        Code::ResourceExhausted => delay.is_some(),
-        _ => false,
-    };
+    let retryable = is_retryable(code) || (code == Code::ResourceExhausted && delay.is_some());
     if retryable {
         return SendError {
             throttle: delay.filter(|delay| !delay.is_zero()),

@@ -2,5 +2,6 @@
 
 pub mod client;
 pub mod listeners;
+pub mod rpc;
 pub mod server;
 pub mod tls;

@@ -20,7 +20,7 @@ use crate::request;
 proptest! {
     #[test]
     fn views_read_what_prost_decodes((signal, request) in request()) {
-        let (items, request) = wire::admit(signal, Bytes::from(request)).unwrap();
+        let (items, request) = admit(signal, Bytes::from(request));
         let expected = Decoded::decode(signal, &request).unwrap();
         prop_assert_eq!(items, oracle::items(&expected));
         if let Some(read) = rebuild(signal, &request) {
@@ -32,10 +32,21 @@ proptest! {
     fn what_was_admitted_means_the_same((signal, request) in request()) {
         let expected = Decoded::decode(signal, &request).unwrap();
         let request = Bytes::from(request);
-        let (_, admitted) = wire::admit(signal, request).unwrap();
+        let (_, admitted) = admit(signal, request);
         let admitted = Decoded::decode(signal, &admitted).unwrap();
         prop_assert_eq!(format!("{admitted:?}"), format!("{expected:?}"));
     }
+}
+
+/// What receivers do with a request.
+fn admit(signal: Signal, request: Bytes) -> (usize, Bytes) {
+    let checked = wire::check(signal, &request).unwrap();
+    if !checked.repeats_single {
+        return (checked.items, request);
+    }
+    let merged = wire::merge_repeated(signal, &request).unwrap();
+    assert!(!wire::check(signal, &merged).unwrap().repeats_single);
+    (checked.items, merged)
 }
 
 fn rebuild(signal: Signal, request: &[u8]) -> Option<Decoded> {

@@ -208,20 +208,11 @@ async fn a_generated_server_understands_us_and_we_understand_it() {
 
 #[tokio::test]
 async fn statuses_mean_what_the_specification_says() {
-    let delay = Status {
-        code: 8,
-        details: vec![prost_types::Any {
-            type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
-            value: super::super::otlp_response::RetryInfo {
-                retry_delay: Some(prost_types::Duration {
-                    seconds: 7,
-                    nanos: 500_000_000,
-                }),
-            }
-            .encode_to_vec(),
-        }],
-        ..Status::default()
-    };
+    let delay = Status::new(
+        Code::ResourceExhausted,
+        "",
+        Some(Duration::from_millis(7500)),
+    );
     let delay = base64::Engine::encode(
         &base64::engine::general_purpose::STANDARD_NO_PAD,
         delay.encode_to_vec(),

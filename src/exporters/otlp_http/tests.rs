@@ -7,11 +7,11 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
-use super::super::otlp_response::Status;
 use super::*;
 use crate::net::client::test_server::{
     Answer, TestServer, answer, certificates, header_map as pairs,
 };
+use crate::net::rpc::Status;
 use crate::net::tls::ServerTls;
 use crate::queue::Sender;
 

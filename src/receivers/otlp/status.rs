@@ -6,9 +6,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::StatusCode;
 use prost::Message;
-use prost_types::Any;
 
 use crate::batch::{Code, Nack};
+use crate::net::rpc::{RETRY_INFO, Status, is_retryable};
 
 /// A refusal as the client is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,19 +74,7 @@ impl Refusal {
 
     /// An encoded `google.rpc.Status`.
     pub(super) fn to_protobuf(&self) -> Vec<u8> {
-        let details = self.retry_after.map(|delay| Any {
-            type_url: RETRY_INFO.to_owned(),
-            value: RetryInfo {
-                retry_delay: prost_types::Duration::try_from(delay).ok(),
-            }
-            .encode_to_vec(),
-        });
-        Status {
-            code: self.code as i32,
-            message: self.message.clone(),
-            details: details.into_iter().collect(),
-        }
-        .encode_to_vec()
+        Status::new(self.code, self.message.clone(), self.retry_after).encode_to_vec()
     }
 
     /// The same as JSON.
@@ -117,38 +105,6 @@ pub(super) fn percent_encode(message: &str) -> String {
     encoded
 }
 
-/// The codes after which clients try again; RESOURCE_EXHAUSTED needs RetryInfo too and is not among them.
-fn is_retryable(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Cancelled
-            | Code::DeadlineExceeded
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::Unavailable
-            | Code::DataLoss
-    )
-}
-
-/// `google.rpc.Status` (googleapis, google/rpc/status.proto).
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Status {
-    #[prost(int32, tag = "1")]
-    pub(super) code: i32,
-    #[prost(string, tag = "2")]
-    pub(super) message: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) details: Vec<Any>,
-}
-
-/// `google.rpc.RetryInfo` (googleapis, google/rpc/error_details.proto).
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RetryInfo {
-    #[prost(message, optional, tag = "1")]
-    pub(super) retry_delay: Option<prost_types::Duration>,
-}
-
-const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of a message before encoding; grpc-java accepts 8 KiB of headers in all.
 const LONGEST_MESSAGE: usize = 1024;
@@ -244,11 +200,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((status.code, status.message.as_str()), (14, "why"));
-        let info = RetryInfo::decode(status.details[0].value.as_slice()).unwrap();
-        assert_eq!(
-            Duration::try_from(info.retry_delay.unwrap()).unwrap(),
-            delay
-        );
+        assert_eq!(status.retry_delay(), Some(delay));
         let json: serde_json::Value = serde_json::from_slice(&retryable.to_json()).unwrap();
         assert_eq!(
             json,

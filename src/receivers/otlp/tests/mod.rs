@@ -23,11 +23,11 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::codec::CompressionEncoding;
 
-use super::status::{RetryInfo, Status};
 use super::*;
 use crate::batch::{Batch, Code, Nack, Signal};
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
+use crate::net::rpc::Status;
 use crate::pipeline::Consumer;
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -225,9 +225,7 @@ impl Reply {
 }
 
 fn retry_delay(status: &[u8]) -> Option<Duration> {
-    let status = Status::decode(status).unwrap();
-    let info = RetryInfo::decode(status.details.first()?.value.as_slice()).unwrap();
-    Some(info.retry_delay?.try_into().unwrap())
+    Status::decode(status).unwrap().retry_delay()
 }
 
 fn spans(count: usize) -> ExportTraceServiceRequest {
