@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::batch::Signal;
@@ -14,7 +14,8 @@ pub struct Health {
     phase: AtomicU8,
     started: Instant,
     started_at: SystemTime,
-    exporters: Mutex<BTreeMap<(ComponentId, Signal), Arc<Trouble>>>,
+    /// Several of one name exist around a reload; the last one that is still there counts.
+    exporters: Mutex<BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>>,
 }
 
 /// Where in its life the process is.
@@ -85,22 +86,23 @@ impl Health {
             .exporters
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        exporters.insert((id.clone(), signal), trouble.clone());
+        let of_that_name = exporters.entry((id.clone(), signal)).or_default();
+        of_that_name.retain(|other| other.strong_count() > 0);
+        of_that_name.push(Arc::downgrade(&trouble));
         trouble
     }
 
     /// The exporters that have refused or lost data for longer than `tolerance` without delivering any.
     pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
-        let mut exporters = self
+        let exporters = self
             .exporters
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // An exporter that only this table remembers was in a configuration before this one.
-        exporters.retain(|_, trouble| Arc::strong_count(trouble) > 1);
         exporters
             .iter()
-            .filter_map(|((id, signal), trouble)| {
-                let lasting = trouble.lasting().filter(|lasting| *lasting >= tolerance)?;
+            .filter_map(|((id, signal), of_that_name)| {
+                let current = of_that_name.iter().rev().find_map(Weak::upgrade)?;
+                let lasting = current.lasting().filter(|lasting| *lasting >= tolerance)?;
                 Some((id.clone(), *signal, lasting))
             })
             .collect()
@@ -156,6 +158,20 @@ mod tests {
             .exporter(&"gone".parse().unwrap(), Signal::Traces)
             .begins();
         assert!(health.failing(Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn an_exporter_that_was_built_in_vain_does_not_hide_the_one_that_runs() {
+        let health = Health::default();
+        let id = "otlp_grpc".parse().unwrap();
+        let running = health.exporter(&id, Signal::Traces);
+        drop(health.exporter(&id, Signal::Traces));
+        running.begins();
+        assert_eq!(health.failing(Duration::ZERO).len(), 1);
+
+        let successor = health.exporter(&id, Signal::Traces);
+        assert!(health.failing(Duration::ZERO).is_empty());
+        drop(successor);
     }
 
     #[test]
