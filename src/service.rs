@@ -106,9 +106,7 @@ impl Service {
             health: Arc::new(Health::default()),
         };
         let panicked = watch_for_panics(host.health.clone());
-        host.listeners.begin();
         let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
-        host.listeners.keep_new();
         graph.start();
         describe(&config);
         host.health.set_phase(Phase::Ready);
@@ -173,12 +171,10 @@ impl Service {
             error!("The new configuration is bad. The old one keeps running.");
             return;
         };
-        self.host.listeners.begin();
         let built = build(&config, &self.host, &self.exposition, Some(&self.graph));
         let (mut graph, endpoint) = match built {
             Ok(built) => built,
             Err(problem) => {
-                self.host.listeners.keep_old();
                 error!(
                     error = problem,
                     "The new configuration cannot run. The old one keeps running."
@@ -189,7 +185,6 @@ impl Service {
         graph.adopt(&mut self.graph);
         self.host.budget.set_limit(default_budget());
         graph.start();
-        self.host.listeners.keep_new();
         if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
             error!(%error, "Logs go where they went before.");
         }

@@ -3,87 +3,46 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::config::{ComponentId, Endpoint};
 
 /// Hands out listening sockets by address.
 ///
 /// A reload builds the new components while the old ones still serve. Both then hold the same socket, so no connection
-/// is refused in between: what the kernel has queued is accepted by whoever asks next.
+/// is refused in between: what the kernel has queued is accepted by whoever asks next. A socket closes when the last
+/// component that holds it is gone, whether that was replaced, left out, or built for a configuration that failed.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
-    table: Arc<Mutex<Table>>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    generation: u64,
-    open: HashMap<Key, Open>,
+    open: Arc<Mutex<HashMap<Key, Weak<TcpListener>>>>,
 }
 
 /// Port 0 asks for any free port, so there the component tells sockets apart, not the address alone.
 type Key = (String, Option<ComponentId>);
 
-#[derive(Debug)]
-struct Open {
-    listener: TcpListener,
-    opened: u64,
-    last_used: u64,
-}
-
 impl Listeners {
-    /// A new configuration is about to be built. End with [`keep_new`](Self::keep_new) or
-    /// [`keep_old`](Self::keep_old).
-    pub fn begin(&self) {
-        self.table().generation += 1;
-    }
-
-    /// The new configuration is in use: closes the sockets that it did not ask for.
-    pub fn keep_new(&self) {
-        let mut table = self.table();
-        let generation = table.generation;
-        table.open.retain(|_, open| open.last_used == generation);
-    }
-
-    /// The new configuration could not be built: closes the sockets that only it asked for.
-    pub fn keep_old(&self) {
-        let mut table = self.table();
-        let generation = table.generation;
-        table.open.retain(|_, open| open.opened < generation);
-    }
-
-    /// A socket that listens on `endpoint`: the one that is already open, or a new one.
+    /// A socket that listens on `endpoint`: the one that is already open, or a new one. Whoever accepts from a clone of
+    /// it keeps the socket itself as well, so that others find it.
     ///
     /// # Errors
     /// When the name does not resolve, or the address cannot be bound; the message names it.
-    pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<TcpListener> {
+    pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<Arc<TcpListener>> {
         let text = match endpoint.0.strip_prefix(':') {
             Some(port) => format!("0.0.0.0:{port}"),
             None => endpoint.0.clone(),
         };
         let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
-        let mut table = self.table();
-        let generation = table.generation;
-        if let Some(open) = table.open.get_mut(&key) {
-            open.last_used = generation;
-            return open.listener.try_clone();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, listener| listener.strong_count() > 0);
+        if let Some(listener) = open.get(&key).and_then(Weak::upgrade) {
+            return Ok(listener);
         }
         let listener = bind_first(&text).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {text}: {error}"))
         })?;
-        let shared = listener.try_clone()?;
-        let open = Open {
-            listener,
-            opened: generation,
-            last_used: generation,
-        };
-        table.open.insert(key, open);
-        Ok(shared)
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        let listener = Arc::new(listener);
+        open.insert(key, Arc::downgrade(&listener));
+        Ok(listener)
     }
 }
 
@@ -114,44 +73,22 @@ mod tests {
     }
 
     #[test]
-    fn the_same_address_is_the_same_socket_until_a_configuration_goes_without_it() {
+    fn the_same_address_is_the_same_socket_until_the_last_component_lets_go_of_it() {
         let listeners = Listeners::default();
-        listeners.begin();
         let owner: ComponentId = "otlp".parse().unwrap();
         let first = listeners.bind(&owner, &any()).unwrap();
-        let again = listeners.bind(&owner, &any()).unwrap();
         let address = first.local_addr().unwrap();
-        assert_eq!(address, again.local_addr().unwrap());
         let other = listeners.bind(&"otlp/2".parse().unwrap(), &any()).unwrap();
         assert_ne!(address, other.local_addr().unwrap());
-        listeners.keep_new();
 
-        drop((first, again));
-        TcpListener::bind(address).expect_err("the table still holds the socket");
-        listeners.begin();
-        listeners.keep_new();
+        // However many configurations come and go without asking for it.
+        let again = listeners.bind(&owner, &any()).unwrap();
+        assert_eq!(address, again.local_addr().unwrap());
+        drop(first);
+        TcpListener::bind(address).expect_err("one component still listens");
+        let third = listeners.bind(&owner, &any()).unwrap();
+        assert_eq!(address, third.local_addr().unwrap());
+        drop((again, third));
         TcpListener::bind(address).expect("the port is free again");
-    }
-
-    #[test]
-    fn a_configuration_that_fails_leaves_the_sockets_of_the_old_one() {
-        let listeners = Listeners::default();
-        listeners.begin();
-        let old = listeners
-            .bind(&"old".parse().unwrap(), &any())
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        listeners.keep_new();
-        listeners.begin();
-        listeners.bind(&"old".parse().unwrap(), &any()).unwrap();
-        let new = listeners
-            .bind(&"new".parse().unwrap(), &any())
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        listeners.keep_old();
-        TcpListener::bind(old).expect_err("the old configuration still serves");
-        TcpListener::bind(new).expect("the new one never will");
     }
 }

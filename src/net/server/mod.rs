@@ -132,6 +132,8 @@ impl Default for Options {
 /// A server that was built but does not accept yet.
 pub struct Bound<H> {
     listener: TcpListener,
+    /// Where `listener` comes from: while this server accepts, a successor finds the socket.
+    _shared: Arc<std::net::TcpListener>,
     handler: H,
     options: Options,
     /// `GRPC` or `HTTP`, for the log.
@@ -153,7 +155,7 @@ impl<H: Handler> Bound<H> {
     /// # Errors
     /// When the socket cannot be registered with the runtime, or there is none.
     pub fn new(
-        listener: std::net::TcpListener,
+        listener: Arc<std::net::TcpListener>,
         handler: H,
         options: Options,
         name: &'static str,
@@ -165,7 +167,8 @@ impl<H: Handler> Bound<H> {
         }
         listener.set_nonblocking(true)?;
         Ok(Bound {
-            listener: TcpListener::from_std(listener)?,
+            listener: TcpListener::from_std(listener.try_clone()?)?,
+            _shared: listener,
             handler,
             options,
             name,
@@ -202,7 +205,7 @@ impl<H: Handler> Bound<H> {
 /// # Errors
 /// See [`Bound::new`].
 pub fn serve(
-    listener: std::net::TcpListener,
+    listener: Arc<std::net::TcpListener>,
     handler: SimpleHandler,
     options: Options,
     id: &ComponentId,

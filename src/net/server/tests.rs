@@ -15,7 +15,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
 fn start(handler: SimpleHandler, options: Options) -> (Server, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let id = "health_check".parse().unwrap();
-    let server = serve(listener, handler, options, &id, "extension").unwrap();
+    let server = serve(listener.into(), handler, options, &id, "extension").unwrap();
     let address = server.local_address().unwrap();
     (server, address)
 }
