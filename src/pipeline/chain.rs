@@ -106,7 +106,7 @@ impl Consumer for Chain {
 
 /// Counts what enters (or, in front of the next stage, leaves) a processor that holds batches.
 pub struct Counted {
-    count: fn(&ProcessorMetrics, usize),
+    side: Side,
     metrics: ProcessorMetrics,
     next: Arc<dyn Consumer>,
 }
@@ -115,16 +115,16 @@ impl Counted {
     /// Counts what enters the processor `next`.
     pub fn incoming(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
         Counted {
-            count: ProcessorMetrics::incoming,
+            side: Side::Incoming,
             metrics,
             next,
         }
     }
 
-    /// Counts what a processor hands on to `next`.
+    /// Counts what `next` takes from a processor, which may offer it several times.
     pub fn outgoing(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
         Counted {
-            count: ProcessorMetrics::outgoing,
+            side: Side::Outgoing,
             metrics,
             next,
         }
@@ -133,9 +133,25 @@ impl Counted {
 
 impl Consumer for Counted {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        (self.count)(&self.metrics, batch.items());
-        self.next.consume(batch)
+        let items = batch.items();
+        match self.side {
+            Side::Incoming => {
+                self.metrics.incoming(items);
+                self.next.consume(batch)
+            }
+            Side::Outgoing => Box::pin(async move {
+                self.next.consume(batch).await?;
+                self.metrics.outgoing(items);
+                Ok(())
+            }),
+        }
     }
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Incoming,
+    Outgoing,
 }
 
 /// Where a pipeline ends: what the exporters took has been forwarded.
@@ -227,6 +243,23 @@ mod tests {
         ));
         assert!(page.contains(
             "otelcol_processor_outgoing_items{processor=\"half\",otel_signal=\"traces\"} 1"
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_is_offered_twice_and_taken_once_left_the_processor_once() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let exporter = Scripted::new([Err(Nack::unavailable("full"))]);
+        let outgoing = metrics::with_local_recorder(&recorder, || {
+            let id = "batch".parse().unwrap();
+            let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
+            Counted::outgoing(metrics, exporter)
+        });
+        outgoing.consume(spans(["a"])).await.unwrap_err();
+        outgoing.consume(spans(["a"])).await.unwrap();
+        let page = recorder.handle().render();
+        assert!(page.contains(
+            "otelcol_processor_outgoing_items{processor=\"batch\",otel_signal=\"traces\"} 1"
         ));
     }
 
