@@ -14,11 +14,14 @@ pub(super) struct Builder<'a> {
     config: &'a Config,
     host: &'a Host,
     running: Option<&'a Graph>,
-    entries: HashMap<&'a PipelineId, Arc<dyn Consumer>>,
+    entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
     under_way: HashSet<&'a PipelineId>,
-    connectors: HashMap<&'a ComponentId, Outputs>,
+    connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
     graph: Graph,
 }
+
+/// Where data enters, and how many holding stages and connectors there are at most from there to an exporter.
+type Leveled<T> = (T, usize);
 
 impl<'a> Builder<'a> {
     pub(super) fn new(config: &'a Config, host: &'a Host, running: Option<&'a Graph>) -> Self {
@@ -72,7 +75,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The entry of a pipeline; builds it, and everything downstream of it, when it is first asked for.
-    fn pipeline(&mut self, id: &PipelineId) -> Result<Arc<dyn Consumer>, GraphError> {
+    fn pipeline(&mut self, id: &PipelineId) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let place = format!("service.pipelines.{id}");
         let Some((id, pipeline)) = self
             .config
@@ -95,17 +98,19 @@ impl<'a> Builder<'a> {
                 problem: "is part of a cycle".to_owned(),
             });
         }
-        let exporters = pipeline
-            .exporters
-            .iter()
-            .map(|exporter| self.terminal(exporter, id.signal, &place))
-            .collect::<Result<_, _>>()?;
+        let mut exporters = Vec::with_capacity(pipeline.exporters.len());
+        let mut level = 0;
+        for exporter in &pipeline.exporters {
+            let (input, below) = self.terminal(exporter, id.signal, &place)?;
+            exporters.push(input);
+            level = level.max(below);
+        }
         let account = Account::of_pipeline(&id.to_string());
         let exit = Arc::new(Exit::new(account.clone(), FanOut::over(exporters)));
-        let first = self.stages(id, pipeline, &account, exit)?;
+        let (first, level) = self.stages(id, pipeline, &account, (exit, level))?;
         let entry: Arc<dyn Consumer> = Arc::new(Entry::new(account, first));
-        self.entries.insert(id, entry.clone());
-        Ok(entry)
+        self.entries.insert(id, (entry.clone(), level));
+        Ok((entry, level))
     }
 
     /// The processors of a pipeline, last to first: neighbours that edit in passing become one chain.
@@ -114,8 +119,8 @@ impl<'a> Builder<'a> {
         id: &PipelineId,
         pipeline: &PipelineConfig,
         account: &Account,
-        exit: Arc<dyn Consumer>,
-    ) -> Result<Arc<dyn Consumer>, GraphError> {
+        (exit, mut level): Leveled<Arc<dyn Consumer>>,
+    ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let mut next = exit;
         let mut pure: Vec<(Box<dyn Processor>, ProcessorMetrics)> = Vec::new();
         for processor in pipeline.processors.iter().rev() {
@@ -138,14 +143,16 @@ impl<'a> Builder<'a> {
                     next = Arc::new(Counted::incoming(metrics, consumer));
                     let name = format!("{place} in service.pipelines.{id}");
                     let component = Some(component);
+                    level += 1;
                     self.graph.middle.push(Part {
                         component,
+                        level,
                         ..Part::named(name)
                     });
                 }
             }
         }
-        Ok(chain(pure, account, next))
+        Ok((chain(pure, account, next), level))
     }
 
     /// What a pipeline of `signal` ends in: an exporter, or a connector.
@@ -154,17 +161,18 @@ impl<'a> Builder<'a> {
         id: &'a ComponentId,
         signal: Signal,
         pipeline: &str,
-    ) -> Result<Arc<dyn Consumer>, GraphError> {
+    ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let is_connector = self.config.connectors.iter().any(|(key, _)| key == id);
-        let inputs = if is_connector {
+        let (inputs, level) = if is_connector {
             self.connector(id)?
         } else {
-            self.exporter(id)?
+            (self.exporter(id)?, 0)
         };
-        inputs.get(signal).cloned().ok_or_else(|| GraphError {
+        let input = inputs.get(signal).cloned().ok_or_else(|| GraphError {
             place: pipeline.to_owned(),
             problem: format!("`{id}` does not take {signal}"),
-        })
+        })?;
+        Ok((input, level))
     }
 
     fn exporter(&mut self, id: &'a ComponentId) -> Result<Outputs, GraphError> {
@@ -194,13 +202,14 @@ impl<'a> Builder<'a> {
         Ok(inputs)
     }
 
-    fn connector(&mut self, id: &'a ComponentId) -> Result<Outputs, GraphError> {
-        if let Some(inputs) = self.connectors.get(id) {
-            return Ok(inputs.clone());
+    fn connector(&mut self, id: &'a ComponentId) -> Result<Leveled<Outputs>, GraphError> {
+        if let Some(known) = self.connectors.get(id) {
+            return Ok(known.clone());
         }
         let place = format!("connectors.{id}");
         let configured = lookup(&self.config.connectors, id, &place)?;
-        let outputs = self.outputs_to_pipelines(id)?;
+        let (outputs, below) = self.outputs_to_pipelines(id)?;
+        let level = below + 1;
         let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
         let Terminal { inputs, component } = configured
             .config
@@ -208,16 +217,17 @@ impl<'a> Builder<'a> {
             .map_err(at(&place))?;
         self.graph.middle.push(Part {
             component: Some(component),
+            level,
             ..Part::named(place)
         });
-        self.connectors.insert(id, inputs.clone());
-        Ok(inputs)
+        self.connectors.insert(id, (inputs.clone(), level));
+        Ok((inputs, level))
     }
 
     fn receivers(&mut self) -> Result<(), GraphError> {
         for (id, configured) in &self.config.receivers {
             let name = format!("receivers.{id}");
-            let pipelines = self.outputs_to_pipelines(id)?;
+            let (pipelines, _) = self.outputs_to_pipelines(id)?;
             let mut outputs = Outputs::default();
             let mut switches = Vec::new();
             for signal in Signal::ALL {
@@ -251,8 +261,9 @@ impl<'a> Builder<'a> {
     }
 
     /// For every signal, all pipelines that begin with the receiver or connector `id`.
-    fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Outputs, GraphError> {
+    fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Leveled<Outputs>, GraphError> {
         let mut outputs = Outputs::default();
+        let mut level = 0;
         for signal in Signal::ALL {
             let pipelines: Vec<_> = self
                 .config
@@ -263,10 +274,12 @@ impl<'a> Builder<'a> {
                 .map(|(key, _)| self.pipeline(key))
                 .collect::<Result<_, _>>()?;
             if !pipelines.is_empty() {
-                outputs.set(signal, FanOut::over(pipelines));
+                let (entries, levels): (Vec<_>, Vec<_>) = pipelines.into_iter().unzip();
+                outputs.set(signal, FanOut::over(entries));
+                level = levels.into_iter().fold(level, usize::max);
             }
         }
-        Ok(outputs)
+        Ok((outputs, level))
     }
 
     fn signals_of(

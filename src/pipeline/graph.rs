@@ -1,7 +1,8 @@
 //! The graph of a configuration: started downstream first, shut down upstream first, replaced without a gap.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(super) struct Part {
     /// `None` while the component still belongs to the graph before this one.
     pub(super) component: Option<Box<dyn Component>>,
     pub(super) started: bool,
+    /// How many holding stages and connectors data passes at most from here to an exporter, this one included.
+    pub(super) level: usize,
     /// Where pipelines enter an exporter.
     pub(super) inputs: Outputs,
     /// Where a receiver's data goes.
@@ -60,6 +63,7 @@ impl Part {
             fingerprint: String::new(),
             component: None,
             started: false,
+            level: 0,
             inputs: Outputs::default(),
             switches: Vec::new(),
         }
@@ -106,12 +110,21 @@ impl Graph {
     }
 
     /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that what they let in can
-    /// still be flushed and delivered.
+    /// still be flushed and delivered. Stages that do not lie behind each other stop together, and none gets more than
+    /// its share of the time: one that cannot let go of its data must not cost others theirs.
     pub async fn shutdown(self, deadline: Instant) -> Undelivered {
         let third = deadline.saturating_duration_since(Instant::now()) / 3;
         let mut left = stop_all(self.receivers, Instant::now() + third).await;
-        for part in self.middle.into_iter().rev() {
-            left += stop(part, deadline).await;
+        let mut levels: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
+        for part in self.middle {
+            levels.entry(part.level).or_default().push(part);
+        }
+        while let Some((_, parts)) = levels.pop_last() {
+            let still_to_come = u32::try_from(levels.len()).unwrap_or(u32::MAX);
+            let time = deadline.saturating_duration_since(Instant::now());
+            // The exporters come after all levels.
+            let share = time / still_to_come.saturating_add(2);
+            left += stop_all(parts, Instant::now() + share).await;
         }
         left += stop_all(self.exporters, deadline).await;
         left += stop_all(self.extensions, deadline).await;
@@ -121,22 +134,44 @@ impl Graph {
     /// Lets go of a graph that another one has replaced. Its receivers finish what they had begun; everything else
     /// works on until it holds nothing any more, or until `terminate` says by when the process ends.
     pub async fn retire(mut self, terminate: impl Future<Output = Instant>) -> Undelivered {
-        let soon = Instant::now() + HANDOVER;
-        let mut left = stop_all(std::mem::take(&mut self.receivers), soon).await;
-        join_all(self.replaced.drain(..).map(|old| old.emptied(soon))).await;
         let mut terminate = pin!(terminate);
-        let mut look = interval(LOOK);
-        let deadline = loop {
-            if self.is_idle() {
-                break Instant::now() + HANDOVER;
+        let soon = Instant::now() + HANDOVER;
+        let receivers = std::mem::take(&mut self.receivers);
+        let replaced = std::mem::take(&mut self.replaced);
+        let mut hand_over = pin!(async {
+            let left = stop_all(receivers, soon).await;
+            join_all(replaced.into_iter().map(|old| old.emptied(soon))).await;
+            left
+        });
+        let (mut left, deadline) = tokio::select! {
+            left = hand_over.as_mut() => (left, None),
+            deadline = terminate.as_mut() => {
+                // What is not answered by then, its client still has.
+                let third = deadline.saturating_duration_since(Instant::now()) / 3;
+                let left = timeout_at(Instant::now() + third, hand_over).await;
+                (left.unwrap_or_default(), Some(deadline))
             }
-            tokio::select! {
-                _ = look.tick() => {}
-                deadline = terminate.as_mut() => break deadline,
-            }
+        };
+        let deadline = match deadline {
+            Some(deadline) => deadline,
+            None => self.idle_or(terminate).await,
         };
         left += self.shutdown(deadline).await;
         left
+    }
+
+    /// By when to shut down: soon, once nothing is held any more, or when `terminate` says.
+    async fn idle_or(&mut self, mut terminate: Pin<&mut impl Future<Output = Instant>>) -> Instant {
+        let mut look = interval(LOOK);
+        loop {
+            if self.is_idle() {
+                return Instant::now() + HANDOVER;
+            }
+            tokio::select! {
+                _ = look.tick() => {}
+                deadline = terminate.as_mut() => return deadline,
+            }
+        }
     }
 
     /// Whether no stage and no exporter holds anything.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::graph::Part;
 use super::testing::{Scripted, spans};
 use super::{BoxFuture, Component, Graph, Idle, Undelivered};
 use crate::batch::{Nack, Signal};
@@ -291,6 +292,91 @@ async fn the_end_of_the_process_ends_the_wait_for_a_replaced_exporter() {
     old.retire(terminate).await;
     assert_eq!(start.elapsed().as_secs(), 5);
     assert_eq!(stage.stopped(), ["a", "x"]);
+}
+
+/// Needs some time to let go of its one item.
+struct Slow(Duration);
+
+impl Component for Slow {
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let done = timeout_at(deadline, sleep(self.0)).await;
+            Undelivered {
+                items: usize::from(done.is_err()),
+            }
+        })
+    }
+}
+
+fn slow(name: &str, seconds: u64) -> Part {
+    Part {
+        component: Some(Box::new(Slow(Duration::from_secs(seconds)))),
+        ..Part::named(name.to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stage_that_cannot_let_go_costs_no_other_stage_and_no_exporter_its_data() {
+    let mut graph = Graph::default();
+    graph.middle = vec![slow("quick", 1), slow("stuck", 3600)];
+    graph.exporters = vec![slow("exporter", 3)];
+    let start = Instant::now();
+    let left = graph.shutdown(start + Duration::from_secs(12)).await;
+    assert_eq!(left.items, 1, "only what the stuck stage holds is lost");
+    assert!(start.elapsed() <= Duration::from_secs(12));
+}
+
+#[tokio::test]
+async fn stages_are_stopped_before_what_lies_behind_them() {
+    use crate::{connectors::forward, processors::batch};
+    let stage = Stage::default();
+    let mut config = config(
+        &stage,
+        &[(&["a"], &["forward"]), (&["forward"], &["x"])],
+        "",
+    );
+    config.receivers.retain(|(id, _)| id.kind() != "forward");
+    config.exporters.retain(|(id, _)| id.kind() != "forward");
+    let forward = Configured {
+        entry: &forward::ENTRY,
+        config: Box::new(forward::Config::default()) as _,
+        fingerprint: String::new(),
+    };
+    config.connectors.push((id("forward"), forward));
+    let batch = Configured {
+        entry: &batch::ENTRY,
+        config: Box::new(batch::Config::default()) as _,
+        fingerprint: String::new(),
+    };
+    config.processors.push((id("batch"), batch));
+    for (_, pipeline) in &mut config.service.pipelines {
+        pipeline.processors.push(id("batch"));
+    }
+    let graph = build(&config, None);
+    let levels: BTreeMap<usize, &str> = graph
+        .middle
+        .iter()
+        .map(|part| (part.level, &*part.name))
+        .collect();
+    let expected = [
+        (1, "processors.batch in service.pipelines.traces/1"),
+        (2, "connectors.forward"),
+        (3, "processors.batch in service.pipelines.traces/0"),
+    ];
+    assert_eq!(levels, expected.into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_receiver_does_not_keep_the_process_from_ending() {
+    let mut graph = Graph::default();
+    graph.receivers.push(slow("receiver", 3600));
+    let start = Instant::now();
+    let terminate = async {
+        sleep(Duration::from_secs(1)).await;
+        Instant::now() + Duration::from_secs(2)
+    };
+    graph.retire(terminate).await;
+    assert!(start.elapsed() <= Duration::from_secs(3));
 }
 
 #[tokio::test]
