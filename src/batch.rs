@@ -115,6 +115,12 @@ impl Progress {
             .unwrap_or_else(PoisonError::into_inner)
             .push(branch);
     }
+
+    /// A progress for a part of the batch: whoever took the whole has the part already.
+    pub fn of_part(&self) -> Self {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Progress(Mutex::new(taken.clone()))
+    }
 }
 
 /// Request headers that travel with a batch: lower-case name to values, in order.

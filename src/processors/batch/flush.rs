@@ -52,36 +52,49 @@ pub(super) async fn run(shared: Arc<Shared>) {
 async fn hand_on(shared: &Shared, batch: Batch) {
     shared.metrics.send_size.record(batch.items() as f64);
     shared.metrics.send_size_bytes.record(batch.bytes() as f64);
+    let progress = Arc::new(Progress::default());
+    let Err(nack) = offer(shared, batch.clone(), progress.clone()).await else {
+        return settle(shared, batch.items());
+    };
     let requests = batch.clone().into_wire();
-    match offer(shared, batch.clone()).await {
-        Ok(()) => {}
-        Err(nack) if requests.parts().len() == 1 => give_up(shared, batch.items(), &nack),
-        Err(nack) => {
-            warn!(
-                error = %nack,
-                requests = requests.parts().len(),
-                "A batch was refused for good. Offering its requests one by one."
-            );
-            for part in requests.into_parts() {
-                let items = wire::count(batch.signal(), &part);
-                if let Err(nack) = offer(shared, batch.clone().with_wire(items, part)).await {
-                    give_up(shared, items, &nack);
-                }
-            }
-        }
+    if requests.parts().len() == 1 {
+        give_up(shared, batch.items(), &nack);
+        return settle(shared, batch.items());
     }
-    settle(shared, batch.items());
+    warn!(
+        error = %nack,
+        requests = requests.parts().len(),
+        "A batch was refused for good. Offering its requests one by one."
+    );
+    for part in requests.into_parts() {
+        let items = wire::count(batch.signal(), &part);
+        let part = batch.clone().with_wire(items, part);
+        if let Err(nack) = offer(shared, part, Arc::new(progress.of_part())).await {
+            give_up(shared, items, &nack);
+        }
+        // One by one: a shutdown in between must count only what is left.
+        settle(shared, items);
+    }
 }
 
 /// Offers until the batch is taken, or refused for good.
-async fn offer(shared: &Shared, mut batch: Batch) -> Result<(), Nack> {
-    batch.progress = Some(Arc::new(Progress::default()));
+async fn offer(shared: &Shared, mut batch: Batch, progress: Arc<Progress>) -> Result<(), Nack> {
+    batch.progress = Some(progress);
     let mut wait = FIRST_WAIT;
     loop {
         match shared.next.consumer.consume(batch.clone()).await {
             Err(nack) if nack.retryable => {
-                let jittered = wait.mul_f64(0.5 + fastrand::f64());
-                sleep(jittered.max(nack.retry_after.unwrap_or_default())).await;
+                let jitter = 0.5 + fastrand::f64();
+                if shared.closing.is_cancelled() {
+                    // There may be no later.
+                    sleep(FIRST_WAIT.mul_f64(jitter)).await;
+                    continue;
+                }
+                let asked = nack.retry_after.unwrap_or_default();
+                tokio::select! {
+                    () = sleep(wait.mul_f64(jitter).max(asked)) => {}
+                    () = shared.closing.cancelled() => {}
+                }
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
             taken => return taken,
@@ -96,6 +109,5 @@ fn give_up(shared: &Shared, items: usize, nack: &Nack) {
 
 fn settle(shared: &Shared, items: usize) {
     let mut state = shared.state();
-    // At the end of the shutdown somebody else has counted what was left.
     state.held = state.held.saturating_sub(items);
 }

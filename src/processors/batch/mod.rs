@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::Stability::{Alpha, Beta};
@@ -130,6 +131,7 @@ impl ProcessorConfig for Config {
                 metrics,
                 state: Mutex::default(),
                 wake: Notify::new(),
+                closing: CancellationToken::new(),
             });
             let consumer: Arc<dyn Consumer> = match signal {
                 Signal::Profiles => shared.next.consumer.clone(),
@@ -155,15 +157,18 @@ impl Config {
                 limit(size)
             }
         };
+        let most = Limit {
+            items: limit(u64::from(self.send_batch_max_size)),
+            bytes: limit(self.send_batch_max_bytes.0),
+        };
+        // What is as large as it may be has nothing to wait for. Besides, what remains after a batch was taken is then
+        // always younger than that batch, so its time may start anew.
         Sizes {
             enough: Limit {
-                items: enough(u64::from(self.send_batch_size)),
-                bytes: enough(self.send_batch_bytes.0),
+                items: enough(u64::from(self.send_batch_size)).min(most.items),
+                bytes: enough(self.send_batch_bytes.0).min(most.bytes),
             },
-            most: Limit {
-                items: limit(u64::from(self.send_batch_max_size)),
-                bytes: limit(self.send_batch_max_bytes.0),
-            },
+            most,
         }
     }
 }
@@ -190,6 +195,8 @@ struct Shared {
     /// A plain mutex: it is held for a few pushes and never across an await.
     state: Mutex<State>,
     wake: Notify,
+    /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
+    closing: CancellationToken,
 }
 
 #[derive(Default)]
@@ -318,9 +325,16 @@ impl Component for Life {
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             self.shared.state().closed = true;
+            self.shared.closing.cancel();
             self.shared.wake.notify_one();
-            if let Some(flusher) = &mut self.flusher {
-                let _ = tokio::time::timeout_at(deadline, flusher).await;
+            if let Some(flusher) = &mut self.flusher
+                && tokio::time::timeout_at(deadline, &mut *flusher)
+                    .await
+                    .is_err()
+            {
+                // What it hands on after this point would be counted twice.
+                flusher.abort();
+                let _ = flusher.await;
             }
             let left = std::mem::take(&mut self.shared.state().held);
             if left > 0 {

@@ -2,7 +2,8 @@ use std::time::Duration as StdDuration;
 
 use super::*;
 use crate::component::Host;
-use crate::pipeline::testing::{Scripted, spans};
+use crate::pipeline::FanOut;
+use crate::pipeline::testing::{Scripted, span_names, spans};
 use crate::telemetry::Account;
 
 struct Fixture {
@@ -12,13 +13,18 @@ struct Fixture {
 }
 
 fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
+    connected(config, exporter.clone(), exporter)
+}
+
+/// The processor in front of `consumer`.
+fn connected(config: &Config, consumer: Arc<dyn Consumer>, exporter: Arc<Scripted>) -> Fixture {
     let host = Host::for_tests();
     let cx = host.context(&"batch".parse().unwrap());
     let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
     let next = Next {
-        consumer: exporter.clone(),
+        consumer,
         account: Account::of_pipeline("traces"),
     };
     let (consumer, mut component) = connect(next);
@@ -178,4 +184,76 @@ async fn different_metadata_never_share_a_batch() {
     let mut taken = f.exporter.taken();
     taken.sort_unstable();
     assert_eq!(taken, [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_branch_that_took_the_batch_gets_nothing_again_when_another_refused_it_for_good() {
+    let picky = Scripted::refusing(|batch| {
+        let bad = span_names(batch).contains(&"bad".to_owned());
+        bad.then(|| Nack::invalid("bad"))
+    });
+    let good = Scripted::new([]);
+    let both = FanOut::over(vec![good.clone(), picky.clone()]);
+    let f = connected(&config(), both, good);
+    for name in ["a", "bad", "c", "d"] {
+        f.consumer.consume(spans([name])).await.unwrap();
+    }
+    later(1).await;
+    assert_eq!(f.exporter.span_names(), ["a", "bad", "c", "d"]);
+    assert_eq!(picky.span_names(), ["a", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_in_the_middle_of_a_refused_batch_reports_only_what_is_left_of_it() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|batch| match span_names(batch).as_slice() {
+            [name] if name == "stuck" => Some(Nack::unavailable("stuck")),
+            [name] if name == "bad" => Some(Nack::invalid("bad")),
+            [_] => None,
+            _ => Some(Nack::invalid("too many")),
+        }),
+    );
+    for name in ["a", "bad", "stuck", "d"] {
+        f.consumer.consume(spans([name])).await.unwrap();
+    }
+    later(1).await;
+    let deadline = Instant::now() + StdDuration::from_secs(1);
+    let left = f.component.shutdown(deadline).await;
+    assert_eq!(
+        (left.items, f.exporter.span_names()),
+        (2, vec!["a".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_the_time_that_was_asked_for() {
+    let hour = StdDuration::from_secs(3600);
+    let f = fixture(
+        &config(),
+        Scripted::new([Err(Nack::exhausted("later", hour))]),
+    );
+    f.consumer
+        .consume(spans(["a", "b", "c", "d"]))
+        .await
+        .unwrap();
+    later(1).await;
+    let deadline = Instant::now() + StdDuration::from_secs(1);
+    let left = f.component.shutdown(deadline).await;
+    assert_eq!((left.items, f.exporter.taken()), (0, vec![4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fills_the_largest_batch_is_enough_whatever_the_other_limit_says() {
+    let request = spans(["a"]);
+    let config = Config {
+        send_batch_max_bytes: ByteSize(2 * request.bytes() as u64),
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    for name in ["a", "b", "c"] {
+        f.consumer.consume(spans([name])).await.unwrap();
+    }
+    later(1).await;
+    assert_eq!(f.exporter.span_names(), ["a", "b"]);
 }
