@@ -53,9 +53,8 @@ impl Default for Health {
 impl Health {
     /// Moves to another phase; a failed process stays failed.
     pub fn set_phase(&self, phase: Phase) {
-        if self.phase() != Phase::Failed {
-            self.phase.store(phase as u8, Relaxed);
-        }
+        let unless_failed = |now| (now != Phase::Failed as u8).then_some(phase as u8);
+        let _ = self.phase.fetch_update(Relaxed, Relaxed, unless_failed);
     }
 
     /// The current phase.

@@ -18,7 +18,13 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
     {
-        Ok(runtime) => runtime.block_on(service::run(options)),
+        Ok(runtime) => {
+            let code = runtime.block_on(service::run(options));
+            // Everything has ended or was given up. Dropping the runtime would wait for threads that block, on a name
+            // server that does not answer, say, far beyond the deadline of the shutdown.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => {
             eprintln!("Error: cannot start the runtime: {error}");
             ExitCode::FAILURE

@@ -1,5 +1,6 @@
 //! The life of the process: start, reload, drain.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,8 @@ fn load(options: &Options) -> Option<Config> {
     let text = loaded.report.render();
     if !text.is_empty() {
         // Before the first configuration is there is no logger, and a person reads this: as it is, with its carets.
-        eprint!("{text}");
+        // Where nobody reads any more, that is no reason to end a process that works.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
     loaded.config
 }
@@ -83,6 +85,8 @@ struct Service {
     endpoint: Option<MetricsEndpoint>,
     /// Graphs of earlier configurations that still have something to deliver.
     retired: JoinSet<Undelivered>,
+    /// What those that have ended could not deliver.
+    lost: Undelivered,
     /// Tells them by when the process ends.
     terminate: watch::Sender<Option<Instant>>,
     panicked: Arc<Notify>,
@@ -119,6 +123,7 @@ impl Service {
             graph,
             endpoint,
             retired: JoinSet::new(),
+            lost: Undelivered::default(),
             terminate: watch::Sender::new(None),
             panicked,
         };
@@ -133,7 +138,7 @@ impl Service {
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
                 () = panicked.notified() => break true,
-                Some(_) = self.retired.join_next() => {}
+                Some(ended) = self.retired.join_next() => self.lost += ended.unwrap_or_default(),
             }
         };
         if by_panic {
@@ -142,6 +147,7 @@ impl Service {
             info!("Received signal from OS. Starting shutdown...");
             self.host.health.set_phase(Phase::Stopping);
         }
+        let health = self.host.health.clone();
         let left = tokio::select! {
             left = self.shut_down() => left,
             () = signals.again() => {
@@ -157,7 +163,8 @@ impl Service {
         } else {
             info!("Shutdown complete.");
         }
-        if by_panic || left.items > 0 {
+        // Also when a stage panicked during the shutdown only.
+        if health.phase() == Phase::Failed || left.items > 0 {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
@@ -204,12 +211,18 @@ impl Service {
         info!("Configuration reloaded.");
     }
 
-    async fn shut_down(self) -> Undelivered {
+    async fn shut_down(mut self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
         self.terminate.send_replace(Some(deadline));
-        let (mut left, retired) =
-            tokio::join!(self.graph.shutdown(deadline), self.retired.join_all());
-        left += retired.into_iter().sum();
+        let retired = async {
+            let mut left = self.lost;
+            while let Some(ended) = self.retired.join_next().await {
+                left += ended.unwrap_or_default();
+            }
+            left
+        };
+        let (mut left, of_retired) = tokio::join!(self.graph.shutdown(deadline), retired);
+        left += of_retired;
         if let Some(endpoint) = self.endpoint {
             endpoint.shutdown().await;
         }
