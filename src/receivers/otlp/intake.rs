@@ -47,7 +47,7 @@ impl Intake {
         metadata: Option<Arc<Metadata>>,
     ) -> Result<(), Nack> {
         let prepared = self.prepare(signal, format, codec, held).await;
-        let (items, held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
+        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
         if items == 0 {
             return Ok(());
         }
@@ -55,6 +55,12 @@ impl Intake {
             .outputs
             .get(signal)
             .ok_or_else(|| self.unserved(signal))?;
+        let kept = metadata.as_deref().map_or(0, metadata_bytes);
+        if !held.permit.grow(BATCH_BYTES + kept) {
+            let nack = out_of_memory();
+            self.unreadable(signal, &nack);
+            return Err(nack);
+        }
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
@@ -208,6 +214,21 @@ impl Work {
             DecompressError::Corrupt(reason) => Nack::invalid(reason),
         }
     }
+}
+
+/// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
+/// empty span has six bytes; without this a flood of them would hold forty times what the budget says.
+const BATCH_BYTES: usize = 512;
+
+/// What kept headers cost. Each is a node of a tree, a list and two strings.
+fn metadata_bytes(metadata: &Metadata) -> usize {
+    const HEADER_BYTES: usize = 128;
+    const VALUE_BYTES: usize = 32;
+    let header = |(name, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| VALUE_BYTES + value.len());
+        HEADER_BYTES + name.len() + values.sum::<usize>()
+    };
+    metadata.iter().map(header).sum()
 }
 
 /// Puts `output`, for which the permit has grown, in the place of what it was made from.

@@ -195,10 +195,27 @@ async fn what_a_grpc_client_does_wrong_is_answered_as_the_specification_says() {
         .call(EXPORT, &[("content-type", "application/grpc+proto")], good)
         .await;
     assert_eq!(reply.code, Some(0));
-    assert_eq!(
-        fixture.budget.used(),
-        fixture.sink.taken.lock().unwrap()[0].bytes()
+    assert_eq!(fixture.sink.taken.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_budget_counts_what_a_request_costs_besides_its_bytes() {
+    let fixture = Fixture::new();
+    let long = "v".repeat(4000);
+    for _ in 0..10 {
+        let reply = fixture
+            .call(EXPORT, &[("tenant", &long)], framed(0, &encoded(1)))
+            .await;
+        assert_eq!(reply.code, Some(0));
+    }
+    let batch = std::mem::size_of::<crate::batch::Batch>();
+    assert!(
+        fixture.budget.used() >= 10 * (long.len() + encoded(1).len() + batch),
+        "{}",
+        fixture.budget.used()
     );
+    fixture.sink.taken.lock().unwrap().clear();
+    assert_eq!(fixture.budget.used(), 0);
 }
 
 #[tokio::test]
