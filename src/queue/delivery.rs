@@ -24,6 +24,10 @@ const EXTRA_SENDS: usize = 256;
 /// part unless there is something bad in every eighth of the batch.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
+/// The longest wait between two attempts during a shutdown: a next hop that restarts at the same time is often back
+/// before the deadline.
+const LAST_WAITS: Duration = Duration::from_secs(1);
+
 /// What delivers the jobs of one queue.
 pub(super) struct Delivery {
     pub(super) id: ComponentId,
@@ -33,7 +37,7 @@ pub(super) struct Delivery {
     /// Of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down: who sleeps wakes for a last attempt.
+    /// Cancelled when the queue shuts down: who sleeps wakes, and waits are short from then on.
     pub(super) stopping: CancellationToken,
     pub(super) logs: Logs,
 }
@@ -107,19 +111,26 @@ impl Delivery {
             let wait = backoff
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
-            let reason = match wait {
-                _ if self.stopping.is_cancelled() => DropReason::Shutdown,
-                None => DropReason::RetriesExhausted,
-                Some(wait) => {
-                    self.log_retry(&error, wait);
-                    tokio::select! {
-                        () = sleep(wait) => {}
-                        () = self.stopping.cancelled() => {}
-                    }
-                    continue;
-                }
+            let stopping = self.stopping.is_cancelled();
+            // Whoever still waits for the outcome has the data, and is told at once.
+            let in_vain = stopping && !job.iter().any(Entry::is_acknowledged);
+            let Some(wait) = wait.filter(|_| !in_vain) else {
+                let reason = match stopping {
+                    true => DropReason::Shutdown,
+                    false => DropReason::RetriesExhausted,
+                };
+                return Err(Failure { reason, error });
             };
-            return Err(Failure { reason, error });
+            if stopping {
+                // The end of the shutdown ends this, too.
+                sleep(wait.min(LAST_WAITS)).await;
+                continue;
+            }
+            self.log_retry(&error, wait);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.stopping.cancelled() => {}
+            }
         }
     }
 

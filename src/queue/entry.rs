@@ -100,6 +100,11 @@ impl Entry {
         self.items
     }
 
+    /// Whether the sender was told that it is taken, and has forgotten it.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.request.waiting.is_none()
+    }
+
     /// Bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
         self.held.as_ref().map_or(0, Held::bytes)

@@ -83,9 +83,6 @@ impl SendingQueue {
     ) -> Self {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
-        if settings.queue.is_some() {
-            metrics.queue_capacity.set(capacity as f64);
-        }
         let batch = settings.queue.as_ref().and_then(merging);
         SendingQueue {
             config: settings.queue.clone(),
@@ -249,6 +246,9 @@ impl Component for Queues {
             let Some(config) = &queue.config else {
                 continue;
             };
+            // Not before: an exporter that was built in vain must not change what the running one shows.
+            let metrics = &queue.delivery.ledger.metrics;
+            metrics.queue_capacity.set(queue.room.capacity() as f64);
             for _ in 0..config.num_consumers {
                 self.tasks.spawn(queue.clone().work());
             }

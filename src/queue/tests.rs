@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
@@ -60,6 +60,7 @@ impl Sender for Hop {
 struct Bench {
     hop: Arc<Hop>,
     terminal: Terminal,
+    recorder: PrometheusRecorder,
     metrics: PrometheusHandle,
     budget: Arc<Budget>,
     started: Instant,
@@ -95,10 +96,20 @@ impl Bench {
         Bench {
             hop,
             terminal,
+            recorder,
             metrics,
             budget,
             started: Instant::now(),
         }
+    }
+
+    /// Builds the exporter once more, with another queue, and does not start it.
+    fn build(&self, queue: QueueConfig) {
+        let cx = crate::component::Host::for_tests().context(&"test".parse().unwrap());
+        let sender: Arc<dyn Sender> = self.hop.clone();
+        metrics::with_local_recorder(&self.recorder, || {
+            terminal(&cx, &[Signal::Traces], &settings(queue), &sender)
+        });
     }
 
     fn consumer(&self) -> Arc<dyn Consumer> {
@@ -739,7 +750,7 @@ async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
+async fn shutdown_tries_until_its_deadline_and_reports_the_rest() {
     let queue = QueueConfig {
         num_consumers: 1,
         ..QueueConfig::default()
@@ -751,11 +762,42 @@ async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
     sleep(SECS(1)).await;
     let undelivered = bench.shutdown(SECS(30)).await;
     assert_eq!(undelivered, Undelivered { items: 6 });
-    assert_eq!(bench.attempts().len(), 4);
+    assert_eq!(bench.started.elapsed(), SECS(31));
     assert_eq!(
         bench.account(),
         account(&[("received", 6), ("shutdown", 6)])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_hop_that_is_back_before_the_deadline_of_a_shutdown_gets_everything() {
+    let up_again = Instant::now() + SECS(10);
+    let mut bench =
+        Bench::new(
+            settings(QueueConfig::default()),
+            SECS(0),
+            move |names| match Instant::now() < up_again {
+                true => unavailable(names),
+                false => accept(names),
+            },
+        );
+    for name in ["a", "b"] {
+        bench.consume(request(name, 1)).await.unwrap();
+    }
+    sleep(SECS(1)).await;
+    assert_eq!(bench.shutdown(SECS(25)).await, Undelivered::default());
+    assert!(bench.started.elapsed() <= SECS(11));
+    assert_eq!(bench.accepted(), ["a-0", "b-0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exporter_that_never_starts_leaves_the_gauges_of_the_running_one() {
+    let bench = Bench::new(settings(QueueConfig::default()), SECS(0), accept);
+    bench.build(QueueConfig {
+        queue_size: 7,
+        ..QueueConfig::default()
+    });
+    assert_eq!(bench.gauge("otelcol_exporter_queue_capacity"), 1000.0);
 }
 
 #[tokio::test(start_paused = true)]
