@@ -1,6 +1,7 @@
 //! The positioned tree: what YAML says, and where it says it.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::scalar::{self, Resolved};
 use super::source::Span;
@@ -50,6 +51,22 @@ pub(crate) enum Tag {
 pub(crate) struct Pair {
     pub(crate) name: String,
     pub(crate) value: Node,
+}
+
+impl Pair {
+    /// A hash of the file that the value names, where the key says that it names one.
+    fn file_content(&self) -> Option<u64> {
+        let Content::Scalar(scalar) = &self.value.content else {
+            return None;
+        };
+        let path = self.value.expanded.as_ref().unwrap_or(&scalar.text);
+        if !self.name.ends_with("_file") || path.is_empty() {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(path).ok()?.hash(&mut hasher);
+        Some(hasher.finish())
+    }
 }
 
 impl Node {
@@ -158,8 +175,9 @@ impl Node {
         }
     }
 
-    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. It
-    /// holds secrets.
+    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. The
+    /// content of files that are named (`cert_file` and the like) is part of it, so that a reload
+    /// brings in a renewed certificate. It holds secrets.
     pub(crate) fn fingerprint(&self) -> String {
         let mut out = String::new();
         self.write_canonical(&mut out);
@@ -191,6 +209,9 @@ impl Node {
                 for pair in sorted {
                     out.push_str(&format!("{:?}:", pair.name));
                     pair.value.write_canonical(out);
+                    if let Some(content) = pair.file_content() {
+                        out.push_str(&format!("@{content:016x}"));
+                    }
                     out.push(',');
                 }
                 out.push('}');

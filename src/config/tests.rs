@@ -454,6 +454,24 @@ fn fingerprints_differ_exactly_when_the_configuration_does() {
 }
 
 #[test]
+fn a_fingerprint_differs_when_a_file_that_is_named_has_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cert.pem");
+    let text = format!(
+        "tls: {{cert_file: '{}', min_version: '1.2'}}",
+        path.display()
+    );
+    let mut report = Report::default();
+    let mut print = || tree(&text, &mut report).fingerprint();
+    let missing = print();
+    std::fs::write(&path, "old").unwrap();
+    let old = print();
+    assert_eq!(old, print());
+    std::fs::write(&path, "new").unwrap();
+    assert!(missing != old && old != print());
+}
+
+#[test]
 fn the_report_crosses_threads() {
     fn sendable<T: Send>(_: &T) {}
     let loaded = load(&Sources::default(), false);
