@@ -16,7 +16,8 @@ use crate::batch::{Decoded, Signal};
 /// are repeated. A single item above the byte limit becomes a piece of its own. A profiles request is never cut.
 ///
 /// Metrics count in data points: a metric that alone exceeds the limit is cut between its points, and the rest of it
-/// is repeated. A resource, a scope or a metric without items stays in one of the pieces. What fits is returned as it
+/// is repeated. Where repeating headers would take more bytes than the request has, pieces exceed the limit: a large
+/// header over many small items must not become a multiple of what was received. A resource, a scope or a metric without items stays in one of the pieces. What fits is returned as it
 /// is, without a copy.
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let items = count::count(signal, request);
@@ -34,11 +35,14 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     }
 }
 
+/// Bytes of headers that may be repeated in small requests, too.
+const REPEATED: usize = 64 << 10;
+
 /// A metric that has to be cut has its data in more than one field.
 struct SeveralForms;
 
 fn cut(signal: Signal, request: &[u8], limit: Limit) -> Result<Vec<(usize, Bytes)>, SeveralForms> {
-    let mut packer = Packer::new(limit);
+    let mut packer = Packer::new(limit, request.len().max(REPEATED));
     for field in fields(request) {
         let Some(resource) = message(&field, 1) else {
             // Unknown; all that can be said is that it came with this request.
@@ -88,6 +92,8 @@ fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) -> Result<(), Seve
 /// Fills one piece after the other.
 struct Packer<'a> {
     limit: Limit,
+    /// Bytes of headers that may still be repeated.
+    repeatable: usize,
     /// The messages around the next entry, outermost first.
     path: SmallVec<[Level<'a>; 4]>,
     done: Vec<(usize, Bytes)>,
@@ -126,9 +132,10 @@ enum Chunk<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn new(limit: Limit) -> Self {
+    fn new(limit: Limit, repeatable: usize) -> Self {
         Packer {
             limit,
+            repeatable,
             path: SmallVec::new(),
             done: Vec::new(),
             items: 0,
@@ -190,9 +197,19 @@ impl<'a> Packer<'a> {
         }
         let full = self.items + items > self.limit.items.max(1)
             || self.len.saturating_add(growth) > self.limit.bytes;
-        if full && !self.chunks.is_empty() {
+        if full && !self.chunks.is_empty() && self.may_repeat() {
             self.flush();
         }
+    }
+
+    /// Whether the headers around the next entry may go into one more piece.
+    fn may_repeat(&mut self) -> bool {
+        let again = self.path.iter().filter(|level| level.written);
+        let left = self
+            .repeatable
+            .checked_sub(again.map(|level| level.header.len).sum());
+        self.repeatable = left.unwrap_or(self.repeatable);
+        left.is_some()
     }
 
     /// Opens what is not open yet, and lets every message around grow by `len` bytes.

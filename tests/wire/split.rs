@@ -1,9 +1,11 @@
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
     Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
 use prost::Message;
 use tributary::batch::Signal;
@@ -76,4 +78,30 @@ fn unknown_fields_of_every_level_are_in_every_piece() {
     let resource = [&unknown[..], &[1, 0x12, scope.len() as u8], &scope[..]].concat();
     let piece = [&[0x0a, resource.len() as u8], &resource[..]].concat();
     assert_eq!(pieces, [(1, piece.clone().into()), (1, piece.into())]);
+}
+
+#[test]
+fn a_large_header_over_many_small_items_is_not_copied_out_of_all_proportion() {
+    const MIB: usize = 1 << 20;
+    let request = ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            scope_spans: vec![ScopeSpans {
+                spans: vec![Span::default(); 20_000],
+                ..ScopeSpans::default()
+            }],
+            schema_url: "x".repeat(MIB),
+            ..ResourceSpans::default()
+        }],
+    };
+    let request = Bytes::from(request.encode_to_vec());
+    let limit = Limit {
+        items: 100,
+        bytes: usize::MAX,
+    };
+    let pieces = wire::split(Signal::Traces, &request, limit);
+    let items: usize = pieces.iter().map(|(items, _)| items).sum();
+    let bytes: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    assert_eq!(items, 20_000);
+    assert!(pieces.len() > 1);
+    assert!(bytes < 4 * MIB, "{bytes}");
 }
