@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tonic::Code;
 
-use crate::harness::{Backend, Client, Collector, Oracle, Refused, Signal, grpc_to, http_to, yaml};
+use crate::harness::{
+    Answer, Backend, Client, Collector, Oracle, Refusal, Refused, Signal, grpc_to, http_to, yaml,
+};
 
 /// Sends until a request is refused. Returns how many were not, and the refusal.
 async fn fill(client: &Client, items: usize) -> (usize, Refused) {
@@ -158,4 +160,67 @@ async fn what_is_held_stays_within_the_memory_budget() {
     join_all(requests.iter().map(|request| grpc.insist(request))).await;
     oracle.settle(&backend).await;
     collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_clients_wait_when_told_so() {
+    let backend = Backend::start().await;
+    backend.hold();
+    let queue = "sending_queue: {queue_size: 2, num_consumers: 1, block_on_overflow: true}";
+    let exporter = grpc_to(&backend, queue);
+    let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
+    let http = Client::http("http", collector.http(), &oracle);
+    for _ in 0..2 {
+        grpc.send(&grpc.request(Signal::Logs, 1)).await.unwrap();
+    }
+    let requests = [(); 2].map(|()| (grpc.request(Signal::Logs, 1), http.request(Signal::Logs, 1)));
+    let waiting = join_all(requests.iter().map(|(over_grpc, over_http)| async {
+        grpc.send(over_grpc).await.unwrap();
+        http.send(over_http).await.unwrap();
+    }));
+    tokio::join!(waiting, async {
+        let waiting = |metrics: &crate::harness::metrics::Metrics| {
+            metrics.sum("tributary_pipeline_in_flight_items", &[]) == 2.0
+        };
+        collector
+            .wait_for_metrics("two requests that wait for room", waiting)
+            .await;
+        assert_eq!(oracle.owed(), 2, "they are not acknowledged yet");
+        backend.release();
+    });
+    assert_eq!(oracle.owed(), 6);
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn clients_hear_what_became_of_their_data_when_told_so() {
+    let backend = Backend::start().await;
+    let queue = "sending_queue: {wait_for_result: true, batch: {flush_timeout: 10ms}}";
+    let exporter = grpc_to(&backend, queue);
+    let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
+    let http = Client::http("http", collector.http(), &oracle);
+    let (over_grpc, over_http) = tokio::join!(
+        async { grpc.send(&grpc.request(Signal::Traces, 2)).await },
+        async { http.send(&http.request(Signal::Traces, 2)).await },
+    );
+    over_grpc.unwrap();
+    over_http.unwrap();
+    assert_eq!(
+        oracle.missing(&backend),
+        0,
+        "an acknowledgement means delivered"
+    );
+    backend.always(Answer::Refuse(Refusal::INVALID));
+    let refused = grpc.send(&grpc.request(Signal::Traces, 2)).await;
+    assert_eq!(refused.unwrap_err().code, Code::InvalidArgument);
+    let refused = http.send(&http.request(Signal::Traces, 2)).await;
+    assert_eq!(refused.unwrap_err().http, Some(400));
+    let metrics = collector.assert_conservation().await;
+    assert_eq!(metrics.sum("tributary_exporter_refused_items", &[]), 4.0);
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
 }

@@ -64,7 +64,7 @@ fn validate_names_every_error_and_exits_with_1() {
         "protocol",
         "did you mean `protocols`",
         "otlp_htpp",
-        " errors\n",
+        "errors",
     ] {
         assert!(
             errors.contains(expected),

@@ -66,6 +66,38 @@ async fn a_refused_request_in_a_batch_of_the_batch_processor_is_lost_alone() {
 }
 
 #[tokio::test]
+async fn a_refused_request_in_a_batch_that_waited_compressed_is_lost_alone() {
+    let backend = Backend::start().await;
+    backend.hold();
+    let mixed = picky(&backend);
+    let queue = "sending_queue: {num_consumers: 1, compression: lz4}";
+    let exporter = grpc_to(&backend, queue);
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 10}");
+    let collector = Collector::start(&yaml(&[batch], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let good = Client::grpc("good", collector.grpc(), &oracle).await;
+    let bad = Client::http("bad", collector.http(), &Oracle::default());
+    // Batches of four good requests and a bad one.
+    for _ in 0..5 {
+        bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
+        for _ in 0..4 {
+            good.send(&good.request(Signal::Logs, 2)).await.unwrap();
+        }
+    }
+    collector
+        .wait_for_metrics("all batches in the queue", |metrics| {
+            metrics.sum("tributary_exporter_in_flight_items", &[]) == 50.0
+        })
+        .await;
+    backend.release();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    let metrics = collector.assert_conservation().await;
+    assert!(mixed.load(Relaxed) >= 5);
+    let lost = [("reason", "permanent")];
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 10.0);
+}
+
+#[tokio::test]
 async fn a_refused_request_in_a_batch_of_the_batch_processor_without_queue_is_lost_alone() {
     let backend = Backend::start().await;
     let mixed = picky(&backend);

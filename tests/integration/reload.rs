@@ -133,6 +133,63 @@ async fn the_old_queue_of_a_changed_exporter_still_drains() {
 }
 
 #[tokio::test]
+async fn an_exporter_that_did_not_change_keeps_its_queue() {
+    let backend = Backend::start().await;
+    backend.hold();
+    let queue = "sending_queue: {num_consumers: 1, queue_size: 10}";
+    let exporter = grpc_to(&backend, queue);
+    let batch = ("batch", "{timeout: 1ms}");
+    let plain = yaml(&[], &[("otlp_grpc", &exporter)]);
+    let batching = yaml(&[batch], &[("otlp_grpc", &exporter)]);
+    let collector = Collector::start(&plain).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for _ in 0..10 {
+        client
+            .send(&client.request(Signal::Metrics, 2))
+            .await
+            .unwrap();
+    }
+    for yaml in [&batching, &plain] {
+        collector.reload(yaml).await.unwrap();
+    }
+    let full = client.send(&client.request(Signal::Metrics, 2)).await;
+    assert!(full.unwrap_err().is_retryable(), "it is as full as it was");
+    let metrics = collector.assert_conservation_in_flight().await;
+    assert_eq!(metrics.sum("tributary_exporter_in_flight_items", &[]), 20.0);
+    backend.release();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn a_reload_opens_new_doors_and_closes_old_ones() {
+    let backend = Backend::start().await;
+    let exporter = grpc_to(&backend, "");
+    let before = yaml(&[], &[("otlp_grpc", &exporter)]);
+    let after = before.replace("      http: {endpoint: '127.0.0.1:0'}\n", "");
+    assert_ne!(before, after);
+    let collector = Collector::start(&before).await;
+    let oracle = Oracle::default();
+    let http = Client::http("http", collector.http(), &oracle);
+    http.send(&http.request(Signal::Logs, 1)).await.unwrap();
+    collector.reload(&after).await.unwrap();
+    let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
+    grpc.send(&grpc.request(Signal::Logs, 1)).await.unwrap();
+    let refused = Client::http("late", collector.http(), &oracle);
+    let refused = refused.send(&refused.request(Signal::Logs, 1)).await;
+    assert!(
+        refused.unwrap_err().message.contains("no answer"),
+        "nobody listens"
+    );
+    collector.reload(&before).await.unwrap();
+    let http = Client::http("again", collector.http(), &oracle);
+    http.send(&http.request(Signal::Logs, 1)).await.unwrap();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
 async fn sigterm_waits_for_the_old_queue_of_a_changed_exporter() {
     let (old, new) = (Backend::start().await, Backend::start().await);
     old.hold();

@@ -97,7 +97,7 @@ async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() 
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_during_the_shutdown_is_a_loss_too() {
+async fn a_refusal_for_good_during_the_shutdown_is_logged_with_its_reason() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
     let collector =
@@ -117,6 +117,24 @@ async fn a_refusal_for_good_during_the_shutdown_is_a_loss_too() {
         "{}",
         drop.text
     );
+}
+
+#[tokio::test]
+async fn a_next_hop_that_never_answers_does_not_outlast_the_drain_timeout() {
+    let backend = Backend::start().await;
+    backend.hold();
+    let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, "timeout: 0s"))]);
+    let collector = Collector::start_with(&yaml, &["--drain-timeout=1"]).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    client.send(&client.request(Signal::Logs, 5)).await.unwrap();
+    backend
+        .wait_for("the request", |record| record.held == 1)
+        .await;
+    let ended = collector.terminate().await;
+    assert_eq!(ended.status.code(), Some(1));
+    let report = ended.line("Shutdown complete, but not everything was delivered.");
+    assert_eq!(report.number("undelivered_items"), 5);
 }
 
 #[tokio::test]
