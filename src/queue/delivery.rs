@@ -24,6 +24,9 @@ const EXTRA_SENDS: usize = 256;
 /// part unless there is something bad in every eighth of the batch.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
+/// The waits between attempts during the shutdown.
+const LAST_WAITS: Duration = Duration::from_millis(500);
+
 /// What delivers the jobs of one queue.
 pub(super) struct Delivery {
     pub(super) id: ComponentId,
@@ -33,7 +36,7 @@ pub(super) struct Delivery {
     /// Of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down: who sleeps wakes for a last attempt.
+    /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
     pub(super) logs: Logs,
 }
@@ -107,9 +110,18 @@ impl Delivery {
             let wait = backoff
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
+            let stopping = self.stopping.is_cancelled();
+            // Who waits for the outcome has the data still, and can take it elsewhere.
+            let returned = stopping && job.iter().all(Entry::is_awaited);
             let reason = match wait {
-                _ if self.stopping.is_cancelled() => DropReason::Shutdown,
+                _ if returned => DropReason::Shutdown,
+                None if stopping => DropReason::Shutdown,
                 None => DropReason::RetriesExhausted,
+                // The process ends soon, and what is here then is lost: try while there is time.
+                Some(_) if stopping => {
+                    sleep(error.throttle.unwrap_or_default().max(LAST_WAITS)).await;
+                    continue;
+                }
                 Some(wait) => {
                     self.log_retry(&error, wait);
                     tokio::select! {
@@ -223,6 +235,20 @@ impl Delivery {
         }
         for entry in job {
             entry.failed(reason, error.to_nack());
+        }
+    }
+
+    /// Says how much is lost because the process ends.
+    pub(super) fn log_loss(&self) {
+        let undelivered_items = self.ledger.undelivered().items;
+        if undelivered_items > 0 {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                undelivered_items,
+                "The time for shutdown is over. What the queue still holds is lost."
+            );
         }
     }
 

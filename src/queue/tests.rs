@@ -739,7 +739,7 @@ async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
+async fn shutdown_tries_until_its_deadline_and_reports_the_rest() {
     let queue = QueueConfig {
         num_consumers: 1,
         ..QueueConfig::default()
@@ -751,10 +751,33 @@ async fn shutdown_gives_each_batch_one_last_attempt_and_reports_the_rest() {
     sleep(SECS(1)).await;
     let undelivered = bench.shutdown(SECS(30)).await;
     assert_eq!(undelivered, Undelivered { items: 6 });
-    assert_eq!(bench.attempts().len(), 4);
+    assert_eq!(bench.started.elapsed(), SECS(31));
+    assert!(bench.attempts().len() > 50);
     assert_eq!(
         bench.account(),
         account(&[("received", 6), ("shutdown", 6)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_hop_that_comes_back_before_the_deadline_gets_everything() {
+    let started = Instant::now();
+    let mut bench = Bench::new(
+        settings(QueueConfig::default()),
+        SECS(0),
+        move |names| match started.elapsed() < SECS(20) {
+            true => unavailable(names),
+            false => accept(names),
+        },
+    );
+    for name in ["a", "b", "c"] {
+        bench.consume(request(name, 2)).await.unwrap();
+    }
+    assert_eq!(bench.shutdown(SECS(25)).await, Undelivered::default());
+    assert!(bench.started.elapsed() < SECS(21));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 6), ("delivered", 6)])
     );
 }
 

@@ -78,7 +78,8 @@ async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() 
     ];
     backend.stop().await;
     for (exporter, body) in &exporters {
-        let collector = Collector::start(&yaml(&[batch], &[(exporter, body)])).await;
+        let yaml = yaml(&[batch], &[(exporter, body)]);
+        let collector = Collector::start_with(&yaml, &["--drain-timeout=1"]).await;
         let oracle = Oracle::default();
         let client = Client::http("client", collector.http(), &oracle);
         for _ in 0..3 {
@@ -91,8 +92,46 @@ async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() 
         assert_eq!(ended.status.code(), Some(1));
         let report = ended.line("Shutdown complete, but not everything was delivered.");
         assert_eq!(report.number("undelivered_items"), 15);
-        let drop = ended.line("Exporting failed. Dropping data.");
-        assert_eq!(drop.number("dropped_items"), 15);
+        let loss = "The time for shutdown is over. What the queue still holds is lost.";
+        let loss = ended.line(loss);
+        assert_eq!(loss.number("undelivered_items"), 15);
+        assert_eq!(loss.field("otelcol.component.id"), *exporter);
+    }
+}
+
+#[tokio::test]
+async fn a_next_hop_that_restarts_while_the_collector_ends_gets_everything() {
+    let backend = Backend::start().await;
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
+    let exporters = [
+        ("otlp_grpc", grpc_to(&backend, "")),
+        ("otlp_http", http_to(&backend, "")),
+    ];
+    for (exporter, body) in &exporters {
+        let collector = Collector::start(&yaml(&[batch], &[(exporter, body)])).await;
+        let oracle = Oracle::default();
+        let client = Client::http(exporter, collector.http(), &oracle);
+        for _ in 0..3 {
+            client
+                .send(&client.request(Signal::Traces, 5))
+                .await
+                .unwrap();
+        }
+        // The first two attempts fail, as they would while the next hop restarts.
+        let mut failures = 2;
+        backend.script(move |_| {
+            if failures == 0 {
+                return Answer::Accept;
+            }
+            failures -= 1;
+            Answer::Refuse(Refusal::UNAVAILABLE)
+        });
+        let ended = collector.terminate().await;
+        assert!(ended.status.success(), "{}", ended.status);
+        assert_eq!(oracle.owed(), 15);
+        let complete = |record: &crate::harness::backend::Record| !record.accepted.is_empty();
+        backend.wait_for("the data", complete).await;
+        assert_eq!(oracle.missing(&backend), 0);
     }
 }
 
