@@ -201,15 +201,24 @@ impl Delivery {
                 _ if self.retry.is_none() => "retry_on_failure is off",
                 _ => "no more retries left",
             };
-            let dropped_items: usize = job.iter().map(Entry::items).sum();
+            let items = |returned: bool| -> usize {
+                let those = job.iter().filter(|entry| entry.is_awaited() == returned);
+                those.map(Entry::items).sum()
+            };
+            let (dropped_items, rejected_items) = (items(false), items(true));
+            let outcome = match dropped_items {
+                0 => "Exporting failed. Rejecting data.",
+                _ => "Exporting failed. Dropping data.",
+            };
             tracing::error!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
                 error = format!("{why}: {error}"),
-                dropped_items,
+                dropped_items = (dropped_items > 0).then_some(dropped_items),
+                rejected_items = (rejected_items > 0).then_some(rejected_items),
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Exporting failed. Dropping data."
+                "{outcome}"
             );
         }
         for entry in job {
@@ -242,8 +251,12 @@ fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
     if fault == Fault::Elsewhere {
         return (job, Job::new());
     }
-    if job.len() == 1 && fault == Fault::Size {
-        job = job.into_iter().flat_map(Entry::halves).collect();
+    if job.len() == 1 {
+        let cut = match fault {
+            Fault::Size => Entry::halves,
+            _ => Entry::requests,
+        };
+        job = job.into_iter().flat_map(cut).collect();
     }
     let second = job.drain(job.len().div_ceil(2)..).collect();
     (job, second)

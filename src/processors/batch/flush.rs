@@ -53,7 +53,8 @@ async fn hand_on(shared: &Shared, batch: Batch) {
     shared.metrics.send_size.record(batch.items() as f64);
     shared.metrics.send_size_bytes.record(batch.bytes() as f64);
     let requests = batch.clone().into_wire();
-    match offer(shared, batch.clone()).await {
+    let progress = Arc::new(Progress::default());
+    match offer(shared, batch.clone(), progress.clone()).await {
         Ok(()) => {}
         Err(nack) if requests.parts().len() == 1 => give_up(shared, batch.items(), &nack),
         Err(nack) => {
@@ -64,7 +65,10 @@ async fn hand_on(shared: &Shared, batch: Batch) {
             );
             for part in requests.into_parts() {
                 let items = wire::count(batch.signal(), &part);
-                if let Err(nack) = offer(shared, batch.clone().with_wire(items, part)).await {
+                let part = batch.clone().with_wire(items, part);
+                // Who took the whole batch has this part.
+                let progress = Arc::new(progress.fork());
+                if let Err(nack) = offer(shared, part, progress).await {
                     give_up(shared, items, &nack);
                 }
             }
@@ -74,8 +78,8 @@ async fn hand_on(shared: &Shared, batch: Batch) {
 }
 
 /// Offers until the batch is taken, or refused for good.
-async fn offer(shared: &Shared, mut batch: Batch) -> Result<(), Nack> {
-    batch.progress = Some(Arc::new(Progress::default()));
+async fn offer(shared: &Shared, mut batch: Batch, progress: Arc<Progress>) -> Result<(), Nack> {
+    batch.progress = Some(progress);
     let mut wait = FIRST_WAIT;
     loop {
         match shared.next.consumer.consume(batch.clone()).await {
