@@ -12,8 +12,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::Stability::{Alpha, Beta};
-use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::units::Duration;
 use crate::config::{Problems, Validate};
 use crate::entry;
@@ -27,12 +26,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     "memory_limiter",
     aliases: &[],
     "Sets how many bytes of telemetry the process may hold.",
-    &[
-        (Signal::Traces, Beta),
-        (Signal::Metrics, Beta),
-        (Signal::Logs, Beta),
-        (Signal::Profiles, Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 /// How many bytes of telemetry the process may hold.
