@@ -21,6 +21,7 @@ mod fan_out;
 mod harness;
 mod malformed;
 mod merged_refusal;
+mod mutual_tls;
 mod own_telemetry;
 mod reload;
 mod retries;
