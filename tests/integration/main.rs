@@ -17,6 +17,7 @@ mod backpressure;
 mod bombs;
 mod command_line;
 mod debug_exporter;
+mod everything_at_once;
 mod fan_out;
 mod harness;
 mod malformed;
