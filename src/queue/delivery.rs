@@ -24,7 +24,7 @@ const EXTRA_SENDS: usize = 256;
 /// part unless there is something bad in every eighth of the batch.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
-/// The waits between attempts during the shutdown.
+/// The longest wait between attempts during the shutdown, unless the server asks for more.
 const LAST_WAITS: Duration = Duration::from_millis(500);
 
 /// What delivers the jobs of one queue.
@@ -118,8 +118,8 @@ impl Delivery {
                 None if stopping => DropReason::Shutdown,
                 None => DropReason::RetriesExhausted,
                 // The process ends soon, and what is here then is lost: try while there is time.
-                Some(_) if stopping => {
-                    sleep(error.throttle.unwrap_or_default().max(LAST_WAITS)).await;
+                Some(wait) if stopping => {
+                    sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
                     continue;
                 }
                 Some(wait) => {
