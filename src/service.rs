@@ -187,7 +187,7 @@ impl Service {
             }
         };
         graph.adopt(&mut self.graph);
-        self.host.budget.set_limit(default_budget());
+        self.host.budget.reset_limit(default_budget());
         graph.start();
         self.host.listeners.keep_new();
         if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
@@ -274,4 +274,20 @@ fn watch_for_panics(health: Arc<Health>) -> Arc<Notify> {
         notify.notify_one();
     }));
     panicked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_anywhere_marks_the_process_as_failed_and_wakes_the_service() {
+        let health = Arc::new(Health::default());
+        health.set_phase(Phase::Ready);
+        let panicked = watch_for_panics(health.clone());
+        let stage = std::thread::spawn(|| panic!("a stage that this test lets fail"));
+        panicked.notified().await;
+        assert!(stage.join().is_err());
+        assert_eq!(health.phase(), Phase::Failed);
+    }
 }
