@@ -48,7 +48,10 @@ fn attributes(id: &str) -> Vec<KeyValue> {
     let value = |value| AnyValue { value: Some(value) };
     vec![
         text(ID, id),
-        text("text", "Grüße, 世界 \u{1f680} \"quoted\" \\ \u{1}"),
+        text(
+            "text",
+            "Gr\u{fc}\u{df}e, \u{4e16}\u{754c} \u{1f680} \"quoted\" \\ \u{1}",
+        ),
         text("empty", ""),
         attribute("true", Value::BoolValue(true)),
         attribute("false", Value::BoolValue(false)),
