@@ -108,18 +108,18 @@ impl Progress {
             .contains(&branch)
     }
 
+    /// The same branches, for a part of the batch that goes its own way from here.
+    pub fn fork(&self) -> Self {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Progress(Mutex::new(taken.clone()))
+    }
+
     /// The branch took the batch.
     pub fn add(&self, branch: usize) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(branch);
-    }
-
-    /// A progress for a part of the batch: whoever took the whole has the part already.
-    pub fn of_part(&self) -> Self {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Progress(Mutex::new(taken.clone()))
     }
 }
 

@@ -170,6 +170,14 @@ pub enum Stability {
     Stable,
 }
 
+/// What most components support: all signals. Profiles are alpha because OTLP's are.
+pub const ALL_SIGNALS: &[(Signal, Stability)] = &[
+    (Signal::Traces, Stability::Beta),
+    (Signal::Metrics, Stability::Beta),
+    (Signal::Logs, Stability::Beta),
+    (Signal::Profiles, Stability::Alpha),
+];
+
 /// One component in a registry: `C` is the kind's configuration trait.
 pub struct Entry<C: ?Sized + 'static> {
     /// The type in a component id.

@@ -5,10 +5,6 @@ use std::process::ExitCode;
 use tributary::cli::{self, Invocation};
 use tributary::service;
 
-/// Several times cheaper than the system's for many small allocations on several threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let options = match cli::parse_and_dispatch(std::env::args_os()) {
         Invocation::Run(options) => options,

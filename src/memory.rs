@@ -1,7 +1,7 @@
 //! The process-wide memory budget, in bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
 ///
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
+    /// Whether somebody has stated the limit, or it is the default.
+    stated: AtomicBool,
     used: AtomicUsize,
 }
 
@@ -17,6 +19,7 @@ impl Budget {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Budget {
             limit: AtomicUsize::new(limit),
+            stated: AtomicBool::new(false),
             used: AtomicUsize::new(0),
         })
     }
@@ -34,9 +37,20 @@ impl Budget {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit. Permits that were given stay valid.
-    pub fn set_limit(&self, bytes: usize) {
-        self.limit.store(bytes, Relaxed);
+    /// Goes back to a default limit, which the next [`state_limit`](Self::state_limit) replaces. Permits that were
+    /// given stay valid.
+    pub fn reset_limit(&self, default: usize) {
+        self.stated.store(false, Relaxed);
+        self.limit.store(default, Relaxed);
+    }
+
+    /// States the limit: the first statement replaces the default, of several the smallest counts.
+    pub fn state_limit(&self, bytes: usize) {
+        if self.stated.swap(true, Relaxed) {
+            self.limit.fetch_min(bytes, Relaxed);
+        } else {
+            self.limit.store(bytes, Relaxed);
+        }
     }
 
     /// Bytes held now.
@@ -134,6 +148,17 @@ mod tests {
         assert_eq!(budget.used(), 10);
         drop(first);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn the_smallest_of_the_stated_limits_counts_and_any_replaces_the_default() {
+        let budget = Budget::new(100);
+        for (stated, limit) in [(500, 500), (300, 300), (400, 300)] {
+            budget.state_limit(stated);
+            assert_eq!(budget.limit(), limit);
+        }
+        budget.reset_limit(100);
+        assert_eq!(budget.limit(), 100);
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::component::Host;
 use crate::config::{self, Config, Sources};
@@ -89,7 +89,14 @@ struct Service {
     lost: Undelivered,
     /// Tells them by when the process ends.
     terminate: watch::Sender<Option<Instant>>,
-    panicked: Arc<Notify>,
+    panicked: Arc<Panicked>,
+}
+
+/// Tells of the first panic.
+#[derive(Default)]
+struct Panicked {
+    happened: Notify,
+    place: OnceLock<String>,
 }
 
 struct Signals {
@@ -137,12 +144,16 @@ impl Service {
                 _ = signals.hang_up.recv() => self.reload().await,
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
-                () = panicked.notified() => break true,
+                () = panicked.happened.notified() => break true,
                 Some(ended) = self.retired.join_next() => self.lost += ended.unwrap_or_default(),
             }
         };
         if by_panic {
-            error!("A stage has panicked. Ending the process; what it holds is delivered first.");
+            error!(
+                place = panicked.place.get().map(String::as_str),
+                "A stage has panicked: this is a defect of the collector, please report it. Ending the process; what \
+                 it holds is delivered first."
+            );
         } else {
             info!("Received signal from OS. Starting shutdown...");
             self.host.health.set_phase(Phase::Stopping);
@@ -190,7 +201,7 @@ impl Service {
             }
         };
         graph.adopt(&mut self.graph);
-        self.host.budget.set_limit(default_budget());
+        self.host.budget.reset_limit(default_budget());
         graph.start();
         if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
             error!(%error, "Logs go where they went before.");
@@ -264,22 +275,38 @@ fn default_budget() -> usize {
 
 /// A panic anywhere ends the process: a pipeline with a dead stage must not look alive. The hook prints as usual; the
 /// service then drains what still works.
-fn watch_for_panics(health: Arc<Health>) -> Arc<Notify> {
-    let panicked = Arc::new(Notify::new());
-    let notify = panicked.clone();
+///
+/// The hook itself logs nothing: the panic may come out of the logger, and a second one would abort the process with all
+/// that it holds.
+fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
+    let panicked = Arc::new(Panicked::default());
+    let noted = panicked.clone();
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
-        let place = panic
-            .location()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        warn!(
-            place,
-            "A panic: this is a defect of the collector, please report it."
-        );
+        if let Some(place) = panic.location() {
+            // The first one is the one to look at.
+            let _ = noted.place.set(place.to_string());
+        }
         health.set_phase(Phase::Failed);
-        notify.notify_one();
+        noted.happened.notify_one();
     }));
     panicked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_anywhere_marks_the_process_as_failed_and_wakes_the_service() {
+        let health = Arc::new(Health::default());
+        health.set_phase(Phase::Ready);
+        let panicked = watch_for_panics(health.clone());
+        let stage = std::thread::spawn(|| panic!("a stage that this test lets fail"));
+        panicked.happened.notified().await;
+        assert!(panicked.place.get().unwrap().contains("service.rs"));
+        assert!(stage.join().is_err());
+        assert_eq!(health.phase(), Phase::Failed);
+    }
 }

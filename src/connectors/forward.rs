@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Signal;
-use crate::component::Stability::{Alpha, Beta};
-use crate::component::{BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal,
+};
 use crate::config::Validate;
 use crate::entry;
 use crate::pipeline::Idle;
@@ -17,12 +18,7 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     "forward",
     aliases: &[],
     "Hands everything on, so that pipelines can be joined and parted.",
-    &[
-        (Signal::Traces, Beta),
-        (Signal::Metrics, Beta),
-        (Signal::Logs, Beta),
-        (Signal::Profiles, Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 /// The `forward` connector has no settings.

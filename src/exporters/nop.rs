@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{
-    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Outputs, Terminal,
 };
 use crate::config::Validate;
 use crate::pipeline::{BoxFuture, Consumer, Idle};
@@ -27,12 +27,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     "nop",
     aliases: &[],
     "Takes everything and delivers it to nowhere.",
-    &[
-        (Signal::Traces, Stability::Beta),
-        (Signal::Metrics, Stability::Beta),
-        (Signal::Logs, Stability::Beta),
-        (Signal::Profiles, Stability::Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 impl ExporterConfig for Config {

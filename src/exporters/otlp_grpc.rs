@@ -18,7 +18,7 @@ use prost::Message;
 
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
 use crate::batch::{Code, Requests, Signal};
-use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
@@ -38,12 +38,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     "otlp_grpc",
     aliases: &["otlp"],
     "Sends OTLP over gRPC.",
-    &[
-        (Signal::Traces, Stability::Beta),
-        (Signal::Metrics, Stability::Beta),
-        (Signal::Logs, Stability::Beta),
-        (Signal::Profiles, Stability::Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 impl ExporterConfig for Config {

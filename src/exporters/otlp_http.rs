@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text};
 use crate::batch::{Code, Requests, Signal};
-use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Stability, Terminal};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
 use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error};
 use crate::net::tls::{ClientTls, TlsError};
@@ -42,12 +42,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     "otlp_http",
     aliases: &["otlphttp"],
     "Sends OTLP over HTTP.",
-    &[
-        (Signal::Traces, Stability::Beta),
-        (Signal::Metrics, Stability::Beta),
-        (Signal::Logs, Stability::Beta),
-        (Signal::Profiles, Stability::Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 impl ExporterConfig for Config {

@@ -28,7 +28,7 @@ struct RetryInfo {
     retry_delay: Option<prost_types::Duration>,
 }
 
-/// The type of [`RetryInfo`] among the details.
+/// The type of `RetryInfo` among the details.
 pub const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 impl Status {

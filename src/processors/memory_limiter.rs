@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
+use metrics::Counter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::info;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::Stability::{Alpha, Beta};
-use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::units::Duration;
 use crate::config::{Problems, Validate};
 use crate::entry;
@@ -27,12 +27,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     "memory_limiter",
     aliases: &[],
     "Sets how many bytes of telemetry the process may hold.",
-    &[
-        (Signal::Traces, Beta),
-        (Signal::Metrics, Beta),
-        (Signal::Logs, Beta),
-        (Signal::Profiles, Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 /// How many bytes of telemetry the process may hold.
@@ -109,12 +104,20 @@ impl Config {
 }
 
 impl ProcessorConfig for Config {
-    fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let limit = self.soft_limit(machine_memory());
         let budget = cx.budget.clone();
+        let count = |outcome: &str| {
+            let items = signal.items_name();
+            let name = format!("otelcol_processor_memory_limiter_{outcome}_{items}");
+            metrics::counter!(name, "processor" => cx.id.to_string())
+        };
+        let (accepted, refused) = (count("accepted"), count("refused"));
         Ok(Stage::Holding(Box::new(move |next| {
             let limiter = Limiter {
                 budget: budget.clone(),
+                accepted,
+                refused,
                 next: next.consumer,
             };
             (Arc::new(limiter), Box::new(Setting { budget, limit }))
@@ -125,6 +128,8 @@ impl ProcessorConfig for Config {
 /// Refuses while the budget is exhausted, for data that entered without a permit.
 struct Limiter {
     budget: Arc<Budget>,
+    accepted: Counter,
+    refused: Counter,
     next: Arc<dyn Consumer>,
 }
 
@@ -133,10 +138,13 @@ const RETRY_AFTER: StdDuration = StdDuration::from_secs(1);
 
 impl Consumer for Limiter {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        let items = batch.items() as u64;
         if self.budget.used() > self.budget.limit() {
+            self.refused.increment(items);
             let nack = Nack::exhausted("data refused due to high memory usage", RETRY_AFTER);
             return Box::pin(async { Err(nack) });
         }
+        self.accepted.increment(items);
         self.next.consume(batch)
     }
 }
@@ -149,10 +157,11 @@ struct Setting {
 
 impl Component for Setting {
     fn start(&mut self) {
-        if self.budget.limit() != self.limit {
-            self.budget.set_limit(self.limit);
-            info!(limit_mib = self.limit >> 20, "Memory limiter configured");
-        }
+        self.budget.state_limit(self.limit);
+        info!(
+            soft_limit_mib = self.limit >> 20,
+            "Memory limiter configured"
+        );
     }
 
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
@@ -163,6 +172,9 @@ impl Component for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::{Host, Next};
+    use crate::pipeline::testing::{Scripted, spans};
+    use crate::telemetry::Account;
 
     #[test]
     fn the_soft_limit_is_the_limit_less_the_spike() {
@@ -182,6 +194,35 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(share.soft_limit(1000), 400);
+    }
+
+    #[tokio::test]
+    async fn data_is_refused_for_a_while_when_the_budget_is_exceeded() {
+        let host = Host::for_tests();
+        let config = Config {
+            limit_mib: 5,
+            spike_limit_mib: 1,
+            ..Config::default()
+        };
+        let cx = host.context(&"memory_limiter".parse().unwrap());
+        let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
+            panic!("it has a life of its own");
+        };
+        let exporter = Scripted::new([]);
+        let account = Account::of_pipeline("traces");
+        let (consumer, mut component) = connect(Next {
+            consumer: exporter.clone(),
+            account,
+        });
+        let large = host.budget.acquire(100 << 20).unwrap();
+        component.start();
+        assert_eq!(host.budget.limit(), 4 << 20);
+
+        let nack = consumer.consume(spans(["a"])).await.unwrap_err();
+        assert!(nack.retryable && nack.retry_after.is_some());
+        drop(large);
+        consumer.consume(spans(["b"])).await.unwrap();
+        assert_eq!(exporter.span_names(), ["b"]);
     }
 
     #[test]

@@ -24,9 +24,8 @@ const EXTRA_SENDS: usize = 256;
 /// part unless there is something bad in every eighth of the batch.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
-/// The longest wait between two attempts during a shutdown: a next hop that restarts at the same time is often back
-/// before the deadline.
-const LAST_WAITS: Duration = Duration::from_secs(1);
+/// The longest wait between attempts during the shutdown, unless the server asks for more.
+const LAST_WAITS: Duration = Duration::from_millis(500);
 
 /// What delivers the jobs of one queue.
 pub(super) struct Delivery {
@@ -37,7 +36,7 @@ pub(super) struct Delivery {
     /// Of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down: who sleeps wakes, and waits are short from then on.
+    /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
     pub(super) logs: Logs,
 }
@@ -112,25 +111,27 @@ impl Delivery {
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
             let stopping = self.stopping.is_cancelled();
-            // Whoever still waits for the outcome has the data, and is told at once.
-            let in_vain = stopping && !job.iter().any(Entry::is_acknowledged);
-            let Some(wait) = wait.filter(|_| !in_vain) else {
-                let reason = match stopping {
-                    true => DropReason::Shutdown,
-                    false => DropReason::RetriesExhausted,
-                };
-                return Err(Failure { reason, error });
+            // Who waits for the outcome has the data still, and can take it elsewhere.
+            let returned = stopping && job.iter().all(Entry::is_awaited);
+            let reason = match wait {
+                _ if returned => DropReason::Shutdown,
+                None if stopping => DropReason::Shutdown,
+                None => DropReason::RetriesExhausted,
+                // The process ends soon, and what is here then is lost: try while there is time.
+                Some(wait) if stopping => {
+                    sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
+                    continue;
+                }
+                Some(wait) => {
+                    self.log_retry(&error, wait);
+                    tokio::select! {
+                        () = sleep(wait) => {}
+                        () = self.stopping.cancelled() => {}
+                    }
+                    continue;
+                }
             };
-            if stopping {
-                // The end of the shutdown ends this, too.
-                sleep(wait.min(LAST_WAITS)).await;
-                continue;
-            }
-            self.log_retry(&error, wait);
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = self.stopping.cancelled() => {}
-            }
+            return Err(Failure { reason, error });
         }
     }
 
@@ -212,19 +213,42 @@ impl Delivery {
                 _ if self.retry.is_none() => "retry_on_failure is off",
                 _ => "no more retries left",
             };
-            let dropped_items: usize = job.iter().map(Entry::items).sum();
+            let items = |returned: bool| -> usize {
+                let those = job.iter().filter(|entry| entry.is_awaited() == returned);
+                those.map(Entry::items).sum()
+            };
+            let (dropped_items, rejected_items) = (items(false), items(true));
+            let outcome = match dropped_items {
+                0 => "Exporting failed. Rejecting data.",
+                _ => "Exporting failed. Dropping data.",
+            };
             tracing::error!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
                 error = format!("{why}: {error}"),
-                dropped_items,
+                dropped_items = (dropped_items > 0).then_some(dropped_items),
+                rejected_items = (rejected_items > 0).then_some(rejected_items),
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Exporting failed. Dropping data."
+                "{outcome}"
             );
         }
         for entry in job {
             entry.failed(reason, error.to_nack());
+        }
+    }
+
+    /// Says how much is lost because the process ends.
+    pub(super) fn log_loss(&self) {
+        let undelivered_items = self.ledger.undelivered().items;
+        if undelivered_items > 0 {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                undelivered_items,
+                "The time for shutdown is over. What the queue still holds is lost."
+            );
         }
     }
 
@@ -253,8 +277,12 @@ fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
     if fault == Fault::Elsewhere {
         return (job, Job::new());
     }
-    if job.len() == 1 && fault == Fault::Size {
-        job = job.into_iter().flat_map(Entry::halves).collect();
+    if job.len() == 1 {
+        let cut = match fault {
+            Fault::Size => Entry::halves,
+            _ => Entry::requests,
+        };
+        job = job.into_iter().flat_map(cut).collect();
     }
     let second = job.drain(job.len().div_ceil(2)..).collect();
     (job, second)

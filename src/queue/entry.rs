@@ -100,11 +100,6 @@ impl Entry {
         self.items
     }
 
-    /// Whether the sender was told that it is taken, and has forgotten it.
-    pub(super) fn is_acknowledged(&self) -> bool {
-        self.request.waiting.is_none()
-    }
-
     /// Bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
         self.held.as_ref().map_or(0, Held::bytes)
@@ -137,19 +132,48 @@ impl Entry {
             items: self.items.div_ceil(2),
             bytes: usize::MAX,
         };
-        let entry = |piece| {
-            Entry::new(
-                Held::Plain(piece),
-                self.request.clone(),
-                self.ledger.clone(),
-            )
+        cut(batch, limit)
+            .into_iter()
+            .map(|piece| self.piece(piece))
+            .collect()
+    }
+
+    /// Cuts a batch that was merged on its way here into the requests it was merged from. Itself when it is a single
+    /// one, and when the sender waits: it has the data still, and offers the requests one by one itself.
+    pub(super) fn requests(mut self) -> Job {
+        let merged = |content: Content| content.requests().map(|requests| requests.parts().len());
+        if self.is_awaited() || !matches!(self.content().map(merged), Some(Ok(2..))) {
+            return Job::from_iter([self]);
+        }
+        let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
+            return Job::from_iter([self]);
         };
-        cut(batch, limit).into_iter().map(entry).collect()
+        let parts = batch.wire().clone().into_parts();
+        parts
+            .map(|part| {
+                let items = wire::count(batch.signal(), &part);
+                self.piece(batch.clone().with_wire(items, part))
+            })
+            .collect()
+    }
+
+    /// Whether the sender waits for the outcome, and so has the data still.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.request.waiting.is_some()
+    }
+
+    /// An entry for a part of what this one had.
+    fn piece(&self, piece: Batch) -> Entry {
+        Entry::new(
+            Held::Plain(piece),
+            self.request.clone(),
+            self.ledger.clone(),
+        )
     }
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {
         self.held = None;
-        if self.request.waiting.is_some() {
+        if self.is_awaited() {
             self.ledger.metrics.returned(self.items);
         } else {
             self.ledger.metrics.dropped(self.items, reason);

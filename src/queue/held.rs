@@ -24,8 +24,8 @@ pub(super) enum Held {
         items: usize,
         /// The compressed bytes.
         block: Bytes,
-        /// How many bytes it expands to.
-        bytes: usize,
+        /// How many bytes each of its requests has once it is expanded.
+        lengths: Arc<[usize]>,
         /// Keeps the compressed bytes counted in the memory budget.
         _permit: Permit,
     },
@@ -41,6 +41,7 @@ impl Held {
     /// the memory budget has no room for both forms at once.
     pub(super) async fn pack(mut batch: Batch, budget: &Arc<Budget>) -> Self {
         let requests = batch.wire().clone();
+        let lengths = requests.parts().iter().map(Bytes::len).collect();
         let block = if requests.len() > BLOCKING_BYTES {
             match tokio::task::spawn_blocking(move || compress(&requests)).await {
                 Ok(block) => block,
@@ -56,8 +57,8 @@ impl Held {
             Some(permit) => Held::Packed {
                 signal: batch.signal(),
                 items: batch.items(),
-                bytes: batch.bytes(),
                 block,
+                lengths,
                 _permit: permit,
             },
             None => Held::Plain(batch),
@@ -76,7 +77,7 @@ impl Held {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Held::Plain(batch) => batch.bytes(),
-            Held::Packed { bytes, .. } => *bytes,
+            Held::Packed { lengths, .. } => lengths.iter().sum(),
         }
     }
 
@@ -92,7 +93,7 @@ impl Held {
     pub(super) fn content(&mut self) -> Content {
         match self {
             Held::Plain(batch) => Content::Plain(batch.wire().clone()),
-            Held::Packed { block, bytes, .. } => Content::Packed(block.clone(), *bytes),
+            Held::Packed { block, lengths, .. } => Content::Packed(block.clone(), lengths.clone()),
         }
     }
 
@@ -113,8 +114,8 @@ impl Held {
 pub(super) enum Content {
     /// The requests.
     Plain(Requests),
-    /// An LZ4 block, and how many bytes it expands to.
-    Packed(Bytes, usize),
+    /// An LZ4 block, and how many bytes each of its requests has.
+    Packed(Bytes, Arc<[usize]>),
 }
 
 impl Content {
@@ -127,9 +128,17 @@ impl Content {
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {
             Content::Plain(requests) => Ok(requests),
-            Content::Packed(block, bytes) => lz4_flex::block::decompress(&block, bytes)
-                .map(|request| Bytes::from(request).into())
-                .map_err(|error| Damaged(error.to_string())),
+            Content::Packed(block, lengths) => {
+                let bytes = lengths.iter().sum();
+                let whole = lz4_flex::block::decompress(&block, bytes)
+                    .map_err(|error| Damaged(error.to_string()))?;
+                if whole.len() != bytes {
+                    return Err(Damaged(format!("{} bytes of {bytes}", whole.len())));
+                }
+                let mut rest = Bytes::from(whole);
+                let request = |length: &usize| rest.split_to(*length);
+                Ok(lengths.iter().map(request).collect())
+            }
         }
     }
 }
@@ -165,6 +174,23 @@ mod tests {
             assert_eq!(held.into_batch().unwrap().bytes(), content.len());
             assert_eq!(budget.used(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn packing_keeps_the_requests_of_a_merged_batch_apart() {
+        let budget = Budget::new(10 << 20);
+        let parts: Vec<Bytes> = [200, 0, 300]
+            .into_iter()
+            .map(|len| vec![7; len].into())
+            .collect();
+        let requests: Requests = parts.iter().cloned().collect();
+        let mut merged = Batch::new(Signal::Logs, 3, requests);
+        merged.hold(budget.acquire(500).unwrap());
+        let held = Held::pack(merged, &budget).await;
+        assert!(matches!(held, Held::Packed { .. }));
+        assert_eq!(held.bytes(), 500);
+        let mut merged = held.into_batch().unwrap();
+        assert_eq!(merged.wire().parts(), parts);
     }
 
     #[tokio::test]

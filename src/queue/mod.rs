@@ -6,7 +6,7 @@
 //!
 //! What is accepted is held until it was delivered or given up, so `queue_size` bounds everything an exporter holds,
 //! what is being sent or waits for its next attempt included. Every item that comes in ends in exactly one of
-//! [`ExporterMetrics`]' outcomes: an [`Entry`](entry::Entry) that is dropped without an outcome, because a task ended
+//! `ExporterMetrics`' outcomes: an `Entry` that is dropped without an outcome, because a task ended
 //! early, counts itself.
 
 mod backoff;

@@ -283,6 +283,7 @@ impl Component for Queues {
             let mut total = Undelivered::default();
             for queue in &self.queues {
                 queue.batcher.clear();
+                queue.delivery.log_loss();
                 total += queue.delivery.ledger.undelivered();
             }
             total

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Signal;
-use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
 use crate::config::Validate;
 use crate::pipeline::{Component, Idle};
 
@@ -15,12 +14,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     "nop",
     aliases: &[],
     "Receives nothing.",
-    &[
-        (Signal::Traces, Stability::Beta),
-        (Signal::Metrics, Stability::Beta),
-        (Signal::Logs, Stability::Beta),
-        (Signal::Profiles, Stability::Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 /// Configuration of the `nop` receiver: it has no keys.

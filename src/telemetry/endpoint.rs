@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::exposition::Exposition;
 use crate::component::Host;
-use crate::config::{ComponentId, TelemetryConfig};
+use crate::config::{ComponentId, MetricsLevel, TelemetryConfig};
 use crate::memory::Budget;
 use crate::net::server::{Bound, Options, Server, SimpleHandler};
 
@@ -44,7 +44,9 @@ impl MetricsEndpoint {
         let serve = || {
             let owner: ComponentId = "service".parse().map_err(std::io::Error::other)?;
             let listener = host.listeners.bind(&owner, &endpoint)?;
-            let handler = handler(exposition.clone(), host.budget.clone(), resource(config));
+            let level = config.metrics.level;
+            let (exposition, budget) = (exposition.clone(), host.budget.clone());
+            let handler = handler(exposition, level, budget, resource(config));
             Ok(Bound::new(
                 listener,
                 handler,
@@ -102,13 +104,15 @@ fn resource(config: &TelemetryConfig) -> Vec<(String, String)> {
 
 fn handler(
     exposition: Exposition,
+    level: MetricsLevel,
     budget: Arc<Budget>,
     resource: Vec<(String, String)>,
 ) -> SimpleHandler {
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
-                let mut response = Response::new(Full::from(exposition.render(&budget, &resource)));
+                let mut response =
+                    Response::new(Full::from(exposition.render(level, &budget, &resource)));
                 response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
                 response
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 use super::{help, process};
+use crate::config::MetricsLevel;
 use crate::memory::Budget;
 
 /// The recorder behind all metrics of the process, and what is exposed beside them.
@@ -51,9 +52,15 @@ impl Exposition {
         }
     }
 
-    /// The page, in Prometheus' text format. `resource` becomes the labels of `target_info`.
-    pub fn render(&self, budget: &Budget, resource: &[(String, String)]) -> String {
-        let mut page = self.handle.render();
+    /// The page, in Prometheus' text format, with what belongs to `level`. `resource` becomes the labels of
+    /// `target_info`.
+    pub fn render(
+        &self,
+        level: MetricsLevel,
+        budget: &Budget,
+        resource: &[(String, String)],
+    ) -> String {
+        let mut page = up_to(level, &self.handle.render());
         process::render(&mut page);
         for (name, meaning, bytes) in [
             (
@@ -91,5 +98,52 @@ impl Exposition {
         }
         page.push_str("} 1\n");
         page
+    }
+}
+
+/// Metrics that are shown from a level on; all others are always. The levels are the Collector's.
+const LEVELS: [(&str, MetricsLevel); 3] = [
+    (
+        "otelcol_processor_batch_batch_send_size_bytes",
+        MetricsLevel::Detailed,
+    ),
+    (
+        "otelcol_exporter_queue_batch_send_size",
+        MetricsLevel::Detailed,
+    ),
+    ("otelcol_processor_batch_", MetricsLevel::Normal),
+];
+
+/// The page without the metrics of higher levels. A metric's lines stand together: comments, then samples.
+fn up_to(level: MetricsLevel, page: &str) -> String {
+    let shown = |line: &&str| {
+        let name = line
+            .strip_prefix("# ")
+            .and_then(|line| line.split(' ').nth(1))
+            .unwrap_or(line);
+        let needed = LEVELS.iter().find(|(prefix, _)| name.starts_with(prefix));
+        needed.is_none_or(|(_, needed)| level >= *needed)
+    };
+    page.split_inclusive('\n').filter(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_shows_what_belongs_to_it() {
+        let page = "# HELP otelcol_processor_batch_batch_send_size_bytes Bytes\n\
+                    # TYPE otelcol_processor_batch_batch_send_size_bytes histogram\n\
+                    otelcol_processor_batch_batch_send_size_bytes_count{processor=\"batch\"} 1\n\
+                    otelcol_processor_batch_timeout_trigger_send 1\n\
+                    otelcol_exporter_sent_spans 1\n";
+        let lines = |level| up_to(level, page).lines().count();
+        assert_eq!(lines(MetricsLevel::Detailed), 5);
+        assert_eq!(lines(MetricsLevel::Normal), 2);
+        assert_eq!(
+            up_to(MetricsLevel::Basic, page),
+            "otelcol_exporter_sent_spans 1\n"
+        );
     }
 }

@@ -15,6 +15,14 @@ pub(super) fn describe() {
                 "receiver_refused",
                 "that could not be pushed into the pipeline",
             ),
+            (
+                "processor_memory_limiter_accepted",
+                "that the memory limiter let pass",
+            ),
+            (
+                "processor_memory_limiter_refused",
+                "that the memory limiter refused",
+            ),
             ("exporter_sent", "sent to the destination"),
             (
                 "exporter_send_failed",

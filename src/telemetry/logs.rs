@@ -7,25 +7,36 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{LogEncoding, LogLevel, LogsConfig, Sampling};
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {
-    shape: reload::Handle<BoxedLayer, Registry>,
+    style: Current,
 }
 
-type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+/// How to log now. Looked at for every line: a layer with a filter cannot be exchanged once it is installed.
+type Current = Arc<ArcSwap<Style>>;
+
+/// What the configuration says.
+struct Style {
+    outputs: Outputs,
+    json: bool,
+    initial: Map<String, Value>,
+    threshold: Level,
+    sampling: Option<Sampling>,
+}
 
 impl Logs {
     /// Begins to log. Call it once; a process that has a logger already keeps it.
@@ -33,9 +44,10 @@ impl Logs {
     /// # Errors
     /// When a file of `output_paths` cannot be opened; the message names it.
     pub fn install(config: &LogsConfig) -> io::Result<Logs> {
-        let (layer, shape) = reload::Layer::new(layer(config)?);
-        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
-        Ok(Logs { shape })
+        let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
+        let subscriber = tracing_subscriber::registry().with(layer(style.clone()));
+        let _ = tracing::subscriber::set_global_default(subscriber);
+        Ok(Logs { style })
     }
 
     /// Logs as `config` says from now on.
@@ -43,37 +55,46 @@ impl Logs {
     /// # Errors
     /// When a file of `output_paths` cannot be opened; everything stays as it was.
     pub fn apply(&self, config: &LogsConfig) -> io::Result<()> {
-        self.shape.reload(layer(config)?).map_err(io::Error::other)
+        self.style.store(Arc::new(Style::new(config)?));
+        Ok(())
     }
 }
 
-fn layer(config: &LogsConfig) -> io::Result<BoxedLayer> {
-    let outputs = config.output_paths.iter().map(|path| Output::open(path));
-    let outputs = Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into());
-    let shape = Shape {
-        json: config.encoding == LogEncoding::Json,
-        initial: config
-            .initial_fields
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone().into()))
-            .collect(),
-    };
-    let threshold = match config.level {
-        LogLevel::Debug => Level::DEBUG,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Error => Level::ERROR,
-    };
+impl Style {
+    fn new(config: &LogsConfig) -> io::Result<Style> {
+        let outputs = config.output_paths.iter().map(|path| Output::open(path));
+        Ok(Style {
+            outputs: Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into()),
+            json: config.encoding == LogEncoding::Json,
+            initial: config
+                .initial_fields
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone().into()))
+                .collect(),
+            threshold: match config.level {
+                LogLevel::Debug => Level::DEBUG,
+                LogLevel::Info => Level::INFO,
+                LogLevel::Warn => Level::WARN,
+                LogLevel::Error => Level::ERROR,
+            },
+            sampling: config.sampling.clone(),
+        })
+    }
+}
+
+fn layer<S>(style: Current) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
     let filter = Threshold {
-        threshold,
-        sampling: config.sampling.clone(),
+        style: style.clone(),
         seen: Mutex::default(),
     };
-    Ok(tracing_subscriber::fmt::layer()
-        .with_writer(outputs)
-        .event_format(shape)
+    let writer = style.clone();
+    tracing_subscriber::fmt::layer()
+        .with_writer(move || writer.load().outputs.clone())
+        .event_format(Shape(style))
         .with_filter(filter)
-        .boxed())
 }
 
 /// Where lines go.
@@ -124,18 +145,9 @@ impl Write for Outputs {
     }
 }
 
-impl<'a> MakeWriter<'a> for Outputs {
-    type Writer = Outputs;
-
-    fn make_writer(&'a self) -> Outputs {
-        self.clone()
-    }
-}
-
 /// Lets pass what is important enough and, when asked to, not too much of the same.
 struct Threshold {
-    threshold: Level,
-    sampling: Option<Sampling>,
+    style: Current,
     seen: Mutex<HashMap<Identifier, (Instant, u64)>>,
 }
 
@@ -146,12 +158,14 @@ impl<S> Filter<S> for Threshold {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         // Libraries below us have nothing to tell an operator unless something is wrong.
         let ours = metadata.target().starts_with("tributary") || *metadata.level() <= Level::WARN;
-        ours && *metadata.level() <= self.threshold
+        ours && *metadata.level() <= self.style.load().threshold
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        let Some(sampling) = self.sampling.as_ref().filter(|sampling| sampling.enabled) else {
+        let style = self.style.load();
+        let sampling = style.sampling.as_ref();
+        let Some(sampling) = sampling.filter(|sampling| sampling.enabled) else {
             return true;
         };
         if metadata.target().starts_with(NEVER_SAMPLED) {
@@ -169,10 +183,7 @@ impl<S> Filter<S> for Threshold {
     }
 }
 
-struct Shape {
-    json: bool,
-    initial: Map<String, Value>,
-}
+struct Shape(Current);
 
 impl<S, N> FormatEvent<S, N> for Shape
 where
@@ -185,9 +196,10 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        let style = self.0.load();
         let mut fields = Fields {
             message: String::new(),
-            rest: self.initial.clone(),
+            rest: style.initial.clone(),
         };
         event.record(&mut fields);
         let level = match *event.metadata().level() {
@@ -199,7 +211,7 @@ where
         };
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        if self.json {
+        if style.json {
             let mut line = Map::new();
             line.insert("level".to_owned(), level.into());
             line.insert("ts".to_owned(), time.into());

@@ -1,6 +1,6 @@
 //! Everything that is done to OTLP bytes without decoding them.
 //!
-//! - Where a request enters: [`validate`] and [`admit`], by tables made from OTLP's own [`descriptor`]s.
+//! - Where a request enters: [`validate`] and [`merge_repeated`], by tables made from OTLP's own [`descriptor`]s.
 //! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
 //! - Changing: [`attributes`], and the [`edit`]or under it.
 //! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)

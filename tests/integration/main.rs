@@ -1,2 +1,31 @@
-#[test]
-fn t() {}
+//! What the collector promises to those who run it, checked on the real binary: one file per promise.
+//!
+//! Every test starts its own collectors, backends and clients, all of them on ports the system chooses, so all tests
+//! run at once. Nothing sleeps to wait for something: tests wait for log lines, metrics and arrivals, and fail loudly
+//! when those do not come.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test that cannot go on fails; and what the harness offers is not the world's"
+)]
+
+mod arrival;
+mod backpressure;
+mod bombs;
+mod command_line;
+mod debug_exporter;
+mod everything_at_once;
+mod fan_out;
+mod harness;
+mod malformed;
+mod merged_refusal;
+mod mutual_tls;
+mod own_telemetry;
+mod reload;
+mod retries;
+mod sdk;
+mod shutdown;
+mod status_matrix;

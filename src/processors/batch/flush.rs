@@ -69,7 +69,7 @@ async fn hand_on(shared: &Shared, batch: Batch) {
     for part in requests.into_parts() {
         let items = wire::count(batch.signal(), &part);
         let part = batch.clone().with_wire(items, part);
-        if let Err(nack) = offer(shared, part, Arc::new(progress.of_part())).await {
+        if let Err(nack) = offer(shared, part, Arc::new(progress.fork())).await {
             give_up(shared, items, &nack);
         }
         // One by one: a shutdown in between must count only what is left.

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::Stability::{Alpha, Beta};
-use crate::component::{BuildContext, BuildError, Entry, Next, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Next, ProcessorConfig, Stage,
+};
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
@@ -40,12 +41,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     "batch",
     aliases: &[],
     "Gathers requests into larger batches.",
-    &[
-        (Signal::Traces, Beta),
-        (Signal::Metrics, Beta),
-        (Signal::Logs, Beta),
-        (Signal::Profiles, Alpha),
-    ]
+    ALL_SIGNALS
 );
 
 /// When a batch is large enough or old enough to be sent.

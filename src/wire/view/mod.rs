@@ -2,7 +2,7 @@
 //! fields may be in any order.
 //!
 //! A getter looks through the fields of its message, so read each field once. A message that should occur once and
-//! occurs again is read as its last occurrence; [`admit`](super::admit) merges such messages when a request enters.
+//! occurs again is read as its last occurrence; [`merge_repeated`](super::merge_repeated) merges such messages when a request enters.
 
 mod common;
 mod log;

@@ -244,7 +244,7 @@ async fn a_refusal_of_the_pipeline_reaches_the_grpc_client_with_its_time_to_retr
 #[tokio::test]
 async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() {
     let fixture = Fixture::new();
-    fixture.budget.set_limit(100);
+    fixture.budget.reset_limit(100);
     let reply = fixture.call(EXPORT, &[], framed(0, &encoded(100))).await;
     assert_eq!(reply.code, Some(Code::ResourceExhausted as i32));
     assert_eq!(reply.retry_delay(), Some(Duration::from_secs(1)));
@@ -254,7 +254,7 @@ async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() 
     assert_eq!(retry_delay(&body), Some(Duration::from_secs(1)));
     // What is small arrives, and what it unpacks to is refused.
     let small = gzip(&encoded(1000));
-    fixture.budget.set_limit(small.len() + 1000);
+    fixture.budget.reset_limit(small.len() + 1000);
     let reply = fixture
         .call(EXPORT, &[("grpc-encoding", "gzip")], framed(1, &small))
         .await;

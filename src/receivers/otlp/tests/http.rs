@@ -378,7 +378,7 @@ async fn a_client_on_the_wrong_port_is_told_so() {
 #[tokio::test]
 async fn the_answer_to_a_large_refused_body_arrives_over_http1() {
     let fixture = Fixture::new();
-    fixture.budget.set_limit(1000);
+    fixture.budget.reset_limit(1000);
     for path in ["/v1/traces", "/wrong"] {
         let (status, ..) = fixture.post(path, &[], vec![0; 15 * MIB]).await;
         assert!(matches!(status.as_u16(), 404 | 429), "{status}");

@@ -1,0 +1,117 @@
+//! A small body that unpacks to a huge one is refused before it is unpacked.
+
+use futures_util::future::join_all;
+use http::Method;
+use tonic::Code;
+
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, codec, grpc_to, raw, yaml};
+
+const MIB: usize = 1 << 20;
+
+/// A body of at least 24 MiB of zeros, above every limit, in the named encoding. Where the format allows it, the same
+/// compressed MiB many times over: 256 MiB.
+fn bomb(encoding: &str) -> Vec<u8> {
+    match encoding {
+        "gzip" | "zstd" => codec::compress(encoding, &vec![0; MIB]).repeat(256),
+        _ => codec::compress(encoding, &vec![0; 24 * MIB]),
+    }
+}
+
+#[tokio::test]
+async fn decompression_bombs_are_refused_within_the_memory_budget() {
+    let backend = Backend::start().await;
+    let limiter = "{limit_mib: 56, spike_limit_mib: 8}";
+    let yaml = yaml(
+        &[("memory_limiter", limiter)],
+        &[("otlp_grpc", &grpc_to(&backend, ""))],
+    );
+    let collector = Collector::start(&yaml).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    client
+        .send(&client.request(Signal::Traces, 10))
+        .await
+        .unwrap();
+    let before = collector.peak_memory();
+
+    for encoding in codec::HTTP.into_iter().filter(|name| *name != "identity") {
+        let bomb = bomb(encoding);
+        // One that is refused for its own size ...
+        let headers = [
+            ("content-type", "application/x-protobuf"),
+            ("content-encoding", encoding),
+        ];
+        let path = raw::path(Signal::Traces);
+        let post = || raw::http(collector.http(), Method::POST, path, &headers, bomb.clone());
+        let response = post().await;
+        assert_eq!(response.status, 413, "{encoding}: {response:?}");
+        // ... and several at once, for which there is no room.
+        for response in join_all((0..4).map(|_| post())).await {
+            let status = response.status.as_u16();
+            assert!([413, 429].contains(&status), "{encoding}: {response:?}");
+        }
+        if codec::GRPC.contains(&encoding) {
+            let frame = raw::frame(true, &bomb);
+            let headers = [("grpc-encoding", encoding)];
+            let method = raw::method(Signal::Traces);
+            let reply = raw::grpc(collector.grpc(), method, &headers, frame).await;
+            assert_eq!(
+                reply.code,
+                Code::ResourceExhausted as i32,
+                "{encoding}: {reply:?}"
+            );
+            assert_eq!(
+                reply.retry_after, None,
+                "{encoding}: it would be the same again"
+            );
+        }
+        client
+            .send(&client.request(Signal::Traces, 10))
+            .await
+            .unwrap();
+    }
+
+    let grown = collector.peak_memory() - before;
+    // Unpacked, they would be gigabytes. The allocator keeps some of what was freed, so the bound is
+    // above the budget of 48 MiB.
+    let bound = 160 * MIB as u64;
+    assert!(grown < bound, "the process grew by {grown} bytes");
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn requests_larger_than_the_limit_are_refused_unread() {
+    let backend = Backend::start().await;
+    let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
+    let before = collector.peak_memory();
+    // One byte above the default limit of 20 MiB.
+    let large = vec![0; 20 * MIB + 1];
+    let headers = [("content-type", "application/x-protobuf")];
+    let path = raw::path(Signal::Logs);
+    let response = raw::http(
+        collector.http(),
+        Method::POST,
+        path,
+        &headers,
+        large.clone(),
+    )
+    .await;
+    assert_eq!(response.status, 413, "{response:?}");
+    assert!(
+        String::from_utf8_lossy(&response.body).contains("max_request_body_size"),
+        "the answer names the key to raise: {response:?}"
+    );
+    let frame = raw::frame(false, &large);
+    let reply = raw::grpc(collector.grpc(), raw::method(Signal::Logs), &[], frame).await;
+    assert_eq!(reply.code, Code::ResourceExhausted as i32, "{reply:?}");
+    assert!(reply.message.contains("max_recv_msg_size_mib"), "{reply:?}");
+    let grown = collector.peak_memory() - before;
+    let bound = 24 * MIB as u64;
+    assert!(grown < bound, "the process grew by {grown} bytes");
+    let oracle = Oracle::default();
+    let client = Client::http("client", collector.http(), &oracle);
+    client.send(&client.request(Signal::Logs, 1)).await.unwrap();
+    oracle.settle(&backend).await;
+    collector.assert_conservation().await;
+}

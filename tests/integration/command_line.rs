@@ -1,0 +1,217 @@
+//! The command line: exit codes that scripts can rely on, output that gives no secret away.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::harness::Collector;
+use crate::harness::collector::BINARY;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+const GOOD: &str = "yaml:{receivers: {otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0'}}}}, \
+    exporters: {otlp_http: {endpoint: 'http://127.0.0.1:1', headers: {authorization: Bearer hunter2}}}, \
+    service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp_http]}}}}";
+
+/// Every configuration of the repository.
+fn configurations() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for directory in ["config", "examples/configs"] {
+        for entry in std::fs::read_dir(root.join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
+                files.push(path);
+            }
+        }
+    }
+    assert!(files.len() >= 4, "{files:?}");
+    files
+}
+
+#[test]
+fn validate_is_silent_about_a_good_configuration_and_exits_with_0() {
+    for arguments in [["--validate"], ["validate"]] {
+        let output = run(&[&["--config", GOOD], &arguments[..]].concat());
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!((text(&output.stdout), text(&output.stderr)), ("", ""));
+    }
+}
+
+#[test]
+fn validate_names_every_error_and_exits_with_1() {
+    let bad = GOOD
+        .replace("protocols", "protocol")
+        .replace("[otlp_http]", "[otlp_htpp]");
+    let output = run(&["--config", &bad, "--validate"]);
+    assert_eq!(code(&output), 1);
+    let errors = text(&output.stderr);
+    for expected in [
+        "protocol",
+        "did you mean `protocols`",
+        "otlp_htpp",
+        "errors",
+    ] {
+        assert!(
+            errors.contains(expected),
+            "{expected:?} is not in:\n{errors}"
+        );
+    }
+    let output = run(&["--config", &bad]);
+    assert_eq!(code(&output), 1, "the same without --validate");
+    assert_eq!(text(&output.stderr), errors);
+}
+
+#[test]
+fn strict_makes_errors_of_warnings() {
+    let unused = GOOD.replace("exporters: {", "exporters: {nop: , ");
+    let output = run(&["--config", &unused, "--validate"]);
+    assert_eq!(code(&output), 0);
+    assert!(text(&output.stderr).contains("warning"), "{output:?}");
+    let output = run(&["--config", &unused, "--validate", "--strict"]);
+    assert_eq!(code(&output), 1);
+    assert!(text(&output.stderr).contains("error"), "{output:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let output = run(&["--config", "/nowhere/collector.yaml", "--validate"]);
+    assert_eq!(code(&output), 1);
+    assert!(
+        text(&output.stderr).contains("/nowhere/collector.yaml"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn bad_usage_exits_with_2() {
+    for arguments in [&["--confg=x"][..], &["frobnicate"], &[], &["validate"]] {
+        let output = run(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn help_and_version_go_to_stdout_and_exit_with_0() {
+    let help = run(&["--help"]);
+    assert_eq!(code(&help), 0);
+    for expected in [
+        "--config",
+        "--set",
+        "--validate",
+        "components",
+        "print-config",
+    ] {
+        assert!(text(&help.stdout).contains(expected), "{expected}");
+    }
+    let version = run(&["--version"]);
+    assert_eq!(
+        text(&version.stdout),
+        concat!("collector ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+#[test]
+fn components_lists_what_is_built_in_with_the_signals() {
+    let output = run(&["components"]);
+    assert_eq!(code(&output), 0);
+    let list: Value = serde_yaml::from_slice(&output.stdout).unwrap();
+    for (kind, names) in [
+        ("receivers", &["otlp", "nop"][..]),
+        ("processors", &["attributes", "batch", "memory_limiter"]),
+        ("exporters", &["debug", "nop", "otlp_grpc", "otlp_http"]),
+        ("connectors", &["forward"]),
+        ("extensions", &["health_check"]),
+    ] {
+        let listed = list[kind].as_array().unwrap();
+        for name in names {
+            let found = listed.iter().find(|component| component["name"] == *name);
+            assert!(found.is_some(), "{kind}: {name}");
+        }
+    }
+    let otlp = &list["receivers"].as_array().unwrap()[1];
+    assert!(otlp["signals"]["profiles"].is_string(), "{otlp}");
+}
+
+#[test]
+fn print_config_fills_in_defaults_and_masks_secrets() {
+    for (format, command) in [("yaml", "print-config"), ("json", "print-initial-config")] {
+        let output = run(&["--config", GOOD, command, "--format", format]);
+        assert_eq!(code(&output), 0, "{output:?}");
+        let printed = text(&output.stdout);
+        assert!(!printed.contains("hunter2"), "{printed}");
+        let config: Value = serde_yaml::from_str(printed).unwrap();
+        let exporter = &config["exporters"]["otlp_http"];
+        assert_eq!(exporter["headers"]["authorization"], "[REDACTED]");
+        assert_eq!(exporter["sending_queue"]["queue_size"], 1000);
+    }
+}
+
+#[test]
+fn set_wins_over_files_and_secrets_do_not_show_in_errors() {
+    let set = "--set=exporters.otlp_http.timeout=soon hunter3";
+    let output = run(&["--config", GOOD, set, "--validate"]);
+    assert_eq!(code(&output), 1);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("exporters.otlp_http.timeout"), "{errors}");
+    assert!(!errors.contains("hunter2"), "{errors}");
+}
+
+#[tokio::test]
+async fn every_configuration_of_this_repository_validates_and_starts() {
+    for path in configurations() {
+        let file = format!("--config={}", path.display());
+        let output = run(&[&file, "--validate", "--strict"]);
+        assert_eq!(
+            code(&output),
+            0,
+            "{}:\n{}",
+            path.display(),
+            text(&output.stderr)
+        );
+
+        let printed = run(&[&file, "print-config", "--format=json"]);
+        let config: Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let mut ports = Vec::new();
+        for section in ["receivers", "extensions"] {
+            any_port(&config[section], section, &mut ports);
+        }
+        assert!(!ports.is_empty(), "{}", path.display());
+        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        let yaml = std::fs::read_to_string(&path).unwrap();
+        let collector = Collector::start_with(&yaml, &ports).await;
+        let ended = collector.terminate().await;
+        assert!(
+            ended.status.success(),
+            "{}: {}",
+            path.display(),
+            ended.status
+        );
+    }
+}
+
+/// Arguments that let every server in a part of a configuration listen on a free port.
+fn any_port(part: &Value, path: &str, arguments: &mut Vec<String>) {
+    for (key, value) in part.as_object().into_iter().flatten() {
+        let path = format!("{path}.{key}");
+        if key == "endpoint" && value.is_string() {
+            arguments.push(format!("--set={path}=127.0.0.1:0"));
+        }
+        any_port(value, &path, arguments);
+    }
+}

@@ -1,0 +1,218 @@
+//! The next hop: an OTLP server over gRPC (tonic) and HTTP (hyper) that records what arrives and misbehaves as told.
+
+mod door;
+mod serve;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::{Signal, Telemetry, within};
+use door::Door;
+
+/// A next hop. Nothing of it is left when it is dropped.
+pub struct Backend {
+    shared: Arc<Shared>,
+    grpc: Door,
+    http: Door,
+}
+
+/// What a backend has seen.
+#[derive(Default)]
+pub struct Record {
+    /// The requests that were accepted, in order.
+    pub accepted: Vec<Accepted>,
+    /// How often each item was accepted, by its id.
+    pub arrivals: HashMap<String, usize>,
+    /// Requests that were read, accepted or not.
+    pub attempts: usize,
+    /// Requests that are being held until the gate opens.
+    pub held: usize,
+}
+
+impl Record {
+    /// The accepted requests of a signal.
+    pub fn telemetry(&self, signal: Signal) -> impl Iterator<Item = &Telemetry> {
+        let all = self.accepted.iter().map(|accepted| &accepted.telemetry);
+        all.filter(move |telemetry| telemetry.signal() == signal)
+    }
+}
+
+/// A request that was accepted.
+#[derive(Clone)]
+pub struct Accepted {
+    pub headers: HeaderMap,
+    pub telemetry: Telemetry,
+}
+
+/// How to answer a request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Accept,
+    /// Accept but for so many items, the first ones.
+    Partial {
+        rejected: usize,
+        message: &'static str,
+    },
+    Refuse(Refusal),
+    /// Close the connection without an answer.
+    Disconnect,
+    /// The same, having taken the data.
+    AcceptAndDisconnect,
+}
+
+/// A refusal, over either protocol.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    pub grpc: Code,
+    pub http: u16,
+    /// RetryInfo and `Retry-After`.
+    pub retry_after: Option<Duration>,
+    pub message: &'static str,
+}
+
+impl Refusal {
+    /// "Not now."
+    pub const UNAVAILABLE: Refusal = Refusal {
+        grpc: Code::Unavailable,
+        http: 503,
+        retry_after: None,
+        message: "the backend is busy",
+    };
+
+    /// "Never."
+    pub const INVALID: Refusal = Refusal {
+        grpc: Code::InvalidArgument,
+        http: 400,
+        retry_after: None,
+        message: "the backend does not like it",
+    };
+}
+
+type Script = Box<dyn FnMut(&Telemetry) -> Answer + Send>;
+
+struct Shared {
+    script: Mutex<Script>,
+    open: watch::Sender<bool>,
+    record: watch::Sender<Record>,
+}
+
+impl Backend {
+    /// A backend that accepts everything.
+    pub async fn start() -> Self {
+        let shared = Arc::new(Shared {
+            script: Mutex::new(Box::new(|_| Answer::Accept)),
+            open: watch::Sender::new(true),
+            record: watch::Sender::new(Record::default()),
+        });
+        Backend {
+            grpc: Door::open(serve::grpc(shared.clone())).await,
+            http: Door::open(serve::http(shared.clone())).await,
+            shared,
+        }
+    }
+
+    /// Where gRPC is spoken. The same after a stop and a start.
+    pub fn grpc(&self) -> SocketAddr {
+        self.grpc.address
+    }
+
+    /// Where HTTP is spoken. The same after a stop and a start.
+    pub fn http(&self) -> SocketAddr {
+        self.http.address
+    }
+
+    /// Decides the answers from now on.
+    pub fn script(&self, script: impl FnMut(&Telemetry) -> Answer + Send + 'static) {
+        *self.shared.script.lock().unwrap() = Box::new(script);
+    }
+
+    /// Gives the same answer to everything.
+    pub fn always(&self, answer: Answer) {
+        self.script(move |_| answer.clone());
+    }
+
+    /// Holds every request from now on, until [`release`](Self::release).
+    pub fn hold(&self) {
+        self.shared.open.send_replace(false);
+    }
+
+    /// Answers what was held.
+    pub fn release(&self) {
+        self.shared.open.send_replace(true);
+    }
+
+    /// Stops listening and closes every connection. Connecting is refused from now on.
+    pub async fn stop(&self) {
+        self.grpc.close().await;
+        self.http.close().await;
+    }
+
+    /// Listens again, at the same addresses.
+    pub fn restart(&self) {
+        self.grpc.listen();
+        self.http.listen();
+    }
+
+    /// What it has seen. Do not hold it across an await.
+    pub fn record(&self) -> watch::Ref<'_, Record> {
+        self.shared.record.borrow()
+    }
+
+    /// Waits, for as long as it takes, until it has seen that.
+    pub async fn until(&self, seen: impl FnMut(&Record) -> bool) {
+        let mut record = self.shared.record.subscribe();
+        record.wait_for(seen).await.unwrap();
+    }
+
+    /// Waits until it has seen that.
+    pub async fn wait_for(&self, what: &str, seen: impl FnMut(&Record) -> bool) {
+        within(&format!("the backend to see {what}"), self.until(seen)).await;
+    }
+}
+
+impl Shared {
+    /// Decides about a request and records it.
+    async fn decide(&self, headers: HeaderMap, telemetry: Telemetry) -> Answer {
+        self.record.send_modify(|record| record.attempts += 1);
+        {
+            let _held = Held::new(self);
+            let mut open = self.open.subscribe();
+            open.wait_for(|open| *open).await.unwrap();
+        }
+        let answer = (self.script.lock().unwrap())(&telemetry);
+        let rejected = match answer {
+            Answer::Accept | Answer::AcceptAndDisconnect => 0,
+            Answer::Partial { rejected, .. } => rejected,
+            Answer::Refuse(_) | Answer::Disconnect => return answer,
+        };
+        self.record.send_modify(|record| {
+            for id in telemetry.ids().into_iter().skip(rejected) {
+                *record.arrivals.entry(id).or_default() += 1;
+            }
+            record.accepted.push(Accepted { headers, telemetry });
+        });
+        answer
+    }
+}
+
+/// A request that is being held; not any more when the connection is gone.
+struct Held<'a>(&'a Shared);
+
+impl<'a> Held<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.record.send_modify(|record| record.held += 1);
+        Held(shared)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.record.send_modify(|record| record.held -= 1);
+    }
+}

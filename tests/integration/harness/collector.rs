@@ -1,0 +1,301 @@
+//! The collector under test: the real binary, with a configuration of the test's own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::metrics::Metrics;
+use super::{GLANCE, PATIENCE, raw, within};
+
+/// The binary.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_collector");
+
+/// A running collector. It is killed when dropped; if the test has failed, what it logged is printed.
+pub struct Collector {
+    child: Child,
+    log: watch::Receiver<Log>,
+    reader: Option<JoinHandle<()>>,
+    config: PathBuf,
+    _directory: TempDir,
+}
+
+/// What came on stderr.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub lines: Vec<Line>,
+    /// Nothing more will come.
+    ended: bool,
+}
+
+/// One line of the log.
+#[derive(Debug, Clone)]
+pub struct Line {
+    pub text: String,
+    /// `Null` for a line that is not JSON: reports on the configuration.
+    json: Value,
+}
+
+impl Line {
+    /// The text of a field; empty when there is none.
+    pub fn field(&self, name: &str) -> &str {
+        self.json[name].as_str().unwrap_or_default()
+    }
+
+    /// The number in a field.
+    pub fn number(&self, name: &str) -> u64 {
+        self.json[name].as_u64().unwrap()
+    }
+
+    pub fn message(&self) -> &str {
+        self.field("msg")
+    }
+}
+
+/// A collector that has ended.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub lines: Vec<Line>,
+}
+
+impl Ended {
+    /// The line with that message.
+    pub fn line(&self, message: &str) -> &Line {
+        let found = self.lines.iter().find(|line| line.message() == message);
+        found.unwrap_or_else(|| panic!("no line says: {message}"))
+    }
+}
+
+impl Collector {
+    /// Starts a collector with this configuration and waits until it is ready. Endpoints of servers are
+    /// `127.0.0.1:0`.
+    pub async fn start(yaml: &str) -> Self {
+        Collector::start_with(yaml, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub async fn start_with(yaml: &str, arguments: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let config = directory.path().join("collector.yaml");
+        std::fs::write(&config, yaml).unwrap();
+        let mut child = Command::new(BINARY)
+            .arg(format!("--config={}", config.display()))
+            .args(OWN_TELEMETRY)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (write, log) = watch::channel(Log::default());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let reader = std::thread::spawn(move || {
+            for text in stderr.lines().map_while(Result::ok) {
+                let json = serde_json::from_str(&text).unwrap_or_default();
+                write.send_modify(|log| log.lines.push(Line { text, json }));
+            }
+            write.send_modify(|log| log.ended = true);
+        });
+        let collector = Collector {
+            child,
+            log,
+            reader: Some(reader),
+            config,
+            _directory: directory,
+        };
+        collector
+            .wait_for("Everything is ready. Begin running and processing data.")
+            .await;
+        collector
+    }
+
+    /// The address of the gRPC server of the receiver `otlp`.
+    pub fn grpc(&self) -> SocketAddr {
+        self.server("Starting GRPC server", "otlp")
+    }
+
+    /// The address of the HTTP server of the receiver `otlp`.
+    pub fn http(&self) -> SocketAddr {
+        self.server("Starting HTTP server", "otlp")
+    }
+
+    /// The address of the server that said `message` when it began to listen, most recently.
+    pub fn server(&self, message: &str, component: &str) -> SocketAddr {
+        let log = self.log.borrow();
+        let line = log.lines.iter().rev().find(|line| {
+            line.message() == message && line.field("otelcol.component.id") == component
+        });
+        let line = line.unwrap_or_else(|| panic!("{component} has not said: {message}"));
+        line.field("endpoint").parse().unwrap()
+    }
+
+    /// Waits for a line with that message.
+    pub async fn wait_for(&self, message: &str) -> Line {
+        self.wait_for_line(message, 0, |line| line.message() == message)
+            .await
+    }
+
+    /// Waits for such a line, looking from the line number `from` on.
+    pub async fn wait_for_line(
+        &self,
+        what: &str,
+        from: usize,
+        is_it: impl Fn(&Line) -> bool,
+    ) -> Line {
+        let mut log = self.log.clone();
+        let found = |log: &Log| {
+            log.lines
+                .iter()
+                .skip(from)
+                .find(|line| is_it(line))
+                .cloned()
+        };
+        within(&format!("the log line: {what}"), async {
+            let log = log.wait_for(|log| log.ended || found(log).is_some()).await;
+            found(&log.unwrap()).unwrap_or_else(|| panic!("the collector ended without: {what}"))
+        })
+        .await
+    }
+
+    /// Everything it has logged so far.
+    pub fn lines(&self) -> Vec<Line> {
+        self.log.borrow().lines.clone()
+    }
+
+    /// Changes the configuration, and has it read again. `Err` has what was logged since, when the collector did not
+    /// take it.
+    pub async fn reload(&self, yaml: &str) -> Result<(), Vec<Line>> {
+        let from = self.log.borrow().lines.len();
+        std::fs::write(&self.config, yaml).unwrap();
+        self.signal("HUP");
+        let done = "Configuration reloaded.";
+        let outcome = self
+            .wait_for_line("the outcome of a reload", from, |line| {
+                line.message() == done || line.message().ends_with("The old one keeps running.")
+            })
+            .await;
+        if outcome.message() == done {
+            return Ok(());
+        }
+        Err(self.lines().split_off(from))
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Sends SIGTERM and waits until the process has ended.
+    pub async fn terminate(self) -> Ended {
+        self.signal("TERM");
+        self.ended().await
+    }
+
+    /// Waits until the process has ended.
+    pub async fn ended(mut self) -> Ended {
+        let mut log = self.log.clone();
+        within("the end of the process", async {
+            log.wait_for(|log| log.ended).await.unwrap();
+        })
+        .await;
+        Ended {
+            // Its stderr is closed: it ends at once.
+            status: self.child.wait().unwrap(),
+            lines: self.lines(),
+        }
+    }
+
+    /// Own metrics, now.
+    pub async fn metrics(&self) -> Metrics {
+        let address = self.server("Starting metrics server", "service");
+        let page = raw::http(address, Method::GET, "/metrics", &[], "").await;
+        assert_eq!(page.status, StatusCode::OK);
+        Metrics::parse(page.text())
+    }
+
+    /// Waits until own metrics are as expected.
+    pub async fn wait_for_metrics(
+        &self,
+        what: &str,
+        expected: impl Fn(&Metrics) -> bool,
+    ) -> Metrics {
+        let began = tokio::time::Instant::now();
+        loop {
+            let metrics = self.metrics().await;
+            if expected(&metrics) {
+                return metrics;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "waited {PATIENCE:?} in vain for metrics: {what}\n{metrics}"
+            );
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Every pipeline and every exporter: received = passed + dropped + refused + in flight, with nothing in flight.
+    pub async fn assert_conservation(&self) -> Metrics {
+        let balanced = |metrics: &Metrics| metrics.balance() == Ok(0.0);
+        let metrics = self
+            .wait_for_metrics("all accounts balance, nothing in flight", balanced)
+            .await;
+        assert!(
+            !metrics
+                .labels("tributary_pipeline_received_items")
+                .is_empty()
+        );
+        assert!(
+            !metrics
+                .labels("tributary_exporter_received_items")
+                .is_empty()
+        );
+        metrics
+    }
+
+    /// The same while data is held: something is in flight, and every account balances.
+    pub async fn assert_conservation_in_flight(&self) -> Metrics {
+        let balanced = |metrics: &Metrics| metrics.balance().is_ok_and(|in_flight| in_flight > 0.0);
+        self.wait_for_metrics("all accounts balance, something in flight", balanced)
+            .await
+    }
+
+    /// The most memory the process had so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<u64>().unwrap() * 1024
+    }
+}
+
+/// What the harness needs, whatever the configuration says.
+const OWN_TELEMETRY: [&str; 2] = [
+    "--set=service.telemetry.logs.encoding=json",
+    "--set=service.telemetry.metrics.address=127.0.0.1:0",
+];
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        if std::thread::panicking() {
+            let pid = self.child.id();
+            for line in &self.log.borrow().lines {
+                eprintln!("collector {pid}: {}", line.text);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! One scrape of `/metrics`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The samples of a scrape.
+pub struct Metrics {
+    /// Name and labels to value.
+    samples: BTreeMap<(String, BTreeMap<String, String>), f64>,
+    /// Name to `counter`, `gauge`, `histogram`.
+    pub types: BTreeMap<String, String>,
+}
+
+impl Metrics {
+    /// Reads Prometheus' text format.
+    pub fn parse(page: &str) -> Self {
+        let mut metrics = Metrics {
+            samples: BTreeMap::new(),
+            types: BTreeMap::new(),
+        };
+        for line in page.lines() {
+            if let Some(declared) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = declared.split_once(' ').unwrap();
+                metrics.types.insert(name.to_owned(), kind.to_owned());
+            } else if !line.is_empty() && !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let (name, labels) = match series.split_once('{') {
+                    None => (series, BTreeMap::new()),
+                    Some((name, labels)) => (name, parse_labels(labels)),
+                };
+                let value = value.parse().unwrap();
+                metrics.samples.insert((name.to_owned(), labels), value);
+            }
+        }
+        metrics
+    }
+
+    /// The sum of the samples of that name that have these labels.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.with(name, labels).map(|(_, value)| value).sum()
+    }
+
+    /// Whether there is a sample of that name that has these labels.
+    pub fn has(&self, name: &str, labels: &[(&str, &str)]) -> bool {
+        self.with(name, labels).next().is_some()
+    }
+
+    /// The label sets of the samples of that name.
+    pub fn labels(&self, name: &str) -> BTreeSet<BTreeMap<String, String>> {
+        self.with(name, &[])
+            .map(|(labels, _)| labels.clone())
+            .collect()
+    }
+
+    fn with<'a>(
+        &'a self,
+        name: &'a str,
+        labels: &'a [(&'a str, &'a str)],
+    ) -> impl Iterator<Item = (&'a BTreeMap<String, String>, f64)> {
+        self.samples
+            .iter()
+            .filter(move |((sample, has), _)| {
+                sample == name
+                    && labels
+                        .iter()
+                        .all(|(key, value)| has.get(*key).is_some_and(|has| has == value))
+            })
+            .map(|((_, labels), value)| (labels, *value))
+    }
+
+    /// The accounts of all pipelines and exporters, and what is in flight in them. `Err` says which do not balance.
+    pub fn balance(&self) -> Result<f64, String> {
+        let mut in_flight = 0.0;
+        let mut wrong = Vec::new();
+        for (prefix, passed) in [
+            ("tributary_pipeline", "forwarded"),
+            ("tributary_exporter", "delivered"),
+        ] {
+            for labels in self.labels(&format!("{prefix}_received_items")) {
+                let pairs: Vec<(&str, &str)> = labels
+                    .iter()
+                    .map(|(key, value)| (key.as_str(), value.as_str()))
+                    .collect();
+                let items = |of: &str| self.sum(&format!("{prefix}_{of}_items"), &pairs);
+                let [received, passed, dropped, refused, waiting] =
+                    ["received", passed, "dropped", "refused", "in_flight"].map(items);
+                if received != passed + dropped + refused + waiting {
+                    wrong.push(format!(
+                        "{prefix} {labels:?}: {received} received, but {passed} passed + {dropped} dropped + \
+                         {refused} refused + {waiting} in flight"
+                    ));
+                }
+                in_flight += waiting;
+            }
+        }
+        if wrong.is_empty() {
+            Ok(in_flight)
+        } else {
+            Err(wrong.join("\n"))
+        }
+    }
+}
+
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, labels), value) in &self.samples {
+            writeln!(f, "{name} {labels:?} {value}")?;
+        }
+        Ok(())
+    }
+}
+
+fn parse_labels(text: &str) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    let mut rest = text.trim_end_matches('}');
+    while let Some((key, after)) = rest.split_once("=\"") {
+        let end = after.find('"').unwrap();
+        labels.insert(
+            key.trim_start_matches(',').to_owned(),
+            after[..end].to_owned(),
+        );
+        rest = &after[end + 1..];
+    }
+    labels
+}

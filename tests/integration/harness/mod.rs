@@ -1,0 +1,39 @@
+//! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
+
+pub mod backend;
+pub mod client;
+pub mod codec;
+pub mod collector;
+pub mod metrics;
+pub mod oracle;
+pub mod raw;
+pub mod status;
+pub mod telemetry;
+pub mod yaml;
+
+use std::time::Duration;
+
+pub use backend::{Answer, Backend, Refusal};
+pub use client::{Client, Refused};
+pub use collector::Collector;
+pub use oracle::Oracle;
+pub use telemetry::Telemetry;
+pub use tributary::batch::Signal;
+pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml};
+
+/// How long anything may take until the test fails. Generous: it only matters when something is broken.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often what cannot be waited for (a metric) is looked at.
+pub const GLANCE: Duration = Duration::from_millis(10);
+
+/// The outcome of `future`.
+///
+/// # Panics
+/// When it does not come within [`PATIENCE`]; `what` says what was waited for.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(outcome) => outcome,
+        Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),
+    }
+}

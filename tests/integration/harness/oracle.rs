@@ -1,0 +1,63 @@
+//! The promise above all others: what was acknowledged arrives, and nothing arrives that was not sent.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::{Backend, within};
+
+/// What clients sent, and what of it was acknowledged. Clones share their books.
+#[derive(Clone, Default)]
+pub struct Oracle(Arc<Mutex<Books>>);
+
+#[derive(Default)]
+struct Books {
+    sent: HashSet<String>,
+    acknowledged: HashSet<String>,
+}
+
+impl Oracle {
+    /// These items are about to be sent.
+    pub fn sent(&self, ids: &[String]) {
+        self.books().sent.extend(ids.iter().cloned());
+    }
+
+    /// The collector answers for these items from now on.
+    pub fn acknowledged(&self, ids: &[String]) {
+        self.books().acknowledged.extend(ids.iter().cloned());
+    }
+
+    /// How many items were acknowledged.
+    pub fn owed(&self) -> usize {
+        self.books().acknowledged.len()
+    }
+
+    /// How many of the acknowledged items have not arrived.
+    pub fn missing(&self, backend: &Backend) -> usize {
+        let record = backend.record();
+        let arrived = |id: &&String| record.arrivals.contains_key(*id);
+        let books = self.books();
+        books.acknowledged.len() - books.acknowledged.iter().filter(arrived).count()
+    }
+
+    /// Waits until everything that was acknowledged has arrived, and checks that nothing else was made up. Returns how
+    /// many items came more than once: a next hop that does not answer may get a request again.
+    pub async fn settle(&self, backend: &Backend) -> usize {
+        let owed = self.books().acknowledged.clone();
+        let what = format!("arrival of all {} acknowledged items", owed.len());
+        within(
+            &what,
+            backend.until(|record| owed.iter().all(|id| record.arrivals.contains_key(id))),
+        )
+        .await;
+        let record = backend.record();
+        let books = self.books();
+        for id in record.arrivals.keys() {
+            assert!(books.sent.contains(id), "{id} arrived, but nobody sent it");
+        }
+        record.arrivals.values().filter(|times| **times > 1).count()
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap()
+    }
+}

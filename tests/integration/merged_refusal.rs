@@ -1,0 +1,193 @@
+//! What is wrong with one client's data costs no other client anything, though they travel together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::harness::{
+    Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, http_to, yaml,
+};
+
+/// Refuses whatever has an item of the client `bad` in it. Counts the requests that had others' items too.
+fn picky(backend: &Backend) -> Arc<AtomicUsize> {
+    let mixed = Arc::new(AtomicUsize::new(0));
+    let counter = mixed.clone();
+    backend.script(move |telemetry| {
+        let ids = telemetry.ids();
+        let bad = ids.iter().filter(|id| id.starts_with("bad")).count();
+        if bad == 0 {
+            return Answer::Accept;
+        }
+        counter.fetch_add(usize::from(bad < ids.len()), Relaxed);
+        Answer::Refuse(Refusal::INVALID)
+    });
+    mixed
+}
+
+/// Twenty clients' requests and one bad one, in one batch.
+async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Backend) {
+    let mixed = picky(backend);
+    let collector = Collector::start(&yaml(processors, &[exporter])).await;
+    let oracle = Oracle::default();
+    let good = Client::grpc("good", collector.grpc(), &oracle).await;
+    let bad = Client::http("bad", collector.http(), &Oracle::default());
+    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+        for number in 0..20 {
+            good.send(&good.request(signal, 2)).await.unwrap();
+            if number == 13 {
+                bad.send(&bad.request(signal, 2)).await.unwrap();
+            }
+        }
+    }
+    assert_eq!(oracle.settle(backend).await, 0);
+    let metrics = collector.assert_conservation().await;
+    assert!(
+        mixed.load(Relaxed) >= 3,
+        "the bad ones travelled with good ones"
+    );
+    let lost = [("reason", "permanent")];
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 6.0);
+    assert_eq!(
+        metrics.sum("tributary_exporter_delivered_items", &[]),
+        120.0
+    );
+}
+
+#[tokio::test]
+async fn a_refused_request_in_a_batch_of_the_batch_processor_is_lost_alone() {
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
+    for over_http in [false, true] {
+        let backend = Backend::start().await;
+        let exporter = match over_http {
+            false => ("otlp_grpc", grpc_to(&backend, "")),
+            true => ("otlp_http", http_to(&backend, "")),
+        };
+        check(&[batch], (exporter.0, &exporter.1), &backend).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_in_a_batch_that_waited_compressed_is_lost_alone() {
+    let backend = Backend::start().await;
+    backend.hold();
+    let mixed = picky(&backend);
+    let queue = "sending_queue: {num_consumers: 1, compression: lz4}";
+    let exporter = grpc_to(&backend, queue);
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 10}");
+    let collector = Collector::start(&yaml(&[batch], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let good = Client::grpc("good", collector.grpc(), &oracle).await;
+    let bad = Client::http("bad", collector.http(), &Oracle::default());
+    // Batches of four good requests and a bad one.
+    for _ in 0..5 {
+        bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
+        for _ in 0..4 {
+            good.send(&good.request(Signal::Logs, 2)).await.unwrap();
+        }
+    }
+    collector
+        .wait_for_metrics("all batches in the queue", |metrics| {
+            metrics.sum("tributary_exporter_in_flight_items", &[]) == 50.0
+        })
+        .await;
+    backend.release();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    let metrics = collector.assert_conservation().await;
+    assert!(mixed.load(Relaxed) >= 5);
+    let lost = [("reason", "permanent")];
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 10.0);
+}
+
+#[tokio::test]
+async fn a_refused_request_in_a_batch_of_the_batch_processor_without_queue_is_lost_alone() {
+    let backend = Backend::start().await;
+    let mixed = picky(&backend);
+    let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
+    let collector = Collector::start(&yaml(&[batch], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let good = Client::grpc("good", collector.grpc(), &oracle).await;
+    let bad = Client::http("bad", collector.http(), &Oracle::default());
+    for number in 0..20 {
+        good.send(&good.request(Signal::Logs, 2)).await.unwrap();
+        if number == 13 {
+            bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
+        }
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    let metrics = collector.assert_conservation().await;
+    assert!(mixed.load(Relaxed) >= 1);
+    let lost = [("reason", "permanent")];
+    assert_eq!(metrics.sum("tributary_pipeline_dropped_items", &lost), 2.0);
+}
+
+#[tokio::test]
+async fn what_one_exporter_refuses_another_does_not_send_twice() {
+    let (picky_one, other) = (Backend::start().await, Backend::start().await);
+    let mixed = picky(&picky_one);
+    let more = "sending_queue: {enabled: false}";
+    let (to_picky, to_other) = (grpc_to(&picky_one, more), http_to(&other, more));
+    let exporters = [
+        ("otlp_grpc", to_picky.as_str()),
+        ("otlp_http", to_other.as_str()),
+    ];
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 10}");
+    let collector = Collector::start(&yaml(&[batch], &exporters)).await;
+    let (good_items, bad_items) = (Oracle::default(), Oracle::default());
+    let good = Client::grpc("good", collector.grpc(), &good_items).await;
+    let bad = Client::http("bad", collector.http(), &bad_items);
+    for _ in 0..4 {
+        good.send(&good.request(Signal::Logs, 2)).await.unwrap();
+    }
+    bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
+    assert_eq!(good_items.settle(&picky_one).await, 0);
+    collector.assert_conservation().await;
+    assert_eq!(mixed.load(Relaxed), 1);
+    let record = other.record();
+    assert_eq!(record.arrivals.len(), 10);
+    assert!(record.arrivals.values().all(|times| *times == 1));
+}
+
+#[tokio::test]
+async fn a_refused_request_in_a_batch_of_the_sending_queue_is_lost_alone() {
+    let queue = "sending_queue: {batch: {flush_timeout: 1h, min_size: 42}}";
+    for over_http in [false, true] {
+        let backend = Backend::start().await;
+        let exporter = match over_http {
+            false => ("otlp_grpc", grpc_to(&backend, queue)),
+            true => ("otlp_http", http_to(&backend, queue)),
+        };
+        check(&[], (exporter.0, &exporter.1), &backend).await;
+    }
+}
+
+#[tokio::test]
+async fn batches_that_are_too_large_for_the_next_hop_are_cut() {
+    for over_http in [false, true] {
+        let backend = Backend::start().await;
+        backend.script(|telemetry| match telemetry.ids().len() {
+            0..=6 => Answer::Accept,
+            _ => Answer::Refuse(Refusal {
+                grpc: tonic::Code::ResourceExhausted,
+                http: 413,
+                retry_after: None,
+                message: "too large",
+            }),
+        });
+        let exporter = match over_http {
+            false => ("otlp_grpc", grpc_to(&backend, "")),
+            true => ("otlp_http", http_to(&backend, "")),
+        };
+        let batch = ("batch", "{timeout: 1h, send_batch_size: 50}");
+        let collector = Collector::start(&yaml(&[batch], &[(exporter.0, &exporter.1)])).await;
+        let oracle = Oracle::default();
+        let client = Client::grpc("client", collector.grpc(), &oracle).await;
+        for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+            for _ in 0..5 {
+                client.send(&client.request(signal, 10)).await.unwrap();
+            }
+        }
+        assert_eq!(oracle.settle(&backend).await, 0);
+        let metrics = collector.assert_conservation().await;
+        assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Collectors trust each other by certificates, and nobody else.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
+
+/// A certificate authority, and the files it has made.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    directory: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(directory.path().join("ca.pem"), certificate.pem()).unwrap();
+        Authority {
+            issuer: Issuer::new(params, key),
+            directory,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The keys `cert_file` and `key_file` with a new certificate for 127.0.0.1.
+    fn certificate(&self, name: &str) -> String {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let (certificate_file, key_file) = (
+            self.file(&format!("{name}.pem")),
+            self.file(&format!("{name}.key")),
+        );
+        std::fs::write(&certificate_file, certificate.pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        format!(
+            "cert_file: '{}', key_file: '{}'",
+            certificate_file.display(),
+            key_file.display()
+        )
+    }
+}
+
+/// A collector that only talks to those who have a certificate of this authority.
+async fn rack(authority: &Authority, backend: &Backend) -> Collector {
+    let tls = format!(
+        "endpoint: '127.0.0.1:0', tls: {{{}, client_ca_file: '{}'}}",
+        authority.certificate("rack"),
+        authority.file("ca.pem").display()
+    );
+    let yaml =
+        yaml(&[], &[("otlp_grpc", &grpc_to(backend, ""))]).replace("endpoint: '127.0.0.1:0'", &tls);
+    Collector::start(&yaml).await
+}
+
+/// A collector next to an application. It shows its certificate, if it has one.
+async fn sidecar(rack: &Collector, exporter: &str, trusted: &Path, certificate: &str) -> Collector {
+    let endpoint = match exporter {
+        "otlp_grpc" => rack.grpc().to_string(),
+        _ => format!("https://{}", rack.http()),
+    };
+    let body = format!(
+        "{{endpoint: '{endpoint}', tls: {{ca_file: '{}', {certificate}}}, \
+         retry_on_failure: {{initial_interval: 10ms}}}}",
+        trusted.display()
+    );
+    Collector::start_with(&yaml(&[], &[(exporter, &body)]), &["--drain-timeout=1"]).await
+}
+
+#[tokio::test]
+async fn everything_arrives_over_mutual_tls() {
+    let authority = Authority::new();
+    let backend = Backend::start().await;
+    let rack = rack(&authority, &backend).await;
+    let oracle = Oracle::default();
+    for exporter in ["otlp_grpc", "otlp_http"] {
+        let certificate = authority.certificate(exporter);
+        let sidecar = sidecar(&rack, exporter, &authority.file("ca.pem"), &certificate).await;
+        let client = Client::grpc(exporter, sidecar.grpc(), &oracle).await;
+        for signal in Signal::ALL {
+            client.send(&client.request(signal, 100)).await.unwrap();
+        }
+        assert_eq!(oracle.settle(&backend).await, 0);
+        sidecar.assert_conservation().await;
+        assert!(sidecar.terminate().await.status.success());
+    }
+    rack.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authority() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let backend = Backend::start().await;
+    let rack = rack(&authority, &backend).await;
+    let (ours, theirs) = (authority.file("ca.pem"), stranger.file("ca.pem"));
+    for exporter in ["otlp_grpc", "otlp_http"] {
+        for (trusted, certificate) in [
+            (&ours, String::new()),
+            (&ours, stranger.certificate(exporter)),
+            (&theirs, authority.certificate(exporter)),
+        ] {
+            let sidecar = sidecar(&rack, exporter, trusted, &certificate).await;
+            let client = Client::grpc(exporter, sidecar.grpc(), &Oracle::default()).await;
+            client
+                .send(&client.request(Signal::Traces, 1))
+                .await
+                .unwrap();
+            let retry = "Exporting failed. Will retry the request after interval.";
+            let line = sidecar.wait_for(retry).await;
+            let error = line.field("error").to_lowercase();
+            // What the server has against a client may be lost with the connection.
+            if trusted == &theirs {
+                assert!(error.contains("certificate"), "{}", line.text);
+            }
+            let ended = sidecar.terminate().await;
+            assert_eq!(ended.status.code(), Some(1), "it could not deliver");
+        }
+    }
+    // Plain text does not get in either.
+    let plain = Client::http("plain", rack.http(), &Oracle::default());
+    let refused = plain.send(&plain.request(Signal::Traces, 1)).await;
+    assert!(refused.unwrap_err().message.contains("no answer"));
+    assert_eq!(backend.record().attempts, 0);
+}
