@@ -14,9 +14,11 @@ pub struct Health {
     phase: AtomicU8,
     started: Instant,
     started_at: SystemTime,
-    /// Several of one name exist around a reload; the last one that is still there counts.
-    exporters: Mutex<BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>>,
+    exporters: Mutex<Exporters>,
 }
+
+/// Several of one name exist around a reload; the last one that is still there counts.
+type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>;
 
 /// Where in its life the process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
