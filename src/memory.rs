@@ -25,11 +25,12 @@ impl Budget {
     }
 
     /// A permit for `bytes`, unless that would exceed the limit.
-    pub fn acquire(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
-        self.take(bytes).then(|| Permit {
+    pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
+        let mut permit = Permit {
             budget: self.clone(),
-            bytes,
-        })
+            bytes: 0,
+        };
+        permit.grow(bytes).map(|()| permit)
     }
 
     /// The limit in bytes.
@@ -68,6 +69,23 @@ impl Budget {
     }
 }
 
+/// Why a permit was not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} bytes are needed, and the memory budget is {limit}")]
+pub struct NoRoom {
+    /// What one permit would have had.
+    pub needed: usize,
+    /// The limit of the whole budget.
+    pub limit: usize,
+}
+
+impl NoRoom {
+    /// Whether it could be given if nobody else had one.
+    pub fn may_fit_later(&self) -> bool {
+        self.needed <= self.limit
+    }
+}
+
 /// The right to hold some bytes; given back when dropped.
 #[derive(Debug)]
 pub struct Permit {
@@ -81,13 +99,16 @@ impl Permit {
         self.bytes
     }
 
-    /// Enlarges by `more` bytes, or returns `false` and stays as it is.
-    pub fn grow(&mut self, more: usize) -> bool {
-        let granted = self.budget.take(more);
-        if granted {
-            self.bytes += more;
+    /// Enlarges by `more` bytes, or stays as it is.
+    pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
+        if !self.budget.take(more) {
+            return Err(NoRoom {
+                needed: self.bytes.saturating_add(more),
+                limit: self.budget.limit(),
+            });
         }
-        granted
+        self.bytes += more;
+        Ok(())
     }
 
     /// Gives back what is above `bytes`.
@@ -140,9 +161,17 @@ mod tests {
     fn permits_never_exceed_the_limit_and_return_when_dropped() {
         let budget = Budget::new(100);
         let mut first = budget.acquire(60).unwrap();
-        assert!(budget.acquire(41).is_none());
-        assert!(!first.grow(41));
-        assert!(first.grow(40));
+        assert!(
+            budget
+                .acquire(41)
+                .is_err_and(|no_room| no_room.may_fit_later())
+        );
+        assert!(
+            first
+                .grow(41)
+                .is_err_and(|no_room| !no_room.may_fit_later())
+        );
+        first.grow(40).unwrap();
         assert_eq!(budget.used(), 100);
         first.shrink_to(10);
         assert_eq!(budget.used(), 10);
@@ -165,6 +194,6 @@ mod tests {
     fn absurd_sizes_do_not_overflow() {
         let budget = Budget::new(usize::MAX);
         let _held = budget.acquire(10).unwrap();
-        assert!(budget.acquire(usize::MAX).is_none());
+        assert!(budget.acquire(usize::MAX).is_err());
     }
 }

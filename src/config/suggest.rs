@@ -10,11 +10,17 @@ pub(super) fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> 
         .iter()
         .map(|known| {
             let known = known.as_ref();
-            (strsim::jaro_winkler(&folded, &fold(known)), known)
+            (alike(&folded, &fold(known)), known)
         })
         .filter(|(alike, _)| *alike > ALIKE)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, known)| known.to_owned())
+}
+
+/// Jaro-Winkler, but for short names it sees no two letters that changed places: `tsl` is `tls`.
+fn alike(name: &str, known: &str) -> f64 {
+    let one_slip = name.len() > 2 && strsim::osa_distance(name, known) == 1;
+    strsim::jaro_winkler(name, known).max(if one_slip { 0.9 } else { 0.0 })
 }
 
 /// All known names in one line.

@@ -1,6 +1,6 @@
 //! What the queue is responsible for: one request, or a piece of one, with its outcome.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
@@ -20,6 +20,8 @@ pub(super) type Job = SmallVec<[Entry; 1]>;
 pub(super) struct Ledger {
     /// The exporter's metrics.
     pub(super) metrics: ExporterMetrics,
+    /// Whether the process ends: from then on, whatever is dropped is reported.
+    ending: AtomicBool,
     lost_items: AtomicUsize,
 }
 
@@ -45,11 +47,17 @@ impl Ledger {
     pub(super) fn new(metrics: ExporterMetrics) -> Self {
         Ledger {
             metrics,
+            ending: AtomicBool::new(false),
             lost_items: AtomicUsize::new(0),
         }
     }
 
-    /// What was acknowledged to the sender and lost because the process ends.
+    /// The process, or at least this exporter, ends.
+    pub(super) fn ending(&self) {
+        self.ending.store(true, Relaxed);
+    }
+
+    /// What was acknowledged to the sender and lost while the process ended.
     pub(super) fn undelivered(&self) -> Undelivered {
         Undelivered {
             items: self.lost_items.load(Relaxed),
@@ -177,7 +185,7 @@ impl Entry {
             self.ledger.metrics.returned(self.items);
         } else {
             self.ledger.metrics.dropped(self.items, reason);
-            if reason == DropReason::Shutdown {
+            if self.ledger.ending.load(Relaxed) {
                 self.ledger.lost_items.fetch_add(self.items, Relaxed);
             }
         }

@@ -54,14 +54,14 @@ impl Held {
             return Held::Plain(batch);
         }
         match budget.acquire(block.len()) {
-            Some(permit) => Held::Packed {
+            Ok(permit) => Held::Packed {
                 signal: batch.signal(),
                 items: batch.items(),
                 block,
                 lengths,
                 _permit: permit,
             },
-            None => Held::Plain(batch),
+            Err(_) => Held::Plain(batch),
         }
     }
 

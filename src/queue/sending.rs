@@ -218,6 +218,7 @@ impl SendingQueue {
     }
 
     fn close(&self) {
+        self.delivery.ledger.ending();
         self.room.close();
         self.batcher.close();
         self.delivery.stopping.cancel();

@@ -11,7 +11,7 @@ use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Code, Nack};
-use crate::memory::{Budget, Permit};
+use crate::memory::{Budget, NoRoom, Permit};
 use crate::net::server::Peer;
 
 /// Bytes that were received, and the right to hold them.
@@ -21,17 +21,14 @@ pub(super) struct Held {
     pub(super) permit: Permit,
 }
 
-/// A permit, or the refusal that tells the client when to come back.
-pub(super) fn acquire(budget: &Arc<Budget>, bytes: usize) -> Result<Permit, Nack> {
-    budget.acquire(bytes).ok_or_else(out_of_memory)
-}
-
-/// The refusal when the memory budget is used up.
-pub(super) fn out_of_memory() -> Nack {
-    Nack::exhausted(
-        "the memory budget of this collector is used up; try again later",
-        RETRY_AFTER,
-    )
+/// The refusal when the memory budget has no room: for now, or for good when it never will.
+pub(super) fn out_of_memory(no_room: NoRoom) -> Nack {
+    if no_room.may_fit_later() {
+        let reason = "the memory budget of this collector is used up; try again later";
+        return Nack::exhausted(reason, RETRY_AFTER);
+    }
+    let reason = format!("{no_room}; send smaller batches or raise the limit of `memory_limiter`");
+    Nack::permanent(Code::ResourceExhausted, reason)
 }
 
 /// The refusal of what is above the limit that this key of the configuration sets.
@@ -96,7 +93,7 @@ impl<'a> Reader<'a> {
         if len > limit {
             return Err(too_large(limit, limit_key));
         }
-        let permit = acquire(budget, len)?;
+        let permit = budget.acquire(len).map_err(out_of_memory)?;
         if piece.len() > len {
             return Err(protocol_error("the request has more than one message"));
         }
@@ -143,15 +140,17 @@ impl<'a> Reader<'a> {
             ),
             None => None,
         };
-        let mut permit = acquire(budget, declared.unwrap_or(0))?;
+        let mut permit = budget
+            .acquire(declared.unwrap_or(0))
+            .map_err(out_of_memory)?;
         let first = self.piece().await?.unwrap_or_default();
         if first.len() > limit {
             return Err(too_large(limit, limit_key));
         }
         if declared == Some(first.len()) || self.body.is_end_stream() {
-            if !permit.grow(first.len().saturating_sub(permit.bytes())) {
-                return Err(out_of_memory());
-            }
+            permit
+                .grow(first.len().saturating_sub(permit.bytes()))
+                .map_err(out_of_memory)?;
             let bytes = self.keep(first);
             return Ok(Held { bytes, permit });
         }
@@ -164,9 +163,9 @@ impl<'a> Reader<'a> {
             }
             if needed > body.capacity() {
                 let capacity = needed.max((2 * body.capacity()).min(limit));
-                if !permit.grow(capacity.saturating_sub(permit.bytes())) {
-                    return Err(out_of_memory());
-                }
+                permit
+                    .grow(capacity.saturating_sub(permit.bytes()))
+                    .map_err(out_of_memory)?;
                 body.reserve_exact(capacity - body.len());
             }
             body.extend_from_slice(&piece);

@@ -178,12 +178,9 @@ impl Work {
         if checked.repeats_single {
             // No SDK writes this; a hostile client gets no more memory by it than the budget has.
             let len = held.bytes.len();
-            if !held
-                .permit
+            held.permit
                 .grow(len.saturating_mul(wire::DECODED_BYTES_PER_BYTE))
-            {
-                return Err(out_of_memory());
-            }
+                .map_err(out_of_memory)?;
             held.bytes = wire::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
             held.permit.shrink_to(held.bytes.len());
         }
@@ -193,16 +190,14 @@ impl Work {
     fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
         // Protobuf is smaller than its JSON, except for packed numbers: those are looked at afterwards.
         let input = held.permit.bytes();
-        if !held.permit.grow(held.bytes.len()) {
-            return Err(out_of_memory());
-        }
+        held.permit.grow(held.bytes.len()).map_err(out_of_memory)?;
         let output = wire::json::to_wire(self.signal, &held.bytes).map_err(|error| {
             Nack::invalid(format!("malformed {} request: {error}", self.signal))
         })?;
         let needed = input.saturating_add(output.capacity());
-        if !held.permit.grow(needed.saturating_sub(held.permit.bytes())) {
-            return Err(out_of_memory());
-        }
+        held.permit
+            .grow(needed.saturating_sub(held.permit.bytes()))
+            .map_err(out_of_memory)?;
         held.permit.shrink_to(needed);
         Ok(replace(held, output))
     }
@@ -210,7 +205,7 @@ impl Work {
     fn refuse(&self, error: DecompressError) -> Nack {
         match error {
             DecompressError::TooLarge(limit) => too_large(limit, self.limit_key),
-            DecompressError::NoMemory => out_of_memory(),
+            DecompressError::NoMemory(no_room) => out_of_memory(no_room),
             DecompressError::Corrupt(reason) => Nack::invalid(reason),
         }
     }

@@ -244,7 +244,8 @@ async fn a_refusal_of_the_pipeline_reaches_the_grpc_client_with_its_time_to_retr
 #[tokio::test]
 async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() {
     let fixture = Fixture::new();
-    fixture.budget.reset_limit(100);
+    let limit = fixture.budget.limit();
+    let others = fixture.budget.acquire(limit - 100).unwrap();
     let reply = fixture.call(EXPORT, &[], framed(0, &encoded(100))).await;
     assert_eq!(reply.code, Some(Code::ResourceExhausted as i32));
     assert_eq!(reply.retry_delay(), Some(Duration::from_secs(1)));
@@ -253,8 +254,9 @@ async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() 
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(retry_delay(&body), Some(Duration::from_secs(1)));
     // What is small arrives, and what it unpacks to is refused.
+    drop(others);
     let small = gzip(&encoded(1000));
-    fixture.budget.reset_limit(small.len() + 1000);
+    let others = fixture.budget.acquire(limit - small.len() - 1000).unwrap();
     let reply = fixture
         .call(EXPORT, &[("grpc-encoding", "gzip")], framed(1, &small))
         .await;
@@ -263,7 +265,19 @@ async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() 
         Some(Code::ResourceExhausted as i32),
         "{reply:?}"
     );
+    drop(others);
     assert_eq!(fixture.budget.used(), 0);
+}
+
+#[tokio::test]
+async fn what_never_fits_into_the_memory_budget_is_refused_for_good() {
+    let fixture = Fixture::new();
+    fixture.budget.reset_limit(100);
+    let reply = fixture.call(EXPORT, &[], framed(0, &encoded(100))).await;
+    assert_eq!(reply.code, Some(Code::ResourceExhausted as i32));
+    assert_eq!(reply.retry_delay(), None, "a client must not try for ever");
+    let (status, ..) = fixture.post("/v1/traces", &[], encoded(100)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test(start_paused = true)]
