@@ -56,11 +56,10 @@ impl Intake {
             .get(signal)
             .ok_or_else(|| self.unserved(signal))?;
         let kept = metadata.as_deref().map_or(0, metadata_bytes);
-        if !held.permit.grow(BATCH_BYTES + kept) {
-            let nack = out_of_memory();
-            self.unreadable(signal, &nack);
-            return Err(nack);
-        }
+        held.permit
+            .grow(BATCH_BYTES + kept)
+            .map_err(out_of_memory)
+            .inspect_err(|nack| self.unreadable(signal, nack))?;
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
