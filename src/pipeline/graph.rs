@@ -107,20 +107,36 @@ impl Graph {
 
     /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that what they let in can
     /// still be flushed and delivered.
-    pub async fn shutdown(self, deadline: Instant) -> Undelivered {
+    pub async fn shutdown(mut self, deadline: Instant) -> Undelivered {
+        let mut left = self.shut_down_upstream(deadline).await;
+        left += self.shut_down_exporters(deadline).await;
+        left
+    }
+
+    async fn shut_down_upstream(&mut self, deadline: Instant) -> Undelivered {
         let third = deadline.saturating_duration_since(Instant::now()) / 3;
-        let mut left = stop_all(self.receivers, Instant::now() + third).await;
-        for part in self.middle.into_iter().rev() {
+        let receivers = std::mem::take(&mut self.receivers);
+        let mut left = stop_all(receivers, Instant::now() + third).await;
+        for part in std::mem::take(&mut self.middle).into_iter().rev() {
             left += stop(part, deadline).await;
         }
-        left += stop_all(self.exporters, deadline).await;
+        left
+    }
+
+    async fn shut_down_exporters(self, deadline: Instant) -> Undelivered {
+        let mut left = stop_all(self.exporters, deadline).await;
         left += stop_all(self.extensions, deadline).await;
         left
     }
 
     /// Lets go of a graph that another one has replaced. Its receivers finish what they had begun; everything else
-    /// works on until it holds nothing any more, or until `terminate` says by when the process ends.
-    pub async fn retire(mut self, terminate: impl Future<Output = Instant>) -> Undelivered {
+    /// works on until it holds nothing any more, or until `terminate` says by when the process ends. `handing_over` is
+    /// dropped when nothing more can come from it to exporters that it shares with its successor.
+    pub async fn retire<T>(
+        mut self,
+        terminate: impl Future<Output = Instant>,
+        handing_over: T,
+    ) -> Undelivered {
         let soon = Instant::now() + HANDOVER;
         let mut left = stop_all(std::mem::take(&mut self.receivers), soon).await;
         join_all(self.replaced.drain(..).map(|old| old.emptied(soon))).await;
@@ -135,7 +151,9 @@ impl Graph {
                 deadline = terminate.as_mut() => break deadline,
             }
         };
-        left += self.shutdown(deadline).await;
+        left += self.shut_down_upstream(deadline).await;
+        drop(handing_over);
+        left += self.shut_down_exporters(deadline).await;
         left
     }
 
