@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tracing::{error, info};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
 
 use crate::component::Host;
-use crate::config::{self, Config, Sources};
+use crate::config::{self, Config, LogEncoding, Sources};
 use crate::health::{Health, Phase};
 use crate::memory::{Budget, machine_memory};
 use crate::net::listeners::Listeners;
@@ -40,7 +41,7 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
 /// a stage has panicked, or something acknowledged had to be given up.
 pub async fn run(options: Options) -> ExitCode {
-    let Some(config) = load(&options) else {
+    let Some(config) = load(&options, false) else {
         return ExitCode::FAILURE;
     };
     let logs = match Logs::install(&config.service.telemetry.logs) {
@@ -65,15 +66,23 @@ pub async fn run(options: Options) -> ExitCode {
 }
 
 /// Reads the configuration and says what is wrong with it.
-fn load(options: &Options) -> Option<Config> {
+fn load(options: &Options, json: bool) -> Option<Config> {
     let loaded = config::load(&options.sources, options.strict);
-    let text = loaded.report.render();
-    if !text.is_empty() {
-        // Before the first configuration is there is no logger, and a person reads this: as it is, with its carets.
-        // Where nobody reads any more, that is no reason to end a process that works.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+    let report = loaded.report.render();
+    if report.is_empty() {
+        return loaded.config;
+    }
+    match json {
+        true => warn!(report, "About the configuration."),
+        // For people: as it is, with its carets. Before there is a configuration there is no logger either. Where nobody
+        // reads any more, that is no reason to end a process that works.
+        false => drop(std::io::stderr().write_all(report.as_bytes())),
     }
     loaded.config
+}
+
+fn is_json(config: &Config) -> bool {
+    config.service.telemetry.logs.encoding == LogEncoding::Json
 }
 
 struct Service {
@@ -85,10 +94,14 @@ struct Service {
     endpoint: Option<MetricsEndpoint>,
     /// Graphs of earlier configurations that still have something to deliver.
     retired: JoinSet<Undelivered>,
-    /// What those that have ended could not deliver.
+    /// What earlier graphs had to give up.
     lost: Undelivered,
+    /// Those of them whose stages may still hand something to exporters that the current graph has taken over.
+    handing_over: TaskTracker,
     /// Tells them by when the process ends.
     terminate: watch::Sender<Option<Instant>>,
+    /// Whether reports about a configuration go into the log, because programs read it.
+    json: bool,
     panicked: Arc<Panicked>,
 }
 
@@ -131,6 +144,8 @@ impl Service {
             endpoint,
             retired: JoinSet::new(),
             lost: Undelivered::default(),
+            handing_over: TaskTracker::new(),
+            json: is_json(&config),
             terminate: watch::Sender::new(None),
             panicked,
         };
@@ -145,7 +160,7 @@ impl Service {
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
                 () = panicked.happened.notified() => break true,
-                Some(ended) = self.retired.join_next() => self.lost += ended.unwrap_or_default(),
+                Some(left) = self.retired.join_next() => self.lost += left.unwrap_or_default(),
             }
         };
         if by_panic {
@@ -185,7 +200,7 @@ impl Service {
     /// Builds the new configuration beside the old one, and swaps them when it stands.
     async fn reload(&mut self) {
         info!("Reloading the configuration.");
-        let Some(config) = load(&self.options) else {
+        let Some(config) = load(&self.options, self.json) else {
             error!("The new configuration is bad. The old one keeps running.");
             return;
         };
@@ -212,12 +227,15 @@ impl Service {
         // What the old receivers let in is answered, and what the old stages hold delivered, while the new ones serve.
         let old = std::mem::replace(&mut self.graph, graph);
         let mut terminate = self.terminate.subscribe();
-        self.retired.spawn(old.retire(async move {
+        let terminate = async move {
             let told = terminate.wait_for(Option::is_some).await;
             told.ok()
                 .and_then(|deadline| *deadline)
                 .unwrap_or_else(Instant::now)
-        }));
+        };
+        self.retired
+            .spawn(old.retire(terminate, self.handing_over.token()));
+        self.json = is_json(&config);
         describe(&config);
         info!("Configuration reloaded.");
     }
@@ -225,6 +243,9 @@ impl Service {
     async fn shut_down(mut self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
         self.terminate.send_replace(Some(deadline));
+        // The exporters must not close before earlier graphs have handed them what they hold.
+        self.handing_over.close();
+        let _ = timeout(self.options.drain_timeout / 3, self.handing_over.wait()).await;
         let retired = async {
             let mut left = self.lost;
             while let Some(ended) = self.retired.join_next().await {

@@ -112,11 +112,18 @@ impl Graph {
     /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that what they let in can
     /// still be flushed and delivered. Stages that do not lie behind each other stop together, and none gets more than
     /// its share of the time: one that cannot let go of its data must not cost others theirs.
-    pub async fn shutdown(self, deadline: Instant) -> Undelivered {
+    pub async fn shutdown(mut self, deadline: Instant) -> Undelivered {
+        let mut left = self.shut_down_upstream(deadline).await;
+        left += self.shut_down_exporters(deadline).await;
+        left
+    }
+
+    async fn shut_down_upstream(&mut self, deadline: Instant) -> Undelivered {
         let third = deadline.saturating_duration_since(Instant::now()) / 3;
-        let mut left = stop_all(self.receivers, Instant::now() + third).await;
+        let receivers = std::mem::take(&mut self.receivers);
+        let mut left = stop_all(receivers, Instant::now() + third).await;
         let mut levels: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
-        for part in self.middle {
+        for part in std::mem::take(&mut self.middle) {
             levels.entry(part.level).or_default().push(part);
         }
         while let Some((_, parts)) = levels.pop_last() {
@@ -126,14 +133,23 @@ impl Graph {
             let share = time / still_to_come.saturating_add(2);
             left += stop_all(parts, Instant::now() + share).await;
         }
-        left += stop_all(self.exporters, deadline).await;
+        left
+    }
+
+    async fn shut_down_exporters(self, deadline: Instant) -> Undelivered {
+        let mut left = stop_all(self.exporters, deadline).await;
         left += stop_all(self.extensions, deadline).await;
         left
     }
 
     /// Lets go of a graph that another one has replaced. Its receivers finish what they had begun; everything else
-    /// works on until it holds nothing any more, or until `terminate` says by when the process ends.
-    pub async fn retire(mut self, terminate: impl Future<Output = Instant>) -> Undelivered {
+    /// works on until it holds nothing any more, or until `terminate` says by when the process ends. `handing_over` is
+    /// dropped when nothing more can come from it to exporters that it shares with its successor.
+    pub async fn retire<T>(
+        mut self,
+        terminate: impl Future<Output = Instant>,
+        handing_over: T,
+    ) -> Undelivered {
         let mut terminate = pin!(terminate);
         let soon = Instant::now() + HANDOVER;
         let receivers = std::mem::take(&mut self.receivers);
@@ -156,7 +172,9 @@ impl Graph {
             Some(deadline) => deadline,
             None => self.idle_or(terminate).await,
         };
-        left += self.shutdown(deadline).await;
+        left += self.shut_down_upstream(deadline).await;
+        drop(handing_over);
+        left += self.shut_down_exporters(deadline).await;
         left
     }
 

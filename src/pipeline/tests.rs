@@ -248,7 +248,7 @@ async fn a_reload_builds_only_what_changed_and_connects_what_stays() {
     assert_eq!(stage.built(), ["y"]);
     new.adopt(&mut old);
     new.start();
-    let left = old.retire(std::future::pending()).await;
+    let left = old.retire(std::future::pending(), ()).await;
     assert_eq!((left, stage.stopped()), (Undelivered::default(), vec![]));
 
     // The receiver still has the outputs that it was built with.
@@ -271,7 +271,7 @@ async fn a_replaced_exporter_works_on_until_it_holds_nothing() {
     new.start();
 
     stage.0.lock().unwrap().busy = true;
-    let retired = tokio::spawn(old.retire(std::future::pending()));
+    let retired = tokio::spawn(old.retire(std::future::pending(), ()));
     sleep(Duration::from_secs(3600)).await;
     assert!(stage.stopped().is_empty());
     stage.0.lock().unwrap().busy = false;
@@ -289,7 +289,7 @@ async fn the_end_of_the_process_ends_the_wait_for_a_replaced_exporter() {
         Instant::now() + Duration::from_secs(1)
     };
     let start = Instant::now();
-    old.retire(terminate).await;
+    old.retire(terminate, ()).await;
     assert_eq!(start.elapsed().as_secs(), 5);
     assert_eq!(stage.stopped(), ["a", "x"]);
 }
@@ -375,7 +375,7 @@ async fn a_replaced_receiver_does_not_keep_the_process_from_ending() {
         sleep(Duration::from_secs(1)).await;
         Instant::now() + Duration::from_secs(2)
     };
-    graph.retire(terminate).await;
+    graph.retire(terminate, ()).await;
     assert!(start.elapsed() <= Duration::from_secs(3));
 }
 
