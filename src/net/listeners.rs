@@ -53,15 +53,23 @@ impl Listeners {
         table.open.retain(|_, open| open.opened < generation);
     }
 
+    /// The component that listens on `endpoint` goes on as it is, without asking for its socket again. With port 0, all
+    /// sockets of that address are kept.
+    pub fn keep(&self, endpoint: &Endpoint) {
+        let text = address(endpoint);
+        let mut table = self.table();
+        let generation = table.generation;
+        for (_, open) in table.open.iter_mut().filter(|(key, _)| key.0 == text) {
+            open.last_used = generation;
+        }
+    }
+
     /// A socket that listens on `endpoint`: the one that is already open, or a new one.
     ///
     /// # Errors
     /// When the name does not resolve, or the address cannot be bound; the message names it.
     pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<TcpListener> {
-        let text = match endpoint.0.strip_prefix(':') {
-            Some(port) => format!("0.0.0.0:{port}"),
-            None => endpoint.0.clone(),
-        };
+        let text = address(endpoint);
         let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
         let mut table = self.table();
         let generation = table.generation;
@@ -84,6 +92,13 @@ impl Listeners {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    match endpoint.0.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => endpoint.0.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use super::graph::{Graph, GraphError, Part};
 use super::{Chain, Consumer, Counted, Entry, Exit, FanOut, Processor, Switch};
 use crate::batch::Signal;
 use crate::component::{BuildError, Host, Next, Outputs, Stage, Terminal};
-use crate::config::{ComponentId, Config, Configured, PipelineConfig, PipelineId};
+use crate::config::{ComponentId, Config, Configured, Endpoint, PipelineConfig, PipelineId};
 use crate::telemetry::{Account, ProcessorMetrics};
 
 pub(super) struct Builder<'a> {
@@ -48,12 +48,23 @@ impl<'a> Builder<'a> {
         (part.fingerprint == fingerprint).then_some(part)
     }
 
+    /// A component that stays does not ask for its sockets again; without this they would look unused, and the next
+    /// configuration that changes the component would find its own address in use.
+    fn keep_sockets(&self, endpoints: Vec<(Vec<&'static str>, Endpoint)>) {
+        for (_, endpoint) in endpoints {
+            self.host.listeners.keep(&endpoint);
+        }
+    }
+
     fn extensions(&mut self) -> Result<(), GraphError> {
         for id in &self.config.service.extensions {
             let name = format!("extensions.{id}");
             let configured = lookup(&self.config.extensions, id, &name)?;
             let component = match self.unchanged(&name, &configured.fingerprint) {
-                Some(_) => None,
+                Some(_) => {
+                    self.keep_sockets(configured.config.listens_on());
+                    None
+                }
                 None => Some(
                     configured
                         .config
@@ -233,7 +244,10 @@ impl<'a> Builder<'a> {
             let signals: Vec<Signal> = outputs.signals().collect();
             let fingerprint = format!("{signals:?} {}", configured.fingerprint);
             let component = match self.unchanged(&name, &fingerprint) {
-                Some(_) => None,
+                Some(_) => {
+                    self.keep_sockets(configured.config.listens_on());
+                    None
+                }
                 None => {
                     let cx = self.host.context(id);
                     Some(configured.config.build(&cx, outputs).map_err(at(&name))?)
