@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::component::Host;
-use crate::config::{self, Config, Sources};
+use crate::config::{self, Config, Level, Report, Sources};
 use crate::health::{Health, Phase};
 use crate::memory::{Budget, machine_memory};
 use crate::net::listeners::Listeners;
@@ -39,7 +39,9 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
 /// a stage has panicked, or something acknowledged had to be given up.
 pub async fn run(options: Options) -> ExitCode {
-    let Some(config) = load(&options) else {
+    let loaded = config::load(&options.sources, options.strict);
+    let Some(config) = loaded.config else {
+        say(&loaded.report, None);
         return ExitCode::FAILURE;
     };
     let logs = match Logs::install(&config.service.telemetry.logs) {
@@ -49,6 +51,7 @@ pub async fn run(options: Options) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    say(&loaded.report, Some(&logs));
     info!(
         version = env!("CARGO_PKG_VERSION"),
         cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -63,15 +66,21 @@ pub async fn run(options: Options) -> ExitCode {
     }
 }
 
-/// Reads the configuration and says what is wrong with it.
-fn load(options: &Options) -> Option<Config> {
-    let loaded = config::load(&options.sources, options.strict);
-    let text = loaded.report.render();
-    if !text.is_empty() {
-        // Before the first configuration is there is no logger, and a person reads this: as it is, with its carets.
-        eprint!("{text}");
+/// Says what was found in a configuration: to a person as it is, with its carets, and to machines that read JSON line by
+/// line as log lines, because anything else between them breaks what reads them.
+fn say(report: &Report, logs: Option<&Logs>) {
+    if !logs.is_some_and(Logs::is_json) {
+        eprint!("{}", report.render());
+        return;
     }
-    loaded.config
+    for (found, place) in report.findings() {
+        let (message, help) = (&found.message, found.help.join("; "));
+        match found.level {
+            Level::Error => error!(place, help, "{message}"),
+            Level::Warning => warn!(place, help, "{message}"),
+            Level::Notice => info!(place, help, "{message}"),
+        }
+    }
 }
 
 struct Service {
@@ -169,7 +178,9 @@ impl Service {
     /// Builds the new configuration beside the old one, and swaps them when it stands.
     async fn reload(&mut self) {
         info!("Reloading the configuration.");
-        let Some(config) = load(&self.options) else {
+        let loaded = config::load(&self.options.sources, self.options.strict);
+        say(&loaded.report, Some(&self.logs));
+        let Some(config) = loaded.config else {
             error!("The new configuration is bad. The old one keeps running.");
             return;
         };
