@@ -1,5 +1,6 @@
 //! Reads the sources and merges them into one tree.
 
+use std::env::VarError;
 use std::fs::File;
 use std::io::Read as _;
 
@@ -50,8 +51,14 @@ fn config(location: &str, report: &mut Report) -> Option<Node> {
     let (name, text, hidden) = match scheme(location) {
         Some(("yaml", text)) => ("yaml".to_owned(), Ok(text.to_owned()), false),
         Some(("env", name)) => {
-            let text = std::env::var(name)
-                .map_err(|error| format!("cannot read the environment variable {name}: {error}"));
+            let text = std::env::var(name).map_err(|error| match error {
+                VarError::NotPresent => {
+                    format!("the environment variable {name}, named by --config, is not set")
+                }
+                VarError::NotUnicode(_) => {
+                    format!("the environment variable {name}, named by --config, is not UTF-8")
+                }
+            });
             (location.to_owned(), text, true)
         }
         Some(("file", path)) => (path.to_owned(), read_file(path), false),
