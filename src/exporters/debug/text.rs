@@ -230,7 +230,8 @@ impl Value<'_> {
             Some(Any::BoolValue(value)) => value.fmt(f),
             Some(Any::IntValue(value)) => value.fmt(f),
             Some(Any::DoubleValue(value)) => write!(f, "{value:?}"),
-            Some(Any::BytesValue(bytes)) => Hex(bytes).fmt(f),
+            // In quotes: `12` would be a number.
+            Some(Any::BytesValue(bytes)) => write!(f, "\"{}\"", Hex(bytes)),
             Some(Any::ArrayValue(array)) => {
                 f.write_str("[")?;
                 for (at, value) in array.values.iter().enumerate() {
