@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::component::Host;
-use crate::config::{self, Config, LogEncoding, Sources};
+use crate::config::{self, Config, Level, Report, Sources};
 use crate::health::{Health, Phase};
 use crate::memory::{Budget, machine_memory};
 use crate::net::listeners::Listeners;
@@ -41,7 +41,9 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
 /// a stage has panicked, or something acknowledged had to be given up.
 pub async fn run(options: Options) -> ExitCode {
-    let Some(config) = load(&options, false) else {
+    let loaded = config::load(&options.sources, options.strict);
+    let Some(config) = loaded.config else {
+        say(&loaded.report, None);
         return ExitCode::FAILURE;
     };
     let logs = match Logs::install(&config.service.telemetry.logs) {
@@ -51,6 +53,7 @@ pub async fn run(options: Options) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    say(&loaded.report, Some(&logs));
     info!(
         version = env!("CARGO_PKG_VERSION"),
         cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -65,24 +68,22 @@ pub async fn run(options: Options) -> ExitCode {
     }
 }
 
-/// Reads the configuration and says what is wrong with it.
-fn load(options: &Options, json: bool) -> Option<Config> {
-    let loaded = config::load(&options.sources, options.strict);
-    let report = loaded.report.render();
-    if report.is_empty() {
-        return loaded.config;
+/// Says what was found in a configuration: to a person as it is, with its carets, and to machines that read JSON line by
+/// line as log lines, because anything else between them breaks what reads them.
+fn say(report: &Report, logs: Option<&Logs>) {
+    if !logs.is_some_and(Logs::is_json) {
+        // Where nobody reads any more, that is no reason to end a process that works.
+        let _ = std::io::stderr().write_all(report.render().as_bytes());
+        return;
     }
-    match json {
-        true => warn!(report, "About the configuration."),
-        // For people: as it is, with its carets. Before there is a configuration there is no logger either. Where nobody
-        // reads any more, that is no reason to end a process that works.
-        false => drop(std::io::stderr().write_all(report.as_bytes())),
+    for (found, place) in report.findings() {
+        let (message, help) = (&found.message, found.help.join("; "));
+        match found.level {
+            Level::Error => error!(place, help, "{message}"),
+            Level::Warning => warn!(place, help, "{message}"),
+            Level::Notice => info!(place, help, "{message}"),
+        }
     }
-    loaded.config
-}
-
-fn is_json(config: &Config) -> bool {
-    config.service.telemetry.logs.encoding == LogEncoding::Json
 }
 
 struct Service {
@@ -100,8 +101,6 @@ struct Service {
     handing_over: TaskTracker,
     /// Tells them by when the process ends.
     terminate: watch::Sender<Option<Instant>>,
-    /// Whether reports about a configuration go into the log, because programs read it.
-    json: bool,
     panicked: Arc<Panicked>,
 }
 
@@ -145,7 +144,6 @@ impl Service {
             retired: JoinSet::new(),
             lost: Undelivered::default(),
             handing_over: TaskTracker::new(),
-            json: is_json(&config),
             terminate: watch::Sender::new(None),
             panicked,
         };
@@ -200,7 +198,9 @@ impl Service {
     /// Builds the new configuration beside the old one, and swaps them when it stands.
     async fn reload(&mut self) {
         info!("Reloading the configuration.");
-        let Some(config) = load(&self.options, self.json) else {
+        let loaded = config::load(&self.options.sources, self.options.strict);
+        say(&loaded.report, Some(&self.logs));
+        let Some(config) = loaded.config else {
             error!("The new configuration is bad. The old one keeps running.");
             return;
         };
@@ -235,7 +235,6 @@ impl Service {
         };
         self.retired
             .spawn(old.retire(terminate, self.handing_over.token()));
-        self.json = is_json(&config);
         describe(&config);
         info!("Configuration reloaded.");
     }

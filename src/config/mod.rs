@@ -29,6 +29,7 @@ pub use id::{ComponentId, InvalidId};
 pub use load::{Loaded, Sources, load};
 pub use model::{Config, Configured, PipelineConfig, PipelineId, ServiceConfig};
 pub use node::Node;
+pub(crate) use report::Level;
 pub use report::Report;
 pub use schema::schema;
 pub use telemetry::{

@@ -1,5 +1,6 @@
 //! Reads the sources and merges them into one tree.
 
+use std::env::VarError;
 use std::fs::File;
 use std::io::Read as _;
 
@@ -50,8 +51,14 @@ fn config(location: &str, report: &mut Report) -> Option<Node> {
     let (name, text, hidden) = match scheme(location) {
         Some(("yaml", text)) => ("yaml".to_owned(), Ok(text.to_owned()), false),
         Some(("env", name)) => {
-            let text = std::env::var(name)
-                .map_err(|error| format!("cannot read the environment variable {name}: {error}"));
+            let text = std::env::var(name).map_err(|error| match error {
+                VarError::NotPresent => {
+                    format!("the environment variable {name}, named by --config, is not set")
+                }
+                VarError::NotUnicode(_) => {
+                    format!("the environment variable {name}, named by --config, is not UTF-8")
+                }
+            });
             (location.to_owned(), text, true)
         }
         Some(("file", path)) => (path.to_owned(), read_file(path), false),
@@ -73,12 +80,40 @@ fn config(location: &str, report: &mut Report) -> Option<Node> {
         None => (location.to_owned(), read_file(location), false),
     };
     match text {
-        Ok(text) => source(name, text, hidden, report),
+        Ok(text) => {
+            let tree = source(name, text, hidden, report)?;
+            Some(nested(tree, report))
+        }
         Err(message) => {
             report.push(Diagnostic::new(Level::Error, message, None));
             None
         }
     }
+}
+
+/// Writes top-level keys as `a::b` out as mappings in mappings: `yaml:processors::batch::timeout: 2s` is how the
+/// Collector's users change one value.
+fn nested(mut tree: Node, report: &mut Report) -> Node {
+    let Content::Mapping(pairs) = &mut tree.content else {
+        return tree;
+    };
+    if !pairs.iter().any(|pair| pair.name.contains("::")) {
+        return tree;
+    }
+    let pairs = std::mem::take(pairs);
+    for Pair { name, mut value } in pairs {
+        let span = value.key.unwrap_or(value.span);
+        for key in name.rsplit("::") {
+            value.key = Some(span);
+            let pair = Pair {
+                name: key.to_owned(),
+                value,
+            };
+            value = Node::new(span, Content::Mapping(vec![pair]));
+        }
+        merge::merge(&mut tree, value, &mut Vec::new(), report);
+    }
+    tree
 }
 
 fn source(name: String, text: String, hidden: bool, report: &mut Report) -> Option<Node> {
@@ -167,4 +202,29 @@ fn set(argument: &str, report: &mut Report) -> Option<Node> {
         node = Node::new(span, Content::Mapping(vec![pair]));
     }
     Some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_two_colons_are_paths() {
+        let mut report = Report::default();
+        let location = "yaml:{a::b: 1, \"a::c::d\": 2, e: {f: 3}}";
+        let tree = config(location, &mut report).unwrap();
+        let text = |path: &[&str]| {
+            let mut node = &tree;
+            for key in path {
+                node = node.child(key).unwrap();
+            }
+            match &node.content {
+                Content::Scalar(scalar) => scalar.text.clone(),
+                _ => String::new(),
+            }
+        };
+        let values = [text(&["a", "b"]), text(&["a", "c", "d"]), text(&["e", "f"])];
+        assert_eq!(values, ["1", "2", "3"]);
+        assert_eq!(report.render(), "");
+    }
 }

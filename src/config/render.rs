@@ -70,13 +70,25 @@ fn render_one(report: &Report, diagnostic: &Diagnostic, out: &mut String) {
             let _ = writeln!(out, "{gutter} = note: {text}: {}", position(source, *span));
         }
     }
+    let repeats: Vec<String> = diagnostic
+        .repeats
+        .iter()
+        .filter_map(|span| Some(position(report.source(*span)?, *span)))
+        .collect();
+    if !repeats.is_empty() {
+        let _ = writeln!(
+            out,
+            "{gutter} = note: also at: {}",
+            printable(&repeats.join(", "))
+        );
+    }
     for help in &diagnostic.help {
         let _ = writeln!(out, "{gutter} = help: {}", printable(help));
     }
     out.push('\n');
 }
 
-fn position(source: &Source, span: Span) -> String {
+pub(super) fn position(source: &Source, span: Span) -> String {
     let name = printable(&source.name);
     if source.inline {
         return name;

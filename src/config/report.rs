@@ -40,6 +40,8 @@ pub(crate) struct Diagnostic {
     pub(crate) path: Vec<String>,
     pub(crate) help: Vec<String>,
     pub(crate) related: Vec<(Span, String)>,
+    /// Where else the same warning applies.
+    pub(crate) repeats: Vec<Span>,
 }
 
 impl Diagnostic {
@@ -51,6 +53,7 @@ impl Diagnostic {
             path: Vec::new(),
             help: Vec::new(),
             related: Vec::new(),
+            repeats: Vec::new(),
         }
     }
 
@@ -102,17 +105,49 @@ impl Report {
         super::render::render(self)
     }
 
+    /// Every finding with the text of its place, for logs that machines read.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
+        self.diagnostics.iter().map(|diagnostic| {
+            let place = diagnostic
+                .span
+                .and_then(|span| Some((span, self.source(span)?)));
+            let text = place.map(|(span, source)| super::render::position(source, span));
+            (diagnostic, text.unwrap_or_default())
+        })
+    }
+
     pub(crate) fn push(&mut self, mut diagnostic: Diagnostic) {
         if !self.at.is_empty() {
             let mut path = self.at.clone();
             path.append(&mut diagnostic.path);
             diagnostic.path = path;
         }
+        if diagnostic.level == Level::Warning && self.repeat(&diagnostic) {
+            return;
+        }
         if self.diagnostics.len() >= MAX_LISTED {
             self.unlisted[diagnostic.level as usize] += 1;
         } else if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// Adds the place to a warning that says the same: a variable that is not set is often used ten times.
+    fn repeat(&mut self, warning: &Diagnostic) -> bool {
+        let same = |other: &&mut Diagnostic| {
+            other.level == warning.level
+                && other.message == warning.message
+                && other.help == warning.help
+                && other.related == warning.related
+        };
+        let (Some(span), Some(first)) = (warning.span, self.diagnostics.iter_mut().find(same))
+        else {
+            return false;
+        };
+        if first.span != Some(span) && !first.repeats.contains(&span) {
+            first.repeats.push(span);
+        }
+        true
     }
 
     /// Runs `read` with `path` in front of the paths of everything it finds.

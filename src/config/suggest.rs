@@ -23,6 +23,23 @@ fn alike(name: &str, known: &str) -> f64 {
     strsim::jaro_winkler(name, known).max(if one_slip { 0.9 } else { 0.0 })
 }
 
+/// The known name that was probably meant, when `name` is a typing mistake of it and cannot well be another word:
+/// `k8sattributes` is not `attributes`.
+pub(super) fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
+    let folded = fold(name);
+    // One wrong letter in three, and never more than two.
+    let most = (folded.chars().count() / 3).min(2);
+    known
+        .iter()
+        .map(|known| {
+            let known = known.as_ref();
+            (strsim::damerau_levenshtein(&folded, &fold(known)), known)
+        })
+        .filter(|(wrong, _)| *wrong <= most)
+        .min_by_key(|(wrong, _)| *wrong)
+        .map(|(_, known)| known.to_owned())
+}
+
 /// All known names in one line.
 pub(super) fn list<S: AsRef<str>>(known: &[S]) -> String {
     if known.is_empty() {

@@ -34,7 +34,7 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
 pub struct Config {
     /// Where to listen.
     pub endpoint: Endpoint,
-    /// The path to answer on.
+    /// The path to answer on. One that ends in `/` stands for everything below it, too, so `/` is every path.
     pub path: String,
     /// Bodies to answer with instead of the JSON that says what is wrong.
     pub response_body: Option<ResponseBody>,
@@ -124,13 +124,19 @@ impl Component for HealthCheck {
 
 fn handler(config: Config, health: Arc<Health>) -> SimpleHandler {
     Arc::new(move |request| {
-        let response = if request.uri().path() == config.path {
+        let response = if answers_on(&config.path, request.uri().path()) {
             answer(&config, &health)
         } else {
             respond(StatusCode::NOT_FOUND, Bytes::new())
         };
         Box::pin(async { response })
     })
+}
+
+/// As Go's `http.ServeMux` has it: with the default path, probes of `/healthz` and `/health/status` get their answer from
+/// the Collector, and people have come to rely on it.
+fn answers_on(path: &str, requested: &str) -> bool {
+    requested == path || (path.ends_with('/') && requested.starts_with(path))
 }
 
 fn answer(config: &Config, health: &Health) -> Response<Full<Bytes>> {
@@ -220,5 +226,12 @@ mod tests {
 
         health.set_phase(Phase::Failed);
         assert_eq!(answer(&config, &health).status(), 503);
+    }
+
+    #[test]
+    fn a_path_that_ends_in_a_slash_stands_for_what_is_below_it() {
+        assert!(answers_on("/", "/") && answers_on("/", "/healthz"));
+        assert!(answers_on("/health", "/health") && answers_on("/health/", "/health/status"));
+        assert!(!answers_on("/health", "/health/status") && !answers_on("/health/", "/healthz"));
     }
 }

@@ -385,3 +385,32 @@ async fn a_component_without_a_life_of_its_own_is_idle() {
     assert!(idle.idle());
     assert_eq!(idle.shutdown(Instant::now()).await, Undelivered::default());
 }
+
+#[tokio::test]
+async fn a_receiver_that_one_reload_leaves_alone_has_its_socket_at_the_next() {
+    let load = |level: &str| {
+        let text = format!(
+            "yaml:{{receivers: {{otlp: {{protocols: {{http: {{endpoint: 127.0.0.1:0}}}}}}}}, \
+             exporters: {{nop: }}, service: {{telemetry: {{logs: {{level: {level}}}}}, \
+             pipelines: {{traces: {{receivers: [otlp], exporters: [nop]}}}}}}}}"
+        );
+        let sources = crate::config::Sources {
+            configs: vec![text],
+            sets: Vec::new(),
+        };
+        crate::config::load(&sources, false).config.unwrap()
+    };
+    let host = Host::for_tests();
+    let socket = || {
+        let owner = "otlp/protocols/http".parse().unwrap();
+        let endpoint = crate::config::Endpoint("127.0.0.1:0".to_owned());
+        let listener = host.listeners.bind(&owner, &endpoint).unwrap();
+        listener.local_addr().unwrap()
+    };
+    let mut old = Graph::build(&load("info"), &host, None).unwrap();
+    let first = socket();
+    let mut new = Graph::build(&load("warn"), &host, Some(&old)).unwrap();
+    new.adopt(&mut old);
+    old.retire(std::future::pending(), ()).await;
+    assert_eq!(socket(), first);
+}

@@ -56,6 +56,10 @@ pub(super) fn describe() {
             "otelcol_processor_batch_timeout_trigger_send",
             "Number of times the batch was sent due to a timeout trigger",
         ),
+        (
+            "tributary_receiver_unreadable_requests",
+            "Requests that were not telemetry: malformed, too large, or not decompressible",
+        ),
     ] {
         describe_counter!(name, meaning);
     }
@@ -90,11 +94,11 @@ pub(super) fn describe() {
         ),
         (
             "otelcol_exporter_queue_batch_send_size",
-            "Number of items in the requests sent",
+            "Number of items in the batches that the sending queue made (sending_queue.batch)",
         ),
         (
             "otelcol_exporter_queue_batch_send_size_bytes",
-            "Number of bytes in the requests sent",
+            "Number of bytes in the batches that the sending queue made (sending_queue.batch)",
         ),
     ] {
         describe_histogram!(name, meaning);

@@ -50,6 +50,11 @@ impl Logs {
         Ok(Logs { style })
     }
 
+    /// Whether lines are JSON objects.
+    pub fn is_json(&self) -> bool {
+        self.style.load().json
+    }
+
     /// Logs as `config` says from now on.
     ///
     /// # Errors

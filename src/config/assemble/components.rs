@@ -1,6 +1,6 @@
 //! The five sections that define components.
 
-use super::{Declared, Facts, Kind, Listening, Need, Reference, notice, unknown};
+use super::{Declared, Facts, Kind, Listening, Need, Reference, notice};
 use crate::component::{self, Entry};
 use crate::config::id::ComponentId;
 use crate::config::model::Configured;
@@ -126,12 +126,24 @@ fn unknown_type<C: ?Sized>(
     names.sort_unstable();
     let mut spellings = names.clone();
     spellings.extend(registry.iter().flat_map(|entry| entry.aliases));
-    let what = format!("{} type", kind.name());
-    if suggest::closest(name, &names).is_none()
-        && let Some(near) = suggest::closest(name, &spellings)
-    {
-        let message = format!("unknown {what} `{name}`, did you mean `{near}`?");
-        return Diagnostic::error(message, span).help(suggest::list(&names));
+    let what = kind.name();
+    let built_in = format!("built in: `{}`", names.join("`, `"));
+    match suggest::mistyped(name, &spellings) {
+        Some(near) => {
+            let message = format!("unknown {what} type `{name}`, did you mean `{near}`?");
+            Diagnostic::error(message, span).help(built_in)
+        }
+        // Most likely it exists in the Collector, and whoever moves a file here must know that it is not a mistake in
+        // the file.
+        None => {
+            let users = match kind {
+                Kind::Extension => "`service.extensions`",
+                _ => "the pipelines that name it",
+            };
+            let message = format!("this collector has no {what} `{name}`");
+            Diagnostic::error(message, span)
+                .help(built_in)
+                .help(format!("remove it here and from {users}"))
+        }
     }
-    unknown(&what, name, &names, span)
 }

@@ -435,7 +435,9 @@ fn exponential_point(out: &mut String, point: &ExponentialHistogramDataPoint) ->
         let threshold = point.zero_threshold;
         writeln!(
             out,
-            "    Bucket [-{threshold}, {threshold}]: {}",
+            "    Bucket [{}, {threshold}]: {}",
+            // Not `-0` when only zeros are in it.
+            0.0 - threshold,
             point.zero_count
         )?;
     }

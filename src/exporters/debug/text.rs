@@ -220,6 +220,14 @@ impl Display for Value<'_> {
 }
 
 impl Value<'_> {
+    /// Inside a list or a map bytes are in quotes, because `12` would be a number there.
+    fn element(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.value {
+            Some(Any::BytesValue(bytes)) => write!(f, "\"{}\"", Hex(bytes)),
+            _ => self.nested(f),
+        }
+    }
+
     /// As in JSON, but for bytes, which are in hex.
     fn nested(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let strings = self.strings;
@@ -235,7 +243,7 @@ impl Value<'_> {
                 f.write_str("[")?;
                 for (at, value) in array.values.iter().enumerate() {
                     f.write_str(if at > 0 { "," } else { "" })?;
-                    strings.value(Some(value)).nested(f)?;
+                    strings.value(Some(value)).element(f)?;
                 }
                 f.write_str("]")
             }
@@ -246,7 +254,7 @@ impl Value<'_> {
                     let attribute = strings.attribute(pair);
                     quoted(f, attribute.key)?;
                     f.write_str(":")?;
-                    attribute.value.nested(f)?;
+                    attribute.value.element(f)?;
                 }
                 f.write_str("}")
             }
