@@ -41,16 +41,19 @@ pub enum DropReason {
     PartialSuccess,
     /// The process ended before they could be delivered.
     Shutdown,
+    /// The sending queue was full, and was told to drop rather than to refuse.
+    QueueFull,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 5] = [
+    pub const ALL: [DropReason; 6] = [
         DropReason::Filtered,
         DropReason::Permanent,
         DropReason::RetriesExhausted,
         DropReason::PartialSuccess,
         DropReason::Shutdown,
+        DropReason::QueueFull,
     ];
 
     /// The label's value.
@@ -61,6 +64,7 @@ impl DropReason {
             DropReason::RetriesExhausted => "retries_exhausted",
             DropReason::PartialSuccess => "partial_success",
             DropReason::Shutdown => "shutdown",
+            DropReason::QueueFull => "queue_full",
         }
     }
 }
@@ -194,7 +198,10 @@ impl ExporterMetrics {
     /// The items are lost, for this reason.
     pub fn dropped(&self, items: usize, reason: DropReason) {
         self.trouble.begins();
-        self.send_failed.increment(items as u64);
+        match reason {
+            DropReason::QueueFull => self.enqueue_failed.increment(items as u64),
+            _ => self.send_failed.increment(items as u64),
+        }
         self.account.dropped(items, reason);
     }
 }

@@ -20,6 +20,10 @@ pub struct QueueConfig {
     /// Whether a full queue makes the sender wait for room. Otherwise it is refused at once and told to retry.
     /// Default: false.
     pub block_on_overflow: bool,
+    /// Whether a full queue drops what comes, counted as `queue_full`, instead of refusing it. A pipeline with several
+    /// exporters takes data only while all of them do; with this, an exporter whose next hop is away for longer than
+    /// its queue lasts no longer holds up the others. Not together with `block_on_overflow`. Default: false.
+    pub drop_on_overflow: bool,
     /// Whether the sender waits until its data was delivered, and hears of failures. Default: false.
     pub wait_for_result: bool,
     /// `lz4` keeps requests that have to wait compressed in memory, so that the same bytes last through a longer
@@ -113,6 +117,7 @@ impl Default for QueueConfig {
             queue_size: 1000,
             sizer: None,
             block_on_overflow: false,
+            drop_on_overflow: false,
             wait_for_result: false,
             compression: HeldCompression::None,
             batch: Section(None),
@@ -169,6 +174,12 @@ impl Validate for QueueConfig {
             problems.error(
                 &["queue_size"],
                 "must be at least 1; to send without a queue, set `enabled: false`",
+            );
+        }
+        if self.block_on_overflow && self.drop_on_overflow {
+            problems.error(
+                &["drop_on_overflow"],
+                "a full queue cannot both drop and make the sender wait: remove one of them",
             );
         }
         if let Some(batch) = &*self.batch {

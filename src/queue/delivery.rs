@@ -202,6 +202,20 @@ impl Delivery {
         job.into_iter().for_each(Entry::delivered);
     }
 
+    /// Says that the queue is full and drops.
+    pub(super) fn log_overflow(&self, items: usize) {
+        if let Some(suppressed) = self.logs.drop.admit() {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                dropped_items = items,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "Dropping data because sending_queue is full. Try increasing queue_size."
+            );
+        }
+    }
+
     fn failed(&self, job: Job, reason: DropReason, error: &SendError) {
         if job.is_empty() {
             return;

@@ -19,7 +19,7 @@ use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Outputs, Terminal};
 use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
-use crate::telemetry::ExporterMetrics;
+use crate::telemetry::{DropReason, ExporterMetrics};
 use crate::wire::Limit;
 
 /// When a refused sender should come back: the queue drains by a batch in about this time.
@@ -137,7 +137,15 @@ impl SendingQueue {
             Sizer::Bytes => held.iter().map(Held::stored_bytes).sum(),
         };
         // An empty request costs something too.
-        let place = self.place(config, units.max(1)).await?;
+        let units = units.max(1);
+        let place = match self.place(config, units).await {
+            Ok(place) => place,
+            Err(NoRoom::Full) if config.drop_on_overflow => {
+                arrival.dropped(&self.delivery);
+                return Ok(());
+            }
+            Err(no_room) => return Err(self.refusal(config, units, no_room)),
+        };
         let (tell, outcome) = match config.wait_for_result {
             true => {
                 let (tell, outcome) = oneshot::channel();
@@ -171,13 +179,16 @@ impl SendingQueue {
         too_large || (!hopeless && self.batcher.is_backlogged(config.num_consumers))
     }
 
-    async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, Nack> {
-        let place = if config.block_on_overflow {
+    async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, NoRoom> {
+        if config.block_on_overflow {
             self.room.take(units).await
         } else {
             self.room.try_take(units)
-        };
-        place.map_err(|no_room| match no_room {
+        }
+    }
+
+    fn refusal(&self, config: &QueueConfig, units: usize, no_room: NoRoom) -> Nack {
+        match no_room {
             NoRoom::Full => Nack::exhausted("sending queue is full", RETRY_AFTER),
             NoRoom::Closed => gone(),
             NoRoom::TooLarge => Nack::invalid(format!(
@@ -191,7 +202,7 @@ impl SendingQueue {
                 id = self.delivery.id,
                 capacity = self.room.capacity(),
             )),
-        })
+        }
     }
 
     /// The queue was closed in the meantime; the sender still has the data.
@@ -304,6 +315,14 @@ impl<'a> Arrival<'a> {
         Arrival {
             ledger,
             items: Some(items),
+        }
+    }
+
+    /// The queue is full and drops rather than refuses.
+    fn dropped(mut self, delivery: &Delivery) {
+        if let Some(items) = self.items.take() {
+            self.ledger.metrics.dropped(items, DropReason::QueueFull);
+            delivery.log_overflow(items);
         }
     }
 

@@ -337,6 +337,23 @@ async fn a_request_larger_than_the_queue_is_refused_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_queue_drops_when_told_to_and_its_sender_goes_on() {
+    let queue = QueueConfig {
+        num_consumers: 1,
+        queue_size: 1,
+        drop_on_overflow: true,
+        ..QueueConfig::default()
+    };
+    let bench = Bench::new(settings(queue), SECS(1), accept);
+    bench.consume(request("a", 1)).await.unwrap();
+    bench.consume(request("b", 2)).await.unwrap();
+    sleep(SECS(2)).await;
+    assert_eq!(bench.accepted(), ["a-0"]);
+    let expected = [("received", 3), ("delivered", 1), ("queue_full", 2)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_blocked_sender_gets_in_when_there_is_room_and_leaks_none_when_it_gives_up() {
     let queue = QueueConfig {
         num_consumers: 1,

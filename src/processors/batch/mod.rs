@@ -50,7 +50,8 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
 pub struct Config {
     /// How long the first item of a batch may wait. `0s` sends everything at once, subject to the maximum sizes.
     pub timeout: Duration,
-    /// Items (spans, data points, log records) that make a batch large enough to be sent. 0: items do not matter.
+    /// Items (spans, data points, log records) that make a batch large enough to be sent. 0: items do not matter;
+    /// without `send_batch_bytes` too, everything is sent at once.
     pub send_batch_size: u32,
     /// The most items of a batch; larger requests are split. 0: no limit.
     pub send_batch_max_size: u32,
@@ -146,13 +147,9 @@ impl ProcessorConfig for Config {
 
 impl Config {
     fn sizes(&self) -> Sizes {
-        let enough = |size: u64| {
-            if self.timeout.is_zero() {
-                1
-            } else {
-                limit(size)
-            }
-        };
+        let no_size = self.send_batch_size == 0 && self.send_batch_bytes.0 == 0;
+        let at_once = self.timeout.is_zero() || no_size;
+        let enough = |size: u64| if at_once { 1 } else { limit(size) };
         let most = Limit {
             items: limit(u64::from(self.send_batch_max_size)),
             bytes: limit(self.send_batch_max_bytes.0),

@@ -71,6 +71,24 @@ async fn enough_goes_at_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_size_or_without_a_timeout_nothing_waits() {
+    let no_size = Config {
+        send_batch_size: 0,
+        ..config()
+    };
+    let no_time = Config {
+        timeout: Duration::secs(0),
+        ..config()
+    };
+    for config in [no_size, no_time] {
+        let f = fixture(&config, Scripted::new([]));
+        f.consumer.consume(spans(["a"])).await.unwrap();
+        later(1).await;
+        assert_eq!(f.exporter.taken(), [1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_batch_is_larger_than_the_maximum() {
     let config = Config {
         send_batch_max_size: 4,
