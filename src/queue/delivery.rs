@@ -11,6 +11,7 @@ use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
 use super::held::{BLOCKING_BYTES, Content};
+use super::pace::Pace;
 use super::sampled_log::SampledLog;
 use super::{Encoded, Fault, Outcome, SendError, Sender};
 use crate::batch::{Code, Requests, Signal};
@@ -38,6 +39,7 @@ pub(super) struct Delivery {
     pub(super) ledger: Arc<Ledger>,
     /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
+    pub(super) pace: Pace,
     pub(super) logs: Logs,
 }
 
@@ -124,6 +126,7 @@ impl Delivery {
                 }
                 Some(wait) => {
                     self.log_retry(&error, wait);
+                    let _away = self.pace.failing();
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.stopping.cancelled() => {}

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::held::{Content, Held};
+use super::pace::Step;
 use super::room::Place;
 use crate::batch::{Batch, Nack, Signal};
 use crate::pipeline::Undelivered;
@@ -29,6 +30,7 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 pub(super) struct Request {
     _place: Option<Place>,
+    _step: Option<Step>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     failed: Mutex<Option<Nack>>,
 }
@@ -66,13 +68,15 @@ impl Ledger {
 }
 
 impl Request {
-    /// A request that takes up `place`; `waiting` hears the outcome, and has the data until then.
+    /// A request that takes up `place` and is part of what is under way; `waiting` hears the outcome, and has the data until then.
     pub(super) fn new(
         place: Option<Place>,
+        step: Option<Step>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     ) -> Arc<Self> {
         Arc::new(Request {
             _place: place,
+            _step: step,
             waiting,
             failed: Mutex::new(None),
         })

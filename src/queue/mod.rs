@@ -15,6 +15,7 @@ mod config;
 mod delivery;
 mod entry;
 mod held;
+mod pace;
 mod room;
 mod sampled_log;
 mod sending;

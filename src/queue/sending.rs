@@ -14,6 +14,7 @@ use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Ledger, Request, cut};
 use super::held::Held;
+use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Outputs, Terminal};
@@ -97,6 +98,7 @@ impl SendingQueue {
                 timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
                 ledger: Arc::new(Ledger::new(metrics)),
                 stopping: CancellationToken::new(),
+                pace: Pace::new(),
                 logs: Logs::default(),
             },
         }
@@ -105,7 +107,7 @@ impl SendingQueue {
     /// Sends while the sender waits; it hears the outcome and still has the data if that is bad.
     async fn send_now(&self, batch: Batch, arrival: Arrival<'_>) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
-        let request = Request::new(None, Some(tell));
+        let request = Request::new(None, None, Some(tell));
         let entry = Entry::new(Held::Plain(batch), request, arrival.taken());
         self.delivery.deliver(Job::from_iter([entry])).await;
         outcome.await.unwrap_or_else(|_| Err(gone()))
@@ -118,6 +120,11 @@ impl SendingQueue {
         arrival: Arrival<'_>,
     ) -> Result<(), Nack> {
         let merging = self.batcher.merging();
+        // What waits to be merged is not under way, and may have to wait for more.
+        let step = match merging {
+            None => self.delivery.pace.step(batch.bytes()).await,
+            Some(_) => None,
+        };
         let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
         let pieces = match merging {
             Some(merging) if merging.is_too_large(&batch) => cut(batch, merging.limit()),
@@ -153,7 +160,7 @@ impl SendingQueue {
             }
             false => (None, None),
         };
-        let request = Request::new(Some(place), tell);
+        let request = Request::new(Some(place), step, tell);
         let ledger = arrival.taken();
         let entry = |held| Entry::new(held, request.clone(), ledger.clone());
         let entries: Job = held.into_iter().map(entry).collect();

@@ -23,15 +23,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Runs until the processor is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut under_way = FuturesUnordered::new();
+    let mut bytes_under_way = 0;
     loop {
         let (due, done) = {
             let mut state = shared.state();
             let due = state.collect_due(&shared, Instant::now());
-            while under_way.len() < MAX_UNDER_WAY {
-                let Some(batch) = state.ready.pop_front() else {
-                    break;
-                };
-                under_way.push(hand_on(&shared, batch));
+            while let Some(batch) = state.next_ready(under_way.len(), bytes_under_way) {
+                let bytes = batch.bytes();
+                bytes_under_way += bytes;
+                let handed_on = hand_on(&shared, batch);
+                under_way.push(async move {
+                    handed_on.await;
+                    bytes
+                });
+                shared.gone.notify_waiters();
             }
             (
                 due,
@@ -44,7 +49,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             () = shared.wake.notified() => {}
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            Some(()) = under_way.next() => {}
+            Some(bytes) = under_way.next() => bytes_under_way -= bytes,
         }
     }
 }

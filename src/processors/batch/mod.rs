@@ -128,6 +128,7 @@ impl ProcessorConfig for Config {
                 metrics,
                 state: Mutex::default(),
                 wake: Notify::new(),
+                gone: Notify::new(),
                 closing: CancellationToken::new(),
             });
             let consumer: Arc<dyn Consumer> = match signal {
@@ -178,6 +179,12 @@ fn limit(size: u64) -> usize {
 /// [`flush::MAX_UNDER_WAY`].
 const MAX_READY: usize = 8;
 
+/// And how many bytes they may have together, unless it is a single batch; the same goes for what is under way.
+const MAX_BYTES: usize = 8 << 20;
+
+/// How long a client waits until finished batches have gone, before it is refused.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(100);
+
 struct Shared {
     sizes: Sizes,
     timeout: std::time::Duration,
@@ -188,6 +195,8 @@ struct Shared {
     /// A plain mutex: it is held for a few pushes and never across an await.
     state: Mutex<State>,
     wake: Notify,
+    /// Told when a finished batch goes.
+    gone: Notify,
     /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
     closing: CancellationToken,
 }
@@ -196,6 +205,7 @@ struct Shared {
 struct State {
     partitions: HashMap<Vec<Vec<String>>, Partition>,
     ready: VecDeque<Batch>,
+    ready_bytes: usize,
     /// Items that this processor answers for: waiting, ready and under way.
     held: usize,
     closed: bool,
@@ -221,18 +231,17 @@ impl Shared {
             .collect()
     }
 
-    fn take_in(&self, batch: Batch) -> Result<(), Nack> {
-        let key = self.partition_key(&batch);
+    /// Takes the batch out of `offered`, unless there is no room for it now.
+    fn take_in(&self, offered: &mut Option<Batch>) -> Result<(), Nack> {
         let mut state = self.state();
         let state = &mut *state;
         if state.closed {
             return Err(Nack::unavailable("the collector is shutting down"));
         }
-        if state.ready.len() >= MAX_READY {
-            return Err(Nack::unavailable(
-                "the batch processor is full: the next stage does not take its batches",
-            ));
-        }
+        let Some(batch) = offered.take_if(|_| !state.is_full()) else {
+            return Ok(());
+        };
+        let key = self.partition_key(&batch);
         let known = state.partitions.len();
         let partition = match state.partitions.entry(key) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -255,6 +264,7 @@ impl Shared {
                 break;
             };
             self.metrics.size_trigger.increment(1);
+            state.ready_bytes += batch.bytes();
             state.ready.push_back(batch);
             partition.due = None;
             wake = true;
@@ -270,7 +280,24 @@ impl Shared {
     }
 }
 
+const FULL: &str = "the batch processor is full: the next stage does not take its batches";
+
 impl State {
+    fn is_full(&self) -> bool {
+        self.ready.len() >= MAX_READY || self.ready_bytes >= MAX_BYTES / 2
+    }
+
+    /// The next finished batch, if it may be under way beside `batches` with `bytes`.
+    fn next_ready(&mut self, batches: usize, bytes: usize) -> Option<Batch> {
+        let next = self.ready.front()?.bytes();
+        let fits = batches == 0 || bytes + next <= MAX_BYTES;
+        if batches >= flush::MAX_UNDER_WAY || !fits {
+            return None;
+        }
+        self.ready_bytes -= next;
+        self.ready.pop_front()
+    }
+
     /// Moves what is due (or, at the end, everything) to the ready batches; returns when the next is due.
     fn collect_due(&mut self, shared: &Shared, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
@@ -283,6 +310,7 @@ impl State {
             partition.due = None;
             while let Some(batch) = partition.waiting.take(&shared.sizes) {
                 shared.metrics.timeout_trigger.increment(1);
+                self.ready_bytes += batch.bytes();
                 self.ready.push_back(batch);
             }
         }
@@ -295,8 +323,22 @@ struct Batcher(Arc<Shared>);
 impl Consumer for Batcher {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         batch.wire();
-        let taken = self.0.take_in(batch);
-        Box::pin(async { taken })
+        Box::pin(async move {
+            let mut offered = Some(batch);
+            let mut until = None;
+            loop {
+                let gone = self.0.gone.notified();
+                self.0.take_in(&mut offered)?;
+                if offered.is_none() {
+                    return Ok(());
+                }
+                // A next stage that is just slower than the clients sets their pace.
+                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                if tokio::time::timeout_at(until, gone).await.is_err() {
+                    return Err(Nack::unavailable(FULL));
+                }
+            }
+        })
     }
 }
 
