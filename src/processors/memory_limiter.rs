@@ -157,11 +157,13 @@ struct Setting {
 
 impl Component for Setting {
     fn start(&mut self) {
+        let before = self.budget.limit();
         self.budget.state_limit(self.limit);
-        info!(
-            soft_limit_mib = self.limit >> 20,
-            "Memory limiter configured"
-        );
+        let now = self.budget.limit();
+        // Every pipeline has an instance; one line says it.
+        if now != before {
+            info!(soft_limit_mib = now >> 20, "Memory limiter configured");
+        }
     }
 
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
