@@ -22,7 +22,7 @@ pub struct TelemetryConfig {
     pub logs: LogsConfig,
     /// Which metrics are served, and where.
     pub metrics: MetricsConfig,
-    /// Attributes that describe this process, on every log line and in `target_info`: a mapping, or
+    /// Attributes that describe this process, in `target_info` of its metrics: a mapping, or
     /// `attributes: [{name, value}]`. A null value removes a default one (`service.name`,
     /// `service.version`, `service.instance.id`).
     #[serde(deserialize_with = "resource::deserialize")]
