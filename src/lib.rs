@@ -12,8 +12,6 @@
 //! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
 //! 8. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 9. [`memory`], [`health`], [`net`], [`compression`], [`telemetry`]: what the components share.
-//! 8. [`cli`]: the command line.
-//! 9. [`memory`], [`net`], [`compression`], [`telemetry`]: what the components share.
 
 pub mod batch;
 pub mod cli;

@@ -74,6 +74,9 @@ pub(super) enum Failure {
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
+    /// Who it is, from its verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
+    /// first DNS name, else the common name. None without mutual TLS.
+    pub identity: Option<Arc<str>>,
     /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
     /// keeps all of it: whoever keeps slices compares.
     pub largest_piece: AtomicUsize,
@@ -87,6 +90,7 @@ impl Peer {
     fn new(address: SocketAddr) -> Self {
         Peer {
             address,
+            identity: None,
             largest_piece: AtomicUsize::new(0),
             opened: Instant::now(),
             requests_under_way: AtomicUsize::new(0),

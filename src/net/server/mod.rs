@@ -5,6 +5,7 @@
 //! under way finish, and cuts what is left at the deadline.
 
 mod connection;
+mod limits;
 
 use std::future::Future;
 use std::io;
@@ -26,6 +27,7 @@ use crate::config::ComponentId;
 use crate::pipeline::BoxFuture;
 
 pub use connection::Peer;
+pub use limits::Limits;
 
 /// Answers requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {
@@ -107,6 +109,8 @@ pub struct Options {
     pub max_age: Option<Duration>,
     /// How long requests under way may take once a connection is closing for its age or idleness.
     pub grace: Option<Duration>,
+    /// What clients may do at most.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -125,6 +129,7 @@ impl Default for Options {
             max_idle: None,
             max_age: None,
             grace: None,
+            limits: Limits::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::encoding;
 use crate::config::units::Duration;
 use crate::config::{Endpoint, Headers, Problems, Section, Validate};
+use crate::net::server::Limits;
 use crate::net::tls::ServerTls;
 
 /// Receives OTLP from SDKs and other collectors.
@@ -52,6 +53,8 @@ pub struct GrpcConfig {
     pub keepalive: Keepalive,
     /// Keep the request headers with the data, for processors and exporters that use them. Default false.
     pub include_metadata: bool,
+    /// What clients may do at most.
+    pub limits: Limits,
 }
 
 /// When to ping and to close connections.
@@ -133,6 +136,8 @@ pub struct HttpConfig {
     pub include_metadata: bool,
     /// Headers to add to every response. Default none.
     pub response_headers: Headers,
+    /// What clients may do at most.
+    pub limits: Limits,
 }
 
 /// Cross-origin requests.
@@ -163,6 +168,7 @@ impl Default for GrpcConfig {
             write_buffer_size: DEFAULT_WRITE_BUFFER,
             keepalive: Keepalive::default(),
             include_metadata: false,
+            limits: Limits::default(),
         }
     }
 }
@@ -185,6 +191,7 @@ impl Default for HttpConfig {
             keep_alives_enabled: true,
             include_metadata: false,
             response_headers: Headers::default(),
+            limits: Limits::default(),
             tls: Section::default(),
         }
     }
@@ -253,6 +260,7 @@ impl Validate for GrpcConfig {
         if let Some(tls) = &*self.tls {
             problems.within("tls", tls);
         }
+        problems.within("limits", &self.limits);
         if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
             problems.error(
                 &["max_recv_msg_size_mib"],
@@ -283,6 +291,7 @@ impl Validate for HttpConfig {
         if let Some(tls) = &*self.tls {
             problems.within("tls", tls);
         }
+        problems.within("limits", &self.limits);
         for (at, name) in self.compression_algorithms.iter().enumerate() {
             if !encoding::HTTP_NAMES.contains(&name.as_str()) {
                 problems.error(

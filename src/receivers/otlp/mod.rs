@@ -162,6 +162,7 @@ fn grpc_options(config: &GrpcConfig) -> Options {
         max_idle: some(parameters.max_connection_idle),
         max_age: some(parameters.max_connection_age),
         grace: some(parameters.max_connection_age_grace),
+        limits: config.limits.clone(),
         ..defaults
     }
 }
@@ -175,6 +176,7 @@ fn http_options(config: &HttpConfig) -> Options {
         header_timeout: idle
             .and_then(|idle| some(config.read_header_timeout).map(|header| idle + header)),
         max_idle: idle,
+        limits: config.limits.clone(),
         ..Options::default()
     }
 }

@@ -1,0 +1,62 @@
+//! What a server lets its clients do: the `limits` section of every listening component.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::units::Duration;
+use crate::config::{ByteSize, Problems, Validate};
+
+/// What clients may do at most. A client that wants more is refused at once, in its own protocol, and counted in
+/// `tributary_server_limited`. For all numbers and durations 0 means no limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Open connections of this listener. Default 10000.
+    pub max_connections: usize,
+    /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
+    /// one address: a NAT gateway, a load balancer. Default 1000.
+    pub max_connections_per_peer: usize,
+    /// TLS handshakes under way. Default 256.
+    pub max_handshakes: usize,
+    /// The longest a TLS handshake, and the beginning of the first request, may take. Default 10s.
+    pub handshake_timeout: Duration,
+    /// Requests under way, over all connections of this listener. Default 10000.
+    pub max_requests: usize,
+    /// Largest request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. 8KiB to 1MiB. Default 16KiB.
+    pub max_header_size: ByteSize,
+    /// The longest a request head may take to arrive, once it has begun. Default 10s.
+    pub header_timeout: Duration,
+    /// A request body must arrive at least this fast, in bytes a second, after `body_grace`. Default 16KiB.
+    pub min_body_rate: ByteSize,
+    /// How long a request body may take without regard to `min_body_rate`. Default 30s.
+    pub body_grace: Duration,
+    /// HTTP/2: frames a second on one connection that carry no data (PING, SETTINGS, RST_STREAM, PRIORITY, empty DATA,
+    /// CONTINUATION), with ten seconds' worth at once. A client that sends more is disconnected. Default 1000.
+    pub max_control_frames: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_connections: 10_000,
+            max_connections_per_peer: 1000,
+            max_handshakes: 256,
+            handshake_timeout: Duration::secs(10),
+            max_requests: 10_000,
+            max_header_size: ByteSize::kib(16),
+            header_timeout: Duration::secs(10),
+            min_body_rate: ByteSize::kib(16),
+            body_grace: Duration::secs(30),
+            max_control_frames: 1000,
+        }
+    }
+}
+
+impl Validate for Limits {
+    fn validate(&self, problems: &mut Problems) {
+        let size = self.max_header_size;
+        if !(ByteSize::kib(8)..=ByteSize::mib(1)).contains(&size) {
+            problems.error(&["max_header_size"], "must be between 8KiB and 1MiB");
+        }
+    }
+}
