@@ -1,58 +1,8 @@
 //! Collectors trust each other by certificates, and nobody else.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use tempfile::TempDir;
-
-use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
-
-/// A certificate authority, and the files it has made.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    directory: TempDir,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        std::fs::write(directory.path().join("ca.pem"), certificate.pem()).unwrap();
-        Authority {
-            issuer: Issuer::new(params, key),
-            directory,
-        }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// The keys `cert_file` and `key_file` with a new certificate for 127.0.0.1.
-    fn certificate(&self, name: &str) -> String {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let (certificate_file, key_file) = (
-            self.file(&format!("{name}.pem")),
-            self.file(&format!("{name}.key")),
-        );
-        std::fs::write(&certificate_file, certificate.pem()).unwrap();
-        std::fs::write(&key_file, key.serialize_pem()).unwrap();
-        format!(
-            "cert_file: '{}', key_file: '{}'",
-            certificate_file.display(),
-            key_file.display()
-        )
-    }
-}
+use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
 
 /// A collector that only talks to those who have a certificate of this authority.
 async fn rack(authority: &Authority, backend: &Backend) -> Collector {

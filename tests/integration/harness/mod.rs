@@ -1,5 +1,6 @@
 //! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
 
+pub mod authority;
 pub mod backend;
 pub mod client;
 pub mod codec;
@@ -13,6 +14,7 @@ pub mod yaml;
 
 use std::time::Duration;
 
+pub use authority::Authority;
 pub use backend::{Answer, Backend, Refusal};
 pub use client::{Client, Refused};
 pub use collector::Collector;
