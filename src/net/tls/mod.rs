@@ -2,6 +2,8 @@
 //!
 //! ring is the only crypto provider and is always passed explicitly, so that no process-wide default matters.
 
+pub mod certificate;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
