@@ -13,6 +13,7 @@
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
 
+mod certificates;
 pub mod endpoint;
 pub mod exposition;
 mod help;
@@ -237,6 +238,47 @@ impl ProcessorMetrics {
     /// Items left the processor for the next stage.
     pub fn outgoing(&self, items: usize) {
         self.outgoing.increment(items as u64);
+    }
+}
+
+/// What one TLS section of a component counts.
+#[derive(Clone)]
+pub struct TlsMetrics {
+    succeeded: Counter,
+    failed: Counter,
+    distrusted: Counter,
+}
+
+impl TlsMetrics {
+    /// The handles for the TLS of the component `id` of `kind` (`receiver`, `exporter`, ...).
+    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
+        let labels = [
+            ("component", id.to_string()),
+            ("component_kind", kind.to_owned()),
+        ];
+        let reloads = |outcome: &str| {
+            let outcome = [("outcome", outcome.to_owned())];
+            let labels: Vec<_> = labels.iter().cloned().chain(outcome).collect();
+            counter!("tributary_tls_reloads", &labels)
+        };
+        TlsMetrics {
+            succeeded: reloads("success"),
+            failed: reloads("failure"),
+            distrusted: counter!("tributary_tls_distrusted_connections", &labels),
+        }
+    }
+
+    /// Files had changed, and could be used or not.
+    pub fn reloaded(&self, successfully: bool) {
+        match successfully {
+            true => self.succeeded.increment(1),
+            false => self.failed.increment(1),
+        }
+    }
+
+    /// A connection was closed because its client is no longer trusted.
+    pub fn distrusted(&self) {
+        self.distrusted.increment(1);
     }
 }
 

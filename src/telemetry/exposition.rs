@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-use super::{help, process};
+use super::{certificates, help, process};
 use crate::config::MetricsLevel;
 use crate::memory::Budget;
 
@@ -62,6 +62,7 @@ impl Exposition {
     ) -> String {
         let mut page = up_to(level, &self.handle.render());
         process::render(&mut page);
+        certificates::render(&mut page);
         for (name, meaning, bytes) in [
             (
                 "limit",
@@ -90,15 +91,20 @@ impl Exposition {
                     }
                 })
                 .collect();
-            let value = value
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
+            let value = escaped(value);
             let _ = write!(page, "{comma}{key}=\"{value}\"");
         }
         page.push_str("} 1\n");
         page
     }
+}
+
+/// A label's value, between its quotes.
+pub(super) fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 /// Metrics that are shown from a level on; all others are always. The levels are the Collector's.

@@ -60,6 +60,14 @@ pub(super) fn describe() {
             "tributary_receiver_unreadable_requests",
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
+        (
+            "tributary_tls_reloads",
+            "Changes of TLS files, by outcome: in use now, or not usable",
+        ),
+        (
+            "tributary_tls_distrusted_connections",
+            "Connections closed because their client's certificate has expired or is no longer trusted",
+        ),
     ] {
         describe_counter!(name, meaning);
     }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Handler, Options, Owner, Protocol};
+use crate::pipeline::BoxFuture;
 
 /// What all connections of a server share.
 pub(super) struct Shared<H> {
@@ -145,8 +146,9 @@ pub(super) async fn serve<H: Handler>(
         if let Some(mistake) = Mistake::of(first, shared.options.protocol) {
             return mistake.answer(stream).await;
         }
-        return speak(&shared, TokioIo::new(stream), address, stop).await;
+        return speak(&shared, TokioIo::new(stream), address, None, stop).await;
     };
+    let trust = tls.trust();
     let acceptor = tokio_rustls::TlsAcceptor::from(tls.config());
     let stream = tokio::select! {
         biased;
@@ -155,8 +157,15 @@ pub(super) async fn serve<H: Handler>(
             .map_err(|error| Failure::Mismatch(format!("TLS handshake: {error}")))?,
         () = stop.cancelled() => return Ok(()),
     };
-    speak(&shared, TokioIo::new(stream), address, stop).await
+    let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+    let distrust = trust.zip(chain);
+    let distrust =
+        distrust.map(|(trust, chain)| -> Distrust { Box::pin(trust.lost(address, chain)) });
+    speak(&shared, TokioIo::new(stream), address, distrust, stop).await
 }
+
+/// Completes when the client is no longer trusted.
+type Distrust = BoxFuture<'static, ()>;
 
 /// What a client speaks that this port does not. Both are common mistakes in configurations, and neither side's
 /// library gives a hint.
@@ -200,6 +209,7 @@ async fn speak<H, I>(
     shared: &Arc<Shared<H>>,
     io: I,
     address: SocketAddr,
+    distrust: Option<Distrust>,
     stop: CancellationToken,
 ) -> Result<(), Failure>
 where
@@ -228,7 +238,8 @@ where
                 .timer(TokioTimer::new())
                 .keep_alive(options.keep_alive)
                 .header_read_timeout(options.header_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
+            let connection = builder.serve_connection(io, service);
+            drive(connection, &peer, options, distrust, stop).await
         }
         Protocol::Http2 => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -245,7 +256,8 @@ where
                 .max_local_error_reset_streams(MAX_ERROR_STREAMS)
                 .keep_alive_interval(options.ping_interval)
                 .keep_alive_timeout(options.ping_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
+            let connection = builder.serve_connection(io, service);
+            drive(connection, &peer, options, distrust, stop).await
         }
         Protocol::Either => {
             let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -267,7 +279,8 @@ where
                 .max_local_error_reset_streams(MAX_ERROR_STREAMS)
                 .keep_alive_interval(options.ping_interval)
                 .keep_alive_timeout(options.ping_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
+            let connection = builder.serve_connection(io, service);
+            drive(connection, &peer, options, distrust, stop).await
         }
     }
 }
@@ -277,6 +290,7 @@ async fn drive<C>(
     connection: C,
     peer: &Peer,
     options: &Options,
+    distrust: Option<Distrust>,
     stop: CancellationToken,
 ) -> Result<(), Failure>
 where
@@ -284,7 +298,7 @@ where
 {
     let failed = |error: C::Error| Failure::Http(error.into());
     let mut connection = pin!(connection);
-    let mut due = pin!(ends(peer, options, stop));
+    let mut due = pin!(ends(peer, options, distrust, stop));
     let reason = tokio::select! {
         biased;
         ended = connection.as_mut() => return ended.map_err(failed),
@@ -292,11 +306,12 @@ where
     };
     connection.as_mut().graceful_shutdown();
     // On shutdown the server's deadline counts, otherwise the connection's own. An idle client that is gone would
-    // never confirm the end, so there the default is not to wait for ever.
+    // never confirm the end, and one that is not trusted must not delay it, so there the default is not to wait for
+    // ever.
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
-        End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
+        End::Idle | End::Distrust => Some(options.grace.unwrap_or(IDLE_GRACE)),
     };
     let Some(grace) = grace else {
         return connection.await.map_err(failed);
@@ -310,20 +325,29 @@ enum End {
     Shutdown,
     Age,
     Idle,
+    /// The client's certificate has expired, or would no longer be accepted.
+    Distrust,
 }
 
 /// Completes when the connection should begin to end.
-async fn ends(peer: &Peer, options: &Options, stop: CancellationToken) -> End {
+async fn ends(
+    peer: &Peer,
+    options: &Options,
+    distrust: Option<Distrust>,
+    stop: CancellationToken,
+) -> End {
     // A tenth more or less, so that connections that began together do not end together.
     let jitter = 0.9 + 0.2 * fastrand::f64();
     let mut age = pin!(maybe(
         options.max_age.map(|age| peer.opened + age.mul_f64(jitter))
     ));
     let mut idle = pin!(idle(peer, options.max_idle));
+    let distrust = distrust.unwrap_or_else(|| Box::pin(std::future::pending()));
     tokio::select! {
         () = stop.cancelled() => End::Shutdown,
         () = age.as_mut() => End::Age,
         () = idle.as_mut() => End::Idle,
+        () = distrust => End::Distrust,
     }
 }
 
@@ -372,5 +396,5 @@ const MAX_ERROR_STREAMS: usize = 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The least time between two failures in the log.
 const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);
-/// How long an idle connection may take to close.
+/// How long a connection that is idle, or no longer trusted, may take to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use crate::config::ComponentId;
+use crate::net::tls::rotation::Trust;
 use crate::pipeline::BoxFuture;
 
 pub use connection::Peer;
@@ -70,6 +71,12 @@ pub enum Protocol {
 pub trait TlsSource: Send + Sync + 'static {
     /// The configuration for the next connection. Its ALPN list must fit the [`Protocol`].
     fn config(&self) -> Arc<rustls::ServerConfig>;
+
+    /// What tells whether a client stays welcome, for the next connection; none when that cannot change. To be asked
+    /// before `config`, so that what changes between the two is noticed.
+    fn trust(&self) -> Option<Trust> {
+        None
+    }
 }
 
 /// One configuration for the life of the server.

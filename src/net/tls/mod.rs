@@ -3,6 +3,7 @@
 //! ring is the only crypto provider and is always passed explicitly, so that no process-wide default matters.
 
 pub mod certificate;
+pub mod rotation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -226,21 +228,33 @@ impl ServerTls {
     /// # Errors
     /// When a file cannot be read, is not what it should be, or parts do not fit together.
     pub fn build(&self, alpn: &[&[u8]]) -> Result<ServerConfig, TlsError> {
-        let provider = provider();
+        self.build_trusting(self.client_verifier()?, alpn)
+    }
+
+    /// What decides about clients; none when anybody is let in.
+    fn client_verifier(&self) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        let Some(pem) = text("client_ca_file", &self.client_ca_file, "")? else {
+            return Ok(None);
+        };
+        let mut roots = RootCertStore::empty();
+        add_roots(&mut roots, "client_ca_file", &self.client_ca_file, &pem)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(|error| problem("client_ca_file", error))?;
+        Ok(Some(verifier))
+    }
+
+    fn build_trusting(
+        &self,
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+        alpn: &[&[u8]],
+    ) -> Result<ServerConfig, TlsError> {
         let versions = versions(self.min_version, self.max_version)?;
-        let builder = ServerConfig::builder_with_provider(provider.clone())
+        let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&versions)
             .map_err(|error| problem("min_version", error))?;
-        let builder = match text("client_ca_file", &self.client_ca_file, "")? {
-            Some(pem) => {
-                let mut roots = RootCertStore::empty();
-                add_roots(&mut roots, "client_ca_file", &self.client_ca_file, &pem)?;
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                        .build()
-                        .map_err(|error| problem("client_ca_file", error))?;
-                builder.with_client_cert_verifier(verifier)
-            }
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
         let identity = identity(

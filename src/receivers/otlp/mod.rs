@@ -29,6 +29,7 @@ use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig,
 use crate::config::{Endpoint, Section, units};
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
 use crate::net::tls::ServerTls;
+use crate::net::tls::rotation::{Owner, RotatingServer};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
 
@@ -67,7 +68,7 @@ impl ReceiverConfig for Config {
                 "max_recv_msg_size_mib",
             ));
             let mut options = grpc_options(grpc);
-            options.tls = tls("grpc", &grpc.tls, &[b"h2"])?;
+            options.tls = tls(cx, "grpc", &grpc.tls, &[b"h2"])?;
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
         if let Some(http) = &*self.protocols.http {
@@ -81,7 +82,7 @@ impl ReceiverConfig for Config {
                 ),
             );
             let mut options = http_options(http);
-            options.tls = tls("http", &http.tls, &[b"h2", b"http/1.1"])?;
+            options.tls = tls(cx, "http", &http.tls, &[b"h2", b"http/1.1"])?;
             waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
         Ok(Box::new(Receiver {
@@ -132,8 +133,9 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// The files are read here, and again when the configuration is reloaded.
+/// The files are read here, and again when they have changed.
 fn tls(
+    cx: &BuildContext,
     protocol: &str,
     section: &Section<ServerTls>,
     alpn: &[&[u8]],
@@ -141,10 +143,9 @@ fn tls(
     let Some(tls) = &**section else {
         return Ok(None);
     };
-    let config = tls
-        .build(alpn)
+    let source = RotatingServer::new(tls, alpn, Owner::new(&cx.id, "receiver"))
         .map_err(|error| BuildError(format!("protocols::{protocol}::{error}")))?;
-    Ok(Some(Arc::new(Arc::new(config))))
+    Ok(Some(Arc::new(source)))
 }
 
 fn grpc_options(config: &GrpcConfig) -> Options {

@@ -1,0 +1,39 @@
+//! How long the certificates in use last.
+//!
+//! Made at every scrape from what is in use then, not kept in the recorder: that would show certificates for ever that
+//! were replaced.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use super::exposition::escaped;
+use crate::net::tls::rotation::in_use;
+
+const NAME: &str = "tributary_tls_certificate_expiry_days";
+
+/// Appends the metric to a page, when any certificate is in use.
+pub(super) fn render(page: &mut String) {
+    let now = SystemTime::now();
+    // The two servers of a receiver mostly use the same files.
+    let mut samples = BTreeMap::new();
+    for (owner, used) in in_use() {
+        let labels = format!(
+            "component=\"{}\",component_kind=\"{}\",kind=\"{}\",subject=\"{}\",serial=\"{}\"",
+            escaped(&owner.id.to_string()),
+            owner.kind,
+            used.kind.name(),
+            escaped(&used.facts.subject),
+            escaped(&used.facts.serial)
+        );
+        samples.insert(labels, used.days_left(now));
+    }
+    if samples.is_empty() {
+        return;
+    }
+    let help = "Days until a certificate in use expires, negative afterwards";
+    let _ = writeln!(page, "# HELP {NAME} {help}\n# TYPE {NAME} gauge");
+    for (labels, days) in samples {
+        let _ = writeln!(page, "{NAME}{{{labels}}} {days:.4}");
+    }
+}
