@@ -20,10 +20,12 @@ use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
+use crate::config::ComponentId;
 use crate::net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
 };
 use crate::net::rpc::Status;
+use crate::net::tls::rotation::{Owner, RotatingClient};
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 
@@ -43,7 +45,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self)
+        let exporter = Exporter::new(self, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
@@ -64,19 +66,18 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn new(config: &Config) -> Result<Self, String> {
+    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
         let target = config.target()?;
         let tls = match target.tls {
             true => {
-                let settings = config
-                    .tls
-                    .build(&[b"h2"])
+                let owner = Owner::new(id, "exporter");
+                let source = RotatingClient::new(&config.tls, &[b"h2"], owner)
                     .map_err(|error| error.to_string())?;
                 let name = config
                     .tls
                     .server_name(target.host)
                     .map_err(|error| error.to_string())?;
-                Some((Arc::new(settings), name))
+                Some((source, name))
             }
             false => None,
         };

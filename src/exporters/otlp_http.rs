@@ -23,8 +23,10 @@ use super::otlp_response::{json_outcome, outcome, status_text};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
-use crate::net::client::{Chunks, Connector, Dialer, coalesce, full_error};
-use crate::net::tls::{ClientTls, TlsError};
+use crate::config::ComponentId;
+use crate::net::client::{Chunks, Connector, Dialer, RenewingClient, coalesce, full_error};
+use crate::net::tls::TlsError;
+use crate::net::tls::rotation::{Owner, RotatingClient};
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 use crate::wire;
@@ -47,7 +49,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self, signals)
+        let exporter = Exporter::new(self, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
@@ -60,7 +62,7 @@ impl ExporterConfig for Config {
 }
 
 struct Exporter {
-    client: Client<Dialer, Chunks>,
+    client: RenewingClient,
     /// By signal; those that are in use have one.
     targets: [Option<Target>; 4],
     headers: HeaderMap,
@@ -76,9 +78,11 @@ struct Target {
 }
 
 impl Exporter {
-    fn new(config: &Config, signals: &[Signal]) -> Result<Self, String> {
+    fn new(config: &Config, signals: &[Signal], id: &ComponentId) -> Result<Self, String> {
         let mut targets = [const { None }; 4];
         let mut connectors = HashMap::new();
+        // One for all hosts.
+        let mut tls: Option<RotatingClient> = None;
         let mut limits: HashMap<Authority, Arc<Semaphore>> = HashMap::new();
         for signal in signals {
             let url = config
@@ -89,7 +93,13 @@ impl Exporter {
             })?;
             let authority = url.authority().cloned().ok_or("the endpoint has no host")?;
             if !connectors.contains_key(&authority) {
-                let connector = connector(config, &url).map_err(|error| error.to_string())?;
+                if Config::is_tls(&url) && tls.is_none() {
+                    let source =
+                        RotatingClient::new(&config.tls, alpn(config), Owner::new(id, "exporter"));
+                    tls = Some(source.map_err(|error| error.to_string())?);
+                }
+                let connector = connector(config, &url, tls.as_ref());
+                let connector = connector.map_err(|error| error.to_string())?;
                 connectors.insert(authority.clone(), connector);
             }
             let most = config.max_conns_per_host.min(Semaphore::MAX_PERMITS);
@@ -106,7 +116,7 @@ impl Exporter {
         let level = config.compression_params.level;
         let codec = config.compression.codec();
         Ok(Exporter {
-            client: client(config, connectors),
+            client: client(config, connectors, tls),
             targets,
             headers: headers(config),
             encoding: config.encoding,
@@ -127,11 +137,15 @@ impl Exporter {
             Some(limit) => limit.acquire().await.ok(),
             None => None,
         };
-        let mut request = Request::new(Chunks::new(batch.chunks.clone()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = target.url.clone();
-        *request.headers_mut() = self.headers.clone();
-        let response = self.client.request(request).await.map_err(|error| {
+        let body = Chunks::new(batch.chunks.clone());
+        let request = || {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = target.url.clone();
+            *request.headers_mut() = self.headers.clone();
+            request
+        };
+        let response = self.client.send(request).await.map_err(|error| {
             let reason = format!("request to {} failed: {}", target.url, full_error(&error));
             SendError::transient(Code::Unavailable, reason)
         })?;
@@ -181,21 +195,29 @@ impl queue::Sender for Exporter {
     }
 }
 
-fn connector(config: &Config, url: &Uri) -> Result<Connector, TlsError> {
+/// The protocols to offer in a TLS handshake.
+fn alpn(config: &Config) -> &'static [&'static [u8]] {
+    match config.force_attempt_http2 {
+        true => &[b"h2", b"http/1.1"],
+        false => &[b"http/1.1"],
+    }
+}
+
+/// What connects to the host of `url`; with `tls`, if it is HTTPS.
+fn connector(
+    config: &Config,
+    url: &Uri,
+    tls: Option<&RotatingClient>,
+) -> Result<Connector, TlsError> {
     let host = url.host().unwrap_or_default();
     let host = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    if !Config::is_tls(url) {
+    let Some(tls) = tls.filter(|_| Config::is_tls(url)) else {
         return Ok(Connector::new(host, url.port_u16().unwrap_or(80), None));
-    }
-    let alpn: &[&[u8]] = match config.force_attempt_http2 {
-        true => &[b"h2", b"http/1.1"],
-        false => &[b"http/1.1"],
     };
-    let tls: &ClientTls = &config.tls;
-    let tls = (Arc::new(tls.build(alpn)?), tls.server_name(host)?);
+    let tls = (tls.clone(), config.tls.server_name(host)?);
     Ok(Connector::new(
         host,
         url.port_u16().unwrap_or(443),
@@ -203,7 +225,11 @@ fn connector(config: &Config, url: &Uri) -> Result<Connector, TlsError> {
     ))
 }
 
-fn client(config: &Config, hosts: HashMap<Authority, Connector>) -> Client<Dialer, Chunks> {
+fn client(
+    config: &Config,
+    hosts: HashMap<Authority, Connector>,
+    tls: Option<RotatingClient>,
+) -> RenewingClient {
     let no_limit = |count: usize| match count {
         0 => usize::MAX,
         count => count,
@@ -233,7 +259,7 @@ fn client(config: &Config, hosts: HashMap<Authority, Connector>) -> Client<Diale
     if let Ok(bytes @ 1..) = usize::try_from(config.write_buffer_size) {
         builder.http2_max_send_buf_size(bytes);
     }
-    builder.build(Dialer::new(hosts))
+    RenewingClient::new(builder, Dialer::new(hosts), tls)
 }
 
 /// The headers of every request. A configured one replaces ours, except those that say what the body is.

@@ -21,6 +21,10 @@ fn config(server: &TestServer) -> Config {
     config
 }
 
+fn build(config: &Config) -> Result<Exporter, String> {
+    Exporter::new(config, &"otlp_grpc".parse().unwrap())
+}
+
 async fn send(
     exporter: &Exporter,
     signal: Signal,
@@ -99,7 +103,7 @@ async fn the_bytes_arrive_as_they_were_with_every_compression() {
             compression,
             ..config(&server)
         };
-        let exporter = Exporter::new(&config).unwrap();
+        let exporter = build(&config).unwrap();
         for signal in Signal::ALL {
             let outcome = send(&exporter, signal, requests.clone()).await.unwrap();
             assert_eq!(outcome, Outcome::default());
@@ -125,7 +129,7 @@ async fn requests_carry_the_headers_of_the_protocol_and_those_configured() {
         ..config(&server)
     };
     config.headers = serde_yaml::from_str("{x-scope-orgid: a, te: no, content-type: no}").unwrap();
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     send(&exporter, Signal::Logs, some_request()).await.unwrap();
     let request = server.requests.lock().unwrap().pop().unwrap();
     let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
@@ -180,7 +184,7 @@ async fn a_generated_server_understands_us_and_we_understand_it() {
         ..Config::default()
     };
     config.tls.insecure = true;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
 
     let two = Bytes::from_static(b"\x0a\x00\x0a\x00");
     let outcome = send(&exporter, Signal::Traces, two.into()).await.unwrap();
@@ -233,7 +237,7 @@ async fn statuses_mean_what_the_specification_says() {
         _ => None,
     })
     .await;
-    let exporter = Exporter::new(&config(&server)).unwrap();
+    let exporter = build(&config(&server)).unwrap();
     let mut errors = Vec::new();
     for case in [&b"1"[..], b"2", b"3", b"4", b"5", b"6", b"7"] {
         let requests = Bytes::from_static(case).into();
@@ -258,7 +262,7 @@ async fn statuses_mean_what_the_specification_says() {
 #[tokio::test]
 async fn a_server_that_says_goaway_costs_no_request() {
     let server = TestServer::start(None, |_| ok(b"")).await;
-    let exporter = Exporter::new(&config(&server)).unwrap();
+    let exporter = build(&config(&server)).unwrap();
     for round in 0..40 {
         send(&exporter, Signal::Traces, some_request())
             .await
@@ -284,7 +288,7 @@ async fn a_connection_that_breaks_is_replaced() {
         }
     })
     .await;
-    let exporter = Exporter::new(&config(&server)).unwrap();
+    let exporter = build(&config(&server)).unwrap();
     // A connection that served before is tried again at once, on a new one.
     send(&exporter, Signal::Traces, some_request())
         .await
@@ -314,7 +318,7 @@ async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
             }
         }
     });
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     for attempt in 1..=3 {
         let patience = Duration::from_millis(100);
         let waiting = send(&exporter, Signal::Traces, some_request());
@@ -327,7 +331,7 @@ async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
 #[tokio::test]
 async fn a_new_connection_that_breaks_is_the_queues_business() {
     let server = TestServer::start(None, |_| None).await;
-    let exporter = Exporter::new(&config(&server)).unwrap();
+    let exporter = build(&config(&server)).unwrap();
     let error = send(&exporter, Signal::Traces, some_request())
         .await
         .unwrap_err();
@@ -345,7 +349,7 @@ async fn an_unreachable_server_fails_at_once_unless_we_wait_for_it() {
         ..Config::default()
     };
     config.tls.insecure = true;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     for _ in 0..2 {
         let error = send(&exporter, Signal::Traces, some_request())
             .await
@@ -356,7 +360,7 @@ async fn an_unreachable_server_fails_at_once_unless_we_wait_for_it() {
         );
     }
     config.wait_for_ready = true;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     let patience = Duration::from_millis(50);
     let waiting = send(&exporter, Signal::Traces, some_request());
     assert!(tokio::time::timeout(patience, waiting).await.is_err());
@@ -369,7 +373,7 @@ async fn as_many_connections_as_asked_for_are_used() {
         connections: 3,
         ..config(&server)
     };
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     for _ in 0..30 {
         send(&exporter, Signal::Traces, some_request())
             .await
@@ -391,7 +395,7 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
     let mut config = config(&server);
     config.tls.insecure = false;
     config.tls.ca_pem = ca;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     send(&exporter, Signal::Traces, some_request())
         .await
         .unwrap();
@@ -399,7 +403,7 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
     assert_eq!(request.uri().scheme_str(), Some("https"));
 
     config.tls.ca_pem = certificates().0;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     let error = send(&exporter, Signal::Traces, some_request())
         .await
         .unwrap_err();
@@ -408,7 +412,7 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
         "{error}"
     );
     config.tls.insecure_skip_verify = true;
-    let exporter = Exporter::new(&config).unwrap();
+    let exporter = build(&config).unwrap();
     send(&exporter, Signal::Traces, some_request())
         .await
         .unwrap();
@@ -416,7 +420,7 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
     let mut config = self::config(&server);
     config.endpoint = format!("https://localhost:{}", server.address.port());
     config.tls.ca_pem = certificates().0;
-    assert!(Exporter::new(&config).is_ok());
+    assert!(build(&config).is_ok());
 }
 
 #[test]

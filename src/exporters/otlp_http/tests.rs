@@ -23,8 +23,12 @@ fn config(server: &TestServer) -> Config {
     }
 }
 
+fn id() -> ComponentId {
+    "otlp_http".parse().unwrap()
+}
+
 fn exporter(config: &Config) -> Exporter {
-    Exporter::new(config, &Signal::ALL).unwrap()
+    Exporter::new(config, &Signal::ALL, &id()).unwrap()
 }
 
 async fn send(
@@ -408,8 +412,8 @@ fn signals_without_an_endpoint_cannot_be_built() {
         logs_endpoint: "http://a".to_owned(),
         ..Config::default()
     };
-    assert!(Exporter::new(&config, &[Signal::Logs]).is_ok());
-    let error = Exporter::new(&config, &[Signal::Logs, Signal::Traces])
+    assert!(Exporter::new(&config, &[Signal::Logs], &id()).is_ok());
+    let error = Exporter::new(&config, &[Signal::Logs, Signal::Traces], &id())
         .err()
         .unwrap();
     assert!(error.contains("traces_endpoint"), "{error}");

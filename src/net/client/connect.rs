@@ -15,6 +15,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::net::tls::rotation::RotatingClient;
+
 /// How long one address may take before the next one is tried.
 const PER_ADDRESS: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take.
@@ -25,7 +27,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub struct Connector {
     host: Arc<str>,
     port: u16,
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    tls: Option<(RotatingClient, ServerName<'static>)>,
 }
 
 /// Why there is no connection. Trying again may help.
@@ -44,11 +46,7 @@ pub enum Stream {
 impl Connector {
     /// A connector to `host` (a name or an IP address, IPv6 without brackets); with `tls` it speaks TLS and expects the
     /// given name.
-    pub fn new(
-        host: &str,
-        port: u16,
-        tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    ) -> Self {
+    pub fn new(host: &str, port: u16, tls: Option<(RotatingClient, ServerName<'static>)>) -> Self {
         Connector {
             host: host.into(),
             port,
@@ -59,6 +57,11 @@ impl Connector {
     /// Whether it speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// What the next connection would speak TLS with. Another `Arc` means that connections made before are outdated.
+    pub fn tls_config(&self) -> Option<Arc<ClientConfig>> {
+        self.tls.as_ref().map(|(source, _)| source.config())
     }
 
     /// The addresses of the host, at least one.
@@ -101,7 +104,7 @@ impl Connector {
     }
 
     async fn secure(&self, tcp: TcpStream, address: &SocketAddr) -> Result<Stream, ConnectError> {
-        let Some((config, name)) = &self.tls else {
+        let Some((source, name)) = &self.tls else {
             return Ok(Stream::Plain(tcp));
         };
         let failed = |reason: String| {
@@ -110,7 +113,7 @@ impl Connector {
                 self.host
             ))
         };
-        let handshake = TlsConnector::from(config.clone()).connect(name.clone(), tcp);
+        let handshake = TlsConnector::from(source.config()).connect(name.clone(), tcp);
         match timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
             Ok(Err(error)) => Err(failed(explain(&error))),

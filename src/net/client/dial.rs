@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tower::Service;
 
 use super::connect::{ConnectError, Connector, Stream};
+use super::renewing::Served;
 use crate::pipeline::BoxFuture;
 
 /// Connects to the hosts it was made for.
@@ -47,9 +48,10 @@ impl Service<Uri> for Dialer {
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
+        let connected = Connected::new().extra(Served::default());
         match self.negotiated_http2() {
-            true => Connected::new().negotiated_h2(),
-            false => Connected::new(),
+            true => connected.negotiated_h2(),
+            false => connected,
         }
     }
 }

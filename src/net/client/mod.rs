@@ -4,11 +4,13 @@ mod body;
 mod connect;
 mod dial;
 mod pool;
+mod renewing;
 
 pub use body::{Chunks, coalesce};
 pub use connect::{ConnectError, Connector, Stream, split_host_port};
 pub use dial::Dialer;
 pub use pool::{Balancing, Pool, PoolSettings, RequestError};
+pub use renewing::RenewingClient;
 
 /// An error's text with all its causes, each once.
 pub fn full_error(error: &dyn std::error::Error) -> String {

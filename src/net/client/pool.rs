@@ -1,4 +1,8 @@
 //! A few HTTP/2 connections to one target, for requests that may go over any of them.
+//!
+//! When certificates have changed, the connections made with the old ones are replaced one by one: a new connection is
+//! made first, and only then new requests stop using the old one, which ends with its last request. Where the new one
+//! cannot be made, the old one stays.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,8 +12,10 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::warn;
 
 use super::body::Chunks;
 use super::connect::{ConnectError, Connector};
@@ -22,6 +28,8 @@ const CONNECT: Duration = Duration::from_secs(20);
 /// far below gRPC's two minutes because only requests make us connect, and those back off themselves.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often one request may find its connection closing before it was sent.
+const MOST_UNSENT: usize = 4;
 /// The most connections, however many addresses a name has.
 const MOST_CONNECTIONS: usize = 256;
 
@@ -81,7 +89,11 @@ enum Slot {
     Connecting {
         pause: Duration,
     },
-    Ready(Connection),
+    Ready {
+        connection: Connection,
+        /// A successor, should there be reason for one, is under way or was tried, so not before then.
+        renewal: Instant,
+    },
     Failed {
         error: ConnectError,
         until: Instant,
@@ -101,6 +113,18 @@ struct Connection {
     number: u64,
     sender: SendRequest<Chunks>,
     used: Arc<AtomicBool>,
+    /// What it was made with.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Connection {
+    /// Whether it would be made with other certificates now.
+    fn is_outdated(&self, current: Option<&Arc<ClientConfig>>) -> bool {
+        match (&self.tls, current) {
+            (Some(tls), Some(current)) => !Arc::ptr_eq(tls, current),
+            _ => false,
+        }
+    }
 }
 
 enum Pick {
@@ -132,7 +156,8 @@ impl Pool {
     /// Sends a request and returns the head of the response.
     ///
     /// A connection that served before and breaks now was most likely closed by the server in between, with a GOAWAY
-    /// or without: the request goes out once more, at once, on another connection.
+    /// or without: the request goes out once more, at once, on another connection. A request that was not sent at all,
+    /// because the server had said that it takes no more on this connection, goes out again in any case.
     ///
     /// # Errors
     /// When there is no connection or it broke. The request may have been processed.
@@ -141,6 +166,7 @@ impl Pool {
         request: impl Fn() -> Request<Chunks>,
     ) -> Result<Response<Incoming>, RequestError> {
         let mut again = true;
+        let mut unsent = 0;
         loop {
             let mut connection = self.connection().await?;
             let served_before = connection.used.swap(true, Relaxed);
@@ -159,6 +185,10 @@ impl Pool {
                 }
                 Err(error) => {
                     drop(unanswered);
+                    if error.is_canceled() && unsent < MOST_UNSENT {
+                        unsent += 1;
+                        continue;
+                    }
                     if !(again && served_before) {
                         return Err(RequestError::Broken(error));
                     }
@@ -190,6 +220,7 @@ impl Shared {
     fn pick(self: &Arc<Self>) -> Pick {
         let turn = self.turn.fetch_add(1, Relaxed);
         let now = Instant::now();
+        let tls = self.connector.tls_config();
         let mut connecting = false;
         let mut failed: Option<(ConnectError, Instant)> = None;
         let mut slots = self.lock();
@@ -200,7 +231,14 @@ impl Shared {
                 continue;
             };
             let pause = match slot {
-                Slot::Ready(connection) if !connection.sender.is_closed() => {
+                Slot::Ready {
+                    connection,
+                    renewal,
+                } if !connection.sender.is_closed() => {
+                    if connection.is_outdated(tls.as_ref()) && *renewal <= now {
+                        *renewal = now + CONNECT + LONGEST_PAUSE;
+                        self.connect(at);
+                    }
                     return Pick::Ready(connection.clone());
                 }
                 Slot::Connecting { .. } => {
@@ -217,16 +255,11 @@ impl Shared {
                     continue;
                 }
                 Slot::Failed { pause, .. } => *pause,
-                Slot::Idle | Slot::Ready(_) => FIRST_PAUSE,
+                Slot::Idle | Slot::Ready { .. } => FIRST_PAUSE,
             };
             *slot = Slot::Connecting { pause };
             connecting = true;
-            tokio::spawn(connect(
-                Arc::downgrade(self),
-                self.connector.clone(),
-                self.settings.clone(),
-                at,
-            ));
+            self.connect(at);
         }
         match failed {
             Some((error, until)) if !connecting => Pick::Failed(error, until),
@@ -234,26 +267,65 @@ impl Shared {
         }
     }
 
-    /// Stores what came of an attempt to connect.
-    fn connected(&self, at: usize, outcome: Result<SendRequest<Chunks>, ConnectError>) {
+    /// Begins to connect.
+    fn connect(self: &Arc<Self>, at: usize) {
+        tokio::spawn(connect(
+            Arc::downgrade(self),
+            self.connector.clone(),
+            self.settings.clone(),
+            at,
+        ));
+    }
+
+    /// Stores what came of an attempt to connect with `tls`.
+    fn connected(
+        &self,
+        at: usize,
+        tls: Option<Arc<ClientConfig>>,
+        outcome: Result<SendRequest<Chunks>, ConnectError>,
+    ) {
         let number = self.number.fetch_add(1, Relaxed);
         if let Some(slot) = self.lock().get_mut(at) {
-            let pause = match slot {
-                Slot::Connecting { pause } => *pause,
-                _ => FIRST_PAUSE,
-            };
-            *slot = match outcome {
-                Ok(sender) => Slot::Ready(Connection {
-                    number,
-                    sender,
-                    used: Arc::default(),
-                }),
-                Err(error) => Slot::Failed {
-                    error,
-                    until: Instant::now() + pause,
-                    pause: (pause * 2).min(LONGEST_PAUSE),
-                },
-            };
+            let now = Instant::now();
+            match (outcome, &mut *slot) {
+                (Ok(sender), slot) => {
+                    let connection = Connection {
+                        number,
+                        sender,
+                        used: Arc::default(),
+                        tls,
+                    };
+                    *slot = Slot::Ready {
+                        connection,
+                        renewal: now,
+                    };
+                }
+                // Not in vain: the old one still works.
+                (
+                    Err(error),
+                    Slot::Ready {
+                        connection,
+                        renewal,
+                    },
+                ) if !connection.sender.is_closed() => {
+                    warn!(
+                        %error,
+                        "Cannot connect with the new certificates; the connection made with the old ones stays in use"
+                    );
+                    *renewal = now + LONGEST_PAUSE;
+                }
+                (Err(error), slot) => {
+                    let pause = match slot {
+                        Slot::Connecting { pause } => *pause,
+                        _ => FIRST_PAUSE,
+                    };
+                    *slot = Slot::Failed {
+                        error,
+                        until: now + pause,
+                        pause: (pause * 2).min(LONGEST_PAUSE),
+                    };
+                }
+            }
         }
         self.changed.send_replace(());
     }
@@ -261,7 +333,7 @@ impl Shared {
     /// No new request goes over this connection; those under way may finish.
     fn discard(&self, number: u64) {
         for slot in self.lock().iter_mut() {
-            if matches!(slot, Slot::Ready(connection) if connection.number == number) {
+            if matches!(slot, Slot::Ready { connection, .. } if connection.number == number) {
                 *slot = Slot::Idle;
             }
         }
@@ -280,11 +352,12 @@ impl Shared {
 /// Makes one connection and hands it to the pool, if that still exists. A task of its own, so that a request that gives
 /// up waiting does not undo what others wait for.
 async fn connect(pool: Weak<Shared>, connector: Connector, settings: PoolSettings, at: usize) {
+    let tls = connector.tls_config();
     let outcome = timeout(CONNECT, open(&pool, &connector, &settings, at))
         .await
         .unwrap_or_else(|_| Err(ConnectError(format!("no connection within {CONNECT:?}"))));
     if let Some(pool) = pool.upgrade() {
-        pool.connected(at, outcome);
+        pool.connected(at, tls, outcome);
     }
 }
 
