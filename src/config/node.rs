@@ -176,15 +176,16 @@ impl Node {
     }
 
     /// A text that is equal for equal configurations: keys sorted, positions and comments gone. The
-    /// content of files that are named (`cert_file` and the like) is part of it, so that a reload
-    /// brings in a renewed certificate. It holds secrets.
+    /// content of files that are named (a password, say) is part of it, so that a reload brings in
+    /// what has changed. Not so the files of a `tls` section that are watched anyway: building the
+    /// component anew would close its connections for nothing. It holds secrets.
     pub(crate) fn fingerprint(&self) -> String {
         let mut out = String::new();
-        self.write_canonical(&mut out);
+        self.write_canonical(false, &mut out);
         out
     }
 
-    fn write_canonical(&self, out: &mut String) {
+    fn write_canonical(&self, is_tls: bool, out: &mut String) {
         match &self.content {
             Content::Scalar(scalar) => {
                 let mark = match scalar::resolve(scalar) {
@@ -197,7 +198,7 @@ impl Node {
             Content::Sequence(items) => {
                 out.push('[');
                 for item in items {
-                    item.write_canonical(out);
+                    item.write_canonical(false, out);
                     out.push(',');
                 }
                 out.push(']');
@@ -208,8 +209,9 @@ impl Node {
                 out.push('{');
                 for pair in sorted {
                     out.push_str(&format!("{:?}:", pair.name));
-                    pair.value.write_canonical(out);
-                    if let Some(content) = pair.file_content() {
+                    pair.value.write_canonical(pair.name == "tls", out);
+                    let is_watched = is_tls && is_watched(pairs, &pair.name);
+                    if let Some(content) = pair.file_content().filter(|_| !is_watched) {
                         out.push_str(&format!("@{content:016x}"));
                     }
                     out.push(',');
@@ -222,6 +224,22 @@ impl Node {
             out.push_str(&format!("={text:?}"));
         }
     }
+}
+
+/// Whether the files of a `tls` section are watched while the process runs, this key's among them.
+fn is_watched(section: &[Pair], key: &str) -> bool {
+    let value = |name: &str| {
+        let pair = section.iter().find(|pair| pair.name == name)?;
+        match &pair.value.content {
+            Content::Scalar(scalar) => Some(pair.value.expanded.as_ref().unwrap_or(&scalar.text)),
+            _ => None,
+        }
+    };
+    let never = value("reload_interval")
+        .is_some_and(|text| text.parse() == Ok(super::units::Duration::default()));
+    let kept = key == "client_ca_file"
+        && value("client_ca_file_reload").is_some_and(|text| text.eq_ignore_ascii_case("false"));
+    !never && !kept
 }
 
 /// Shows the position only: the content may be a secret.

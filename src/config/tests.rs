@@ -458,7 +458,7 @@ fn a_fingerprint_differs_when_a_file_that_is_named_has_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cert.pem");
     let text = format!(
-        "tls: {{cert_file: '{}', min_version: '1.2'}}",
+        "auth: {{password_file: '{}', other: '1.2'}}",
         path.display()
     );
     let mut report = Report::default();
@@ -469,6 +469,27 @@ fn a_fingerprint_differs_when_a_file_that_is_named_has_changed() {
     assert_eq!(old, print());
     std::fs::write(&path, "new").unwrap();
     assert!(missing != old && old != print());
+}
+
+#[test]
+fn a_fingerprint_does_not_differ_for_files_of_tls_that_are_watched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cert.pem");
+    let differs = |keys: &str| {
+        let text = format!("tls: {{{keys}: '{}'}}", path.display());
+        let mut report = Report::default();
+        std::fs::write(&path, "old").unwrap();
+        let old = tree(&text, &mut report).fingerprint();
+        std::fs::write(&path, "new").unwrap();
+        old != tree(&text, &mut report).fingerprint()
+    };
+    assert!(!differs("cert_file"));
+    assert!(!differs("reload_interval: 10s, key_file"));
+    assert!(differs("reload_interval: 0s, cert_file"));
+    assert!(differs("reload_interval: 0, cert_file"));
+    assert!(!differs("client_ca_file_reload: true, client_ca_file"));
+    assert!(differs("client_ca_file_reload: false, client_ca_file"));
+    assert!(!differs("client_ca_file_reload: false, cert_file"));
 }
 
 #[test]
