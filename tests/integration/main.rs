@@ -29,3 +29,4 @@ mod retries;
 mod sdk;
 mod shutdown;
 mod status_matrix;
+mod tls_rotation;

@@ -423,6 +423,49 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
     assert!(build(&config).is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn certificates_that_change_cost_no_request() {
+    let (ca, cert, key) = certificates();
+    let tls = ServerTls {
+        cert_pem: cert,
+        key_pem: key.as_str().into(),
+        ..ServerTls::default()
+    };
+    let server = TestServer::start(Some(tls.build(&[b"h2"]).unwrap()), |_| ok(b"")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(&server);
+    config.tls.insecure = false;
+    config.tls.ca_file = directory.path().join("ca.pem");
+    let trust = async |pem: &str| {
+        std::fs::write(&config.tls.ca_file, pem).unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    };
+    trust(&ca).await;
+    let exporter = build(&config).unwrap();
+    let send = async || {
+        for _ in 0..20 {
+            send(&exporter, Signal::Traces, some_request())
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    send().await;
+    assert_eq!(server.connections(), 1);
+    let other = certificates().0;
+    trust(&format!("{other}{ca}")).await;
+    send().await;
+    assert_eq!(server.connections(), 2);
+    // Nobody is trusted whom we could reach: what was trusted when it was reached stays in use.
+    trust(&other).await;
+    send().await;
+    assert_eq!(server.requests.lock().unwrap().len(), 60);
+    assert_eq!(server.connections(), 3, "the third was not completed");
+    trust(&ca).await;
+    send().await;
+    assert_eq!(server.connections(), 4);
+}
+
 #[test]
 fn timeouts_have_at_most_eight_digits() {
     let text = |millis| grpc_timeout(Duration::from_millis(millis));

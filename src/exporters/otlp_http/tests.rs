@@ -406,6 +406,79 @@ async fn tls_speaks_http2_unless_told_not_to() {
     );
 }
 
+#[tokio::test]
+async fn a_server_that_closes_connections_between_requests_costs_none() {
+    for http2 in [false, true] {
+        let (ca, cert, key) = certificates();
+        let tls = ServerTls {
+            cert_pem: cert,
+            key_pem: key.as_str().into(),
+            ..ServerTls::default()
+        };
+        let tls = tls.build(&[b"h2", b"http/1.1"]).unwrap();
+        let server = TestServer::start(Some(tls), |_| ok()).await;
+        let mut config = config(&server);
+        config.endpoint = format!("https://localhost:{}", server.address.port());
+        config.tls.ca_pem = ca;
+        config.force_attempt_http2 = http2;
+        let exporter = exporter(&config);
+        for round in 0..40 {
+            send(&exporter, Signal::Traces, some_request())
+                .await
+                .unwrap();
+            // The next request races with the end of the connection.
+            server.goaway();
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(server.connections() > 1);
+        assert_eq!(server.requests.lock().unwrap().len(), 40);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_that_change_are_used_by_all_requests_that_follow() {
+    let (ca, cert, key) = certificates();
+    let tls = ServerTls {
+        cert_pem: cert,
+        key_pem: key.as_str().into(),
+        ..ServerTls::default()
+    };
+    let tls = tls.build(&[b"http/1.1"]).unwrap();
+    let server = TestServer::start(Some(tls), |_| ok()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(&server);
+    config.endpoint = format!("https://localhost:{}", server.address.port());
+    config.tls.ca_file = directory.path().join("ca.pem");
+    let trust = async |pem: &str| {
+        std::fs::write(&config.tls.ca_file, pem).unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    };
+    trust(&ca).await;
+    let exporter = exporter(&config);
+    let send = async || {
+        let sent = send(&exporter, Signal::Traces, some_request()).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        sent
+    };
+    for _ in 0..5 {
+        send().await.unwrap();
+    }
+    assert_eq!(server.connections(), 1);
+    let other = certificates().0;
+    trust(&format!("{other}{ca}")).await;
+    for _ in 0..5 {
+        send().await.unwrap();
+    }
+    assert_eq!(server.connections(), 2);
+    trust(&other).await;
+    assert!(
+        send().await.unwrap_err().retryable,
+        "the idle connection is not trusted"
+    );
+}
+
 #[test]
 fn signals_without_an_endpoint_cannot_be_built() {
     let config = Config {
