@@ -73,6 +73,7 @@ struct Exporter {
 /// Where a signal goes.
 struct Target {
     url: Uri,
+    connector: Connector,
     /// Shared by all targets of a host, when there is a limit.
     in_flight: Option<Arc<Semaphore>>,
 }
@@ -92,16 +93,19 @@ impl Exporter {
                 format!("{signal} have no endpoint: set endpoint or {signal}_endpoint")
             })?;
             let authority = url.authority().cloned().ok_or("the endpoint has no host")?;
-            if !connectors.contains_key(&authority) {
-                if Config::is_tls(&url) && tls.is_none() {
-                    let source =
-                        RotatingClient::new(&config.tls, alpn(config), Owner::new(id, "exporter"));
-                    tls = Some(source.map_err(|error| error.to_string())?);
+            let connector = match connectors.get(&authority) {
+                Some(known) => Connector::clone(known),
+                None => {
+                    if Config::is_tls(&url) && tls.is_none() {
+                        let owner = Owner::new(id, "exporter");
+                        let source = RotatingClient::new(&config.tls, alpn(config), owner);
+                        tls = Some(source.map_err(|error| error.to_string())?);
+                    }
+                    let connector = connector(config, &url, tls.as_ref());
+                    connector.map_err(|error| error.to_string())?
                 }
-                let connector = connector(config, &url, tls.as_ref());
-                let connector = connector.map_err(|error| error.to_string())?;
-                connectors.insert(authority.clone(), connector);
-            }
+            };
+            connectors.insert(authority.clone(), connector.clone());
             let most = config.max_conns_per_host.min(Semaphore::MAX_PERMITS);
             let in_flight = (most > 0).then(|| {
                 let limit = limits.entry(authority);
@@ -110,7 +114,11 @@ impl Exporter {
                     .clone()
             });
             if let Some(target) = targets.get_mut(signal.index()) {
-                *target = Some(Target { url, in_flight });
+                *target = Some(Target {
+                    url,
+                    connector,
+                    in_flight,
+                });
             }
         }
         let level = config.compression_params.level;
@@ -146,7 +154,11 @@ impl Exporter {
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
-            let reason = format!("request to {} failed: {}", target.url, full_error(&error));
+            let reason = match target.connector.verdict() {
+                Some(verdict) => verdict,
+                None => full_error(&error),
+            };
+            let reason = format!("request to {} failed: {reason}", target.url);
             SendError::transient(Code::Unavailable, reason)
         })?;
         let (head, body) = response.into_parts();

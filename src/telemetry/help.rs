@@ -68,6 +68,10 @@ pub(super) fn describe() {
             "tributary_tls_distrusted_connections",
             "Connections closed because their client's certificate has expired or is no longer trusted",
         ),
+        (
+            "tributary_tls_handshake_failures",
+            "Connections that ended in the TLS handshake, by what was wrong",
+        ),
     ] {
         describe_counter!(name, meaning);
     }

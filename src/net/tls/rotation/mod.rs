@@ -16,10 +16,11 @@ mod source;
 mod trust;
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustls::{ClientConfig, ServerConfig};
 
-use super::{ClientTls, ServerTls, TlsError, is_set};
+use super::{ClientTls, ServerTls, TlsError};
 use crate::config::ComponentId;
 use crate::net::server::TlsSource;
 
@@ -114,10 +115,11 @@ impl Section for ServerTls {
                 watched: self.client_ca_file_reload,
                 ..client_ca.of_trust()
             },
+            Named::new("client_crl_file", &self.client_crl_file, "", None).of_trust(),
         ]
     }
 
-    fn reload_interval(&self) -> std::time::Duration {
+    fn reload_interval(&self) -> Duration {
         *self.reload_interval
     }
 
@@ -126,15 +128,22 @@ impl Section for ServerTls {
         alpn: &[&[u8]],
         previous: Option<&Built<ServerConfig>>,
     ) -> Result<Built<ServerConfig>, TlsError> {
-        let verifier = match previous {
-            Some(previous) if !self.client_ca_file_reload => previous.verifier.clone(),
-            _ => self.client_verifier()?,
+        let kept = previous.filter(|_| !self.client_ca_file_reload);
+        let client_ca = match kept {
+            Some(previous) => previous.client_ca.clone(),
+            None => self.client_ca()?,
         };
+        let (config, verifier) = self.build_trusting(client_ca.as_deref(), alpn)?;
         Ok(Built {
-            config: Arc::new(self.build_trusting(verifier.clone(), alpn)?),
+            config: Arc::new(config),
             verifier,
+            client_ca,
             certificates: source::certificates(self, previous)?,
         })
+    }
+
+    fn useless(&self, now: SystemTime) -> Vec<TlsError> {
+        self.warnings(now)
     }
 }
 
@@ -156,10 +165,11 @@ impl Section for ClientTls {
                 Some(Kind::Certificate),
             ),
             Named::new("key_file", &self.key_file, "", None),
+            Named::new("crl_file", &self.crl_file, "", None),
         ]
     }
 
-    fn reload_interval(&self) -> std::time::Duration {
+    fn reload_interval(&self) -> Duration {
         *self.reload_interval
     }
 
@@ -171,8 +181,13 @@ impl Section for ClientTls {
         Ok(Built {
             config: Arc::new(ClientTls::build(self, alpn)?),
             verifier: None,
+            client_ca: None,
             certificates: source::certificates(self, previous)?,
         })
+    }
+
+    fn useless(&self, now: SystemTime) -> Vec<TlsError> {
+        self.warnings(now)
     }
 }
 

@@ -16,8 +16,9 @@ use tracing::{error, info};
 use super::files::{Contents, Files, Stamps};
 use super::in_use::{Holder, InUse, Kind, Warnings, register};
 use super::trust::{Report, Trust};
-use super::{Owner, TlsError, is_set};
+use super::{Owner, TlsError};
 use crate::net::tls::certificate::{date, describe};
+use crate::net::tls::material::{self, is_set, text};
 
 /// A `tls` section of a configuration, as far as rotation is concerned.
 pub(super) trait Section: Send + Sync + 'static {
@@ -33,6 +34,8 @@ pub(super) trait Section: Send + Sync + 'static {
         alpn: &[&[u8]],
         previous: Option<&Built<Self::Config>>,
     ) -> Result<Built<Self::Config>, TlsError>;
+    /// What is well-formed and will not be trusted at this time: expired, or not valid yet.
+    fn useless(&self, now: SystemTime) -> Vec<TlsError>;
 }
 
 /// A file, or the text that stands in the configuration instead.
@@ -74,6 +77,8 @@ pub(super) struct Built<C> {
     pub(super) config: Arc<C>,
     /// What decides about clients, when they must show a certificate.
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// What that trusts, in PEM: kept where it is not to be read again.
+    pub(super) client_ca: Option<Vec<u8>>,
     pub(super) certificates: Vec<InUse>,
 }
 
@@ -90,10 +95,10 @@ pub(super) fn certificates<S: Section>(
             found.extend(kept.filter(|used| used.kind == kind).cloned());
             continue;
         }
-        let Some(pem) = super::super::text(named.key, named.file, named.pem)? else {
+        let Some(pem) = text(named.key, named.file, named.pem)? else {
             continue;
         };
-        let chain = super::super::certificates(named.key, named.file, &pem)?;
+        let chain = material::certificates(named.key, named.file, &pem)?;
         // What webpki takes and the parser does not has no line in the metrics, and is no reason not to start.
         let facts = chain.iter().filter_map(|der| describe(der).ok());
         found.extend(facts.map(|facts| InUse { kind, facts }));
@@ -226,7 +231,13 @@ impl<S: Section> Source<S> {
         }
         let alpn: Vec<&[u8]> = self.alpn.iter().map(Vec::as_slice).collect();
         let current = self.current.load_full();
-        let built = self.section.build(&alpn, Some(&current)).and_then(timely);
+        let changed = watching.files.differing(&watching.used, &contents);
+        let built = self.section.build(&alpn, Some(&current)).and_then(|built| {
+            // What has expired, or is not valid yet, is worse than what is in use; it is tried again when read again.
+            let mut useless = self.section.useless(SystemTime::now()).into_iter();
+            let new = useless.find(|error| changed.contains(&error.key));
+            new.map_or(Ok(built), Err)
+        });
         if watching.files.contents() != contents {
             // Somebody is writing; the next look takes it up.
             watching.seen = Stamps::default();
@@ -237,8 +248,7 @@ impl<S: Section> Source<S> {
             Err(error) => return watching.note_bad(contents, error.to_string(), now),
         };
         watching.bad = None;
-        let before = std::mem::replace(&mut watching.used, contents);
-        let changed = watching.files.differing(&before, &watching.used);
+        watching.used = contents;
         let verifier = built.verifier.clone();
         let leaf = leaf(&built).map(|leaf| leaf.facts.clone());
         self.current.store(Arc::new(built));
@@ -325,34 +335,6 @@ impl<S: Section> Holder for Source<S> {
 fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
     let mut certificates = built.certificates.iter();
     certificates.find(|used| used.kind == Kind::Certificate)
-}
-
-/// Refuses a certificate outside its time: whatever is used now is no worse. It is used once its time has come.
-fn timely<C>(built: Built<C>) -> Result<Built<C>, TlsError> {
-    let Some(facts) = leaf(&built).map(|leaf| &leaf.facts) else {
-        return Ok(built);
-    };
-    let now = SystemTime::now();
-    let reason = if facts.not_after < now {
-        format!(
-            "the certificate {} expired on {}",
-            facts.title(),
-            date(facts.not_after)
-        )
-    } else if facts.not_before > now {
-        format!(
-            "the certificate {} is not valid before {}; this machine's clock says {}",
-            facts.title(),
-            date(facts.not_before),
-            date(now)
-        )
-    } else {
-        return Ok(built);
-    };
-    Err(TlsError {
-        key: "cert_file",
-        reason,
-    })
 }
 
 /// Looks at the files from time to time, on a thread where a slow file system holds up nobody.

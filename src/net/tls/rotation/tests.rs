@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -10,7 +9,10 @@ use http_body_util::{Empty, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -28,6 +30,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(params, key);
@@ -42,6 +45,29 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
+    }
+
+    /// A list that is valid until the year, and revokes the certificate.
+    fn list(&self, until: i32, revoked: Option<&str>) -> String {
+        let serial = |pem: &str| {
+            let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
+            SerialNumber::from(pem.parse_x509().unwrap().raw_serial().to_vec())
+        };
+        let revoked = revoked.map(|pem| RevokedCertParams {
+            serial_number: serial(pem),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.into_iter().collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 }
 
@@ -237,7 +263,7 @@ async fn a_certificate_outside_its_time_does_not_replace_a_good_one() {
     let mut fixture = Fixture::new("otlp/expired");
     let _source = fixture.start();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2020, 1, 1);
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &fixture.authority.issuer).unwrap();
     fixture.put("tls.crt", &certificate.pem());
@@ -262,7 +288,8 @@ async fn an_interval_of_zero_means_never() {
 #[test]
 fn days_left_are_fractions_and_negative_after_the_end() {
     let der = Authority::new("authority").leaf("leaf", YEAR).0;
-    let der = super::super::certificates("cert_file", Path::new(""), der.as_bytes()).unwrap();
+    let der =
+        super::super::material::certificates("cert_file", Path::new(""), der.as_bytes()).unwrap();
     let facts = super::super::certificate::describe(&der[0]).unwrap();
     let end = facts.not_after;
     let used = InUse {
@@ -353,6 +380,35 @@ async fn an_authority_that_is_removed_closes_the_connections_of_its_clients_and_
     assert!(connect(&old).await.is_err());
     assert!(connect(&new).await.is_ok());
     assert_eq!(fixture.in_use(), ["second", "new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_closes_the_connection_of_the_client_concerned_and_no_other() {
+    let mut fixture = Fixture::new("otlp/revoked");
+    let authority = Authority::new("clients");
+    fixture.put("ca.pem", &authority.pem);
+    fixture.put("crl.pem", &authority.list(2090, None));
+    fixture.tls.client_crl_file = fixture.path("crl.pem");
+    // The lists are read again even so.
+    fixture.tls.client_ca_file_reload = false;
+    let (server, _source) = mutual(&mut fixture);
+    let stolen = authority.leaf("stolen", YEAR);
+    let good = authority.leaf("good", YEAR);
+    let connect = |identity: &(String, String)| Guest::connect(&server, &fixture, identity.clone());
+    let mut leaving = connect(&stolen).await.unwrap();
+    let mut staying = connect(&good).await.unwrap();
+    // A list that has run out would shut out everybody.
+    fixture.put("crl.pem", &authority.list(2021, Some(&stolen.0)));
+    sleep(MINUTE).await;
+    assert_eq!(fixture.counted(), [0, 1, 0]);
+    leaving.ask().await.unwrap();
+    fixture.put("crl.pem", &authority.list(2090, Some(&stolen.0)));
+    sleep(MINUTE).await;
+    assert_eq!(fixture.counted(), [1, 1, 1]);
+    leaving.ask().await.unwrap_err();
+    staying.ask().await.unwrap();
+    assert!(connect(&stolen).await.is_err());
+    assert!(connect(&good).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

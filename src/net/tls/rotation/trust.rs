@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::Owner;
-use crate::net::tls::certificate;
+use crate::net::tls::{certificate, notes};
 use crate::telemetry::TlsMetrics;
 
 /// Tells when a client that was let in is no longer welcome: its certificate has expired, or the authorities, the
@@ -67,11 +67,17 @@ impl Trust {
             let at = at
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default();
-            let verified = verifier.map(|verifier| {
-                verifier.verify_client_cert(leaf, others, UnixTime::since_unix_epoch(at))
-            });
-            if let Some(Err(error)) = verified {
-                return self.report.gone(peer, leaf, &error);
+            let Some(verifier) = verifier else { continue };
+            let verify = async {
+                let at = UnixTime::since_unix_epoch(at);
+                verifier.verify_client_cert(leaf, others, at)
+            };
+            // The verifier notes why, in words that help.
+            let (verified, notes) = notes::taken(verify).await;
+            if let Err(error) = verified {
+                let words = notes.refused.map(|(_, words)| words);
+                let reason = words.unwrap_or_else(|| error.to_string());
+                return self.report.gone(peer, leaf, &reason);
             }
         }
     }
@@ -86,7 +92,7 @@ impl Report {
         }
     }
 
-    fn gone(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &rustls::Error) {
+    fn gone(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
         self.metrics.distrusted();
         let certificate = certificate::describe(leaf).map_or_else(
             |error| error.to_string(),
@@ -95,7 +101,7 @@ impl Report {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         // An authority that is replaced too early concerns thousands of clients.
         if said.is_some_and(|said| said.elapsed() < COMPLAINTS_EVERY) {
-            debug!(%peer, certificate, %error, "Closing the connection of a client that is no longer trusted");
+            debug!(%peer, certificate, error, "Closing the connection of a client that is no longer trusted");
             return;
         }
         *said = Some(Instant::now());
@@ -104,7 +110,7 @@ impl Report {
             otelcol.component.kind = self.owner.kind,
             %peer,
             certificate,
-            %error,
+            error,
             "Closing the connection of a client that is no longer trusted; more of these are logged at debug level \
              only for ten seconds"
         );
