@@ -22,5 +22,3 @@ pub use config::{ClientTls, ServerTls, TlsError, TlsVersion};
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_refusals;
