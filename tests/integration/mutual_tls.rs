@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
+use http::{Method, StatusCode};
+
+use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
 /// A collector that only talks to those who have a certificate of this authority.
 async fn rack(authority: &Authority, backend: &Backend) -> Collector {
@@ -79,9 +81,8 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }
     }
-    // Plain text does not get in either.
-    let plain = Client::http("plain", rack.http(), &Oracle::default());
-    let refused = plain.send(&plain.request(Signal::Traces, 1)).await;
-    assert!(refused.unwrap_err().message.contains("no answer"));
+    // Plain text does not get in either, and is told so.
+    let refused = raw::http(rack.http(), Method::GET, "/v1/traces", &[], "").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert_eq!(backend.record().attempts, 0);
 }

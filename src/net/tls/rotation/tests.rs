@@ -443,3 +443,22 @@ async fn a_connection_ends_with_the_certificate_of_its_client() {
     long.ask().await.unwrap();
     assert_eq!(fixture.counted(), [0, 0, 1]);
 }
+
+/// `cargo test --release --lib rotation -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn a_look_at_files_that_are_the_same_costs_microseconds() {
+    let mut fixture = Fixture::new("otlp/cost");
+    fixture.put("ca.pem", &fixture.authority.pem);
+    fixture.tls.client_ca_file = fixture.path("ca.pem");
+    let source = fixture.start();
+    let now = tokio::time::Instant::now();
+    let looks = 10_000;
+    let began = std::time::Instant::now();
+    for _ in 0..looks {
+        source.0.look(now);
+    }
+    let each = began.elapsed() / looks;
+    println!("a look at three files: {each:?}");
+    assert!(each < Duration::from_micros(100), "{each:?}");
+}
