@@ -5,8 +5,8 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::rt::{Read, Write};
@@ -17,10 +17,13 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::linger::Lingering;
 use super::{Handler, Options, Owner, Protocol};
+use crate::memory::Share;
 
 /// What all connections of a server share.
 pub(super) struct Shared<H> {
@@ -80,6 +83,13 @@ pub struct Peer {
     /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
     /// keeps all of it: whoever keeps slices compares.
     pub largest_piece: AtomicUsize,
+    /// What its requests hold while they arrive.
+    pub unfinished: Share,
+    /// Its turns at work that takes long: as many at once as there are cores, so that it cannot keep all others
+    /// waiting by asking for more.
+    pub turns: Semaphore,
+    /// Whether a request was answered before all of it was read.
+    answered_early: AtomicBool,
     opened: Instant,
     requests_under_way: AtomicUsize,
     /// Milliseconds after `opened` at which the last request ended.
@@ -92,10 +102,24 @@ impl Peer {
             address,
             identity: None,
             largest_piece: AtomicUsize::new(0),
+            unfinished: Share::default(),
+            turns: Semaphore::new(cores()),
+            answered_early: AtomicBool::new(false),
             opened: Instant::now(),
             requests_under_way: AtomicUsize::new(0),
             last_request: AtomicU64::new(0),
         }
+    }
+
+    /// Tells that a request is answered while the client may still be sending it. Over HTTP/1 the connection ends with
+    /// such an answer, and it must not end before the client has seen it: see [`super::linger`].
+    pub fn answered_early(&self) {
+        self.answered_early.store(true, Relaxed);
+    }
+
+    /// Whether the connection must not close at once.
+    pub(super) fn lingers(&self) -> bool {
+        self.answered_early.load(Relaxed)
     }
 
     /// Since when there was no request; now while there is one.
@@ -105,6 +129,14 @@ impl Peer {
         }
         self.opened + Duration::from_millis(self.last_request.load(Relaxed))
     }
+}
+
+/// How many threads do work that takes long.
+pub fn cores() -> usize {
+    static CORES: LazyLock<usize> = LazyLock::new(|| {
+        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+    });
+    *CORES
 }
 
 /// Counts a request as under way until it is answered or given up.
@@ -208,6 +240,7 @@ where
 {
     let options = &shared.options;
     let peer = Arc::new(Peer::new(address));
+    let io = Lingering::new(io, peer.clone());
     let service = {
         let (shared, peer) = (shared.clone(), peer.clone());
         service_fn(move |request| {

@@ -6,6 +6,7 @@
 
 mod connection;
 mod limits;
+mod linger;
 
 use std::future::Future;
 use std::io;
@@ -26,7 +27,7 @@ use tracing::{debug, info, warn};
 use crate::config::ComponentId;
 use crate::pipeline::BoxFuture;
 
-pub use connection::Peer;
+pub use connection::{Peer, cores};
 pub use limits::Limits;
 
 /// Answers requests. One instance serves all connections of a server.
