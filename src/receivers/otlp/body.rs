@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::batch::{Code, Nack};
 use crate::memory::{Budget, NoRoom, Permit, Unfinished};
@@ -197,18 +197,16 @@ impl<'a> Reader<'a> {
         Ok(body.finish())
     }
 
-    /// Reads on without keeping anything, while that is little: so an HTTP/1 connection can be used again. Otherwise
-    /// what comes is read after the answer, see [`Peer::answered_early`].
+    /// Reads to the end without keeping anything, when that is near: so an HTTP/1 connection can be used again.
+    /// Otherwise what comes is read after the answer, see [`Peer::answered_early`].
     pub(super) async fn discard(&mut self) {
-        let limit = self.received.saturating_add(DISCARD);
-        while self.received < limit {
-            match self.piece().await {
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(_) => break,
-            }
+        let rest = self.body.size_hint().exact();
+        let near = rest.is_some_and(|rest| rest <= DISCARD);
+        let peer = self.peer;
+        let read = async { while let Ok(Some(_)) = self.piece().await {} };
+        if !near || timeout(DISCARD_TIME, read).await.is_err() {
+            peer.answered_early();
         }
-        self.peer.answered_early();
     }
 
     /// The next data that is not empty; none at the end.
@@ -323,6 +321,8 @@ const AHEAD: usize = 4;
 /// The first room.
 const SMALLEST: usize = 4 << 10;
 /// What is read of a refused body before the answer.
-const DISCARD: usize = 1 << 20;
+const DISCARD: u64 = 1 << 20;
+/// The longest that may take.
+const DISCARD_TIME: Duration = Duration::from_secs(1);
 /// The read buffer is at least this large, whatever is in it.
 const ALWAYS_COPY: usize = 4 << 10;
