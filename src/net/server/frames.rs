@@ -166,6 +166,16 @@ impl Frames {
         self.streams.iter().filter_map(|s| s.answered).min()
     }
 
+    /// Whether there are answers that are not completely sent.
+    pub fn answering(&self) -> bool {
+        self.answers > 0
+    }
+
+    /// The last stream that the client opened.
+    pub fn last_stream(&self) -> u32 {
+        self.last_stream
+    }
+
     /// Streams that neither side has ended.
     pub fn streams(&self) -> usize {
         self.streams.len()
