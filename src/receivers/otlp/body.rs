@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::batch::{Code, Nack};
 use crate::memory::{Budget, NoRoom, Permit, Unfinished};
-use crate::net::server::{Limits, Peer};
+use crate::net::server::{Limit, Limits, Peer};
 
 /// Bytes that were received, and the right to hold them.
 #[derive(Debug)]
@@ -214,9 +214,12 @@ impl<'a> Reader<'a> {
         loop {
             let limit = self.pace.limit(self.received);
             let frame = match limit.and_then(|limit| self.started.checked_add(limit)) {
-                Some(deadline) => timeout_at(deadline, self.body.frame())
-                    .await
-                    .map_err(|_| too_slow())?,
+                Some(deadline) => timeout_at(deadline, self.body.frame()).await.map_err(|_| {
+                    if limit != self.pace.longest {
+                        self.peer.limited(Limit::MinBodyRate);
+                    }
+                    too_slow()
+                })?,
                 None => self.body.frame().await,
             };
             let Some(frame) = frame else {
