@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::frames::{Frames, PREFACE, Seen, Unfinished};
-use super::gate::{Gate, Limit};
+use super::gate::{Gate, LargeFrame, Limit};
 use super::peer::Peer;
 
 /// A connection's bytes, under supervision.
@@ -36,6 +36,8 @@ pub(super) struct Guard<S> {
     head: Option<(u64, Instant)>,
     /// Since when the socket takes no more bytes.
     blocked: Option<Instant>,
+    /// The right to a large frame that has arrived in part.
+    large: Option<LargeFrame>,
     parting: Option<Parting>,
 }
 
@@ -85,6 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             begun: None,
             head: None,
             blocked: None,
+            large: None,
             parting: None,
         }
     }
@@ -214,6 +217,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         all.min_by_key(|(deadline, ..)| *deadline)
     }
 
+    /// Whether there is memory for the rest of what the client began to send. h2 keeps a frame until it is complete,
+    /// and until then nobody can ask the budget for it. Without room the client waits, as for a window to open.
+    fn has_room(&mut self) -> bool {
+        let size = match self.frames.unfinished() {
+            Some(Unfinished::Data(_, size)) if size > SMALL_FRAME => size as usize,
+            _ => 0,
+        };
+        if size != self.large.as_ref().map_or(0, |large| large.bytes) {
+            self.large = None;
+            if size > 0 {
+                self.large = self.gate.begin_frame(size);
+                return self.large.is_some();
+            }
+        }
+        true
+    }
+
+    /// Looks again in a moment whether there is room.
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) {
+        self.watch(cx);
+        if self.parting.is_none() {
+            self.timer.as_mut().reset(Instant::now() + ROOM_RETRY);
+            if self.timer.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+
     /// Bytes came in.
     fn received(&mut self, bytes: &[u8]) {
         let seen = self.frames.feed(bytes);
@@ -312,6 +343,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
             let early = me.early.split_to(me.early.len().min(buf.remaining()));
             buf.put_slice(&early);
             return Poll::Ready(Ok(()));
+        }
+        if me.parting.is_none() && !me.has_room() {
+            me.wait_for_room(cx);
+            if me.parting.is_none() {
+                return Poll::Pending;
+            }
         }
         if me.parting.is_none() {
             let before = buf.filled().len();
@@ -454,6 +491,10 @@ const BURST: f64 = 10.0;
 /// PING per round trip while answers arrive, thousands a second where the line is short, and any client may answer a
 /// DATA frame with one WINDOW_UPDATE for the stream and one for the connection.
 const EARNED: f64 = 2.0;
+/// Frames up to this size, that of nearly all clients, are a connection's own affair.
+const SMALL_FRAME: u32 = 16 << 10;
+/// How often a client that waits for room is looked at.
+const ROOM_RETRY: Duration = Duration::from_millis(20);
 /// The longest time to take leave.
 const PARTING: Duration = Duration::from_secs(1);
 /// The most bytes to read while taking leave.
