@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ pub struct Peer {
     /// keeps all of it: whoever keeps slices compares.
     pub largest_piece: AtomicUsize,
     gate: Arc<Gate>,
+    /// A request was refused whose body nobody reads.
+    refused: AtomicBool,
     pub(super) opened: Instant,
     requests_begun: AtomicU64,
     requests_under_way: AtomicUsize,
@@ -34,6 +36,7 @@ impl Peer {
             identity: None,
             largest_piece: AtomicUsize::new(0),
             gate,
+            refused: AtomicBool::new(false),
             opened: Instant::now(),
             requests_begun: AtomicU64::new(0),
             requests_under_way: AtomicUsize::new(0),
@@ -54,6 +57,11 @@ impl Peer {
     /// Requests that this connection brought so far.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
+    }
+
+    /// Whether the client may still be sending what nobody reads.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Relaxed)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -82,6 +90,7 @@ impl UnderWay {
         peer.requests_under_way.fetch_add(1, Relaxed);
         let admitted = peer.gate.begin_request();
         if !admitted {
+            peer.refused.store(true, Relaxed);
             peer.limited(Limit::MaxRequests);
         }
         UnderWay {
