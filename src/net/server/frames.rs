@@ -94,7 +94,8 @@ impl Frames {
         while let Some(head) = self.received.next(&mut bytes) {
             seen.control += u32::from(self.received(head));
         }
-        if self.phase == Phase::Settings && self.begun > 0 && self.received.at_boundary() {
+        let settled = self.begun > 1 || self.begun == 1 && self.received.left == 0;
+        if self.phase == Phase::Settings && settled {
             self.phase = Phase::Open;
         }
         seen

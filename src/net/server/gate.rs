@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::limits::Limits;
 use super::{Owner, Peer};
-use crate::memory::{Budget, Permit};
+use crate::memory::Budget;
 use crate::telemetry::ServerMetrics;
 
 /// What a client can have too much of: the keys of [`Limits`], and the memory budget.
@@ -95,8 +95,8 @@ impl Limit {
                  client"
             }
             Limit::Memory => {
-                "Refused a connection: the memory budget is used up. Raise the limit of `memory_limiter`, or lower \
-                 `max_connections`"
+                "Refused a connection: open connections may take a quarter of the memory limit. Raise the limit of \
+                 `memory_limiter`, or add servers"
             }
         }
     }
@@ -112,6 +112,8 @@ pub(super) struct Gate {
     handshakes: AtomicUsize,
     requests: AtomicUsize,
     farewells: AtomicUsize,
+    /// Bytes of large frames of which a part has arrived.
+    frames: AtomicUsize,
     /// Only those that have a connection open, so `max_connections` bounds this too.
     peers: Mutex<HashMap<IpAddr, PeerCounts>>,
     /// When each limit was last written about.
@@ -140,6 +142,7 @@ impl Gate {
             handshakes: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             farewells: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
             peers: Mutex::new(HashMap::new()),
             complained: Default::default(),
         })
@@ -155,13 +158,9 @@ impl Gate {
             self.connections.fetch_sub(1, Relaxed);
             Err(limit)
         };
-        let permit = match &self.budget {
-            None => None,
-            Some(budget) => match budget.acquire(CONNECTION_COST) {
-                Ok(permit) => Some(permit),
-                Err(_) => return refuse(Limit::Memory),
-            },
-        };
+        if self.connections.load(Relaxed) > self.affordable() {
+            return refuse(Limit::Memory);
+        }
         let allowed = self.limits.max_connections_per_peer;
         if !self.of_peer(network, |counts| {
             let fits = allowed == 0 || counts.connections < allowed;
@@ -174,7 +173,6 @@ impl Gate {
         Ok(Admission {
             gate: self.clone(),
             network,
-            _permit: permit,
         })
     }
 
@@ -240,6 +238,27 @@ impl Gate {
         }
     }
 
+    /// How many connections there may be for the sake of memory. Connections take no permits: those that are idle
+    /// would then take the place of telemetry, and a flood of telemetry would refuse connections, which cannot be told
+    /// as well as requests that they should come back. They have a share of the limit beside it.
+    fn affordable(&self) -> usize {
+        let share = |budget: &Arc<Budget>| budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
+        let affordable = self.budget.as_ref().map_or(usize::MAX, share);
+        affordable.max(FEWEST_CONNECTIONS)
+    }
+
+    /// A place for a large frame of which a part has arrived; none when there are too many.
+    pub(super) fn begin_frame(self: &Arc<Self>, bytes: usize) -> Option<LargeFrame> {
+        let share = |budget: &Arc<Budget>| (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+        let limit = self.budget.as_ref().map_or(usize::MAX, share);
+        let before = self.frames.fetch_add(bytes, Relaxed);
+        let frame = LargeFrame {
+            gate: self.clone(),
+            bytes,
+        };
+        (before.saturating_add(bytes) <= limit).then_some(frame)
+    }
+
     fn of_peer<T>(&self, network: IpAddr, change: impl FnOnce(&mut PeerCounts) -> T) -> T {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = peers.entry(network).or_default();
@@ -255,7 +274,6 @@ impl Gate {
 pub(super) struct Admission {
     gate: Arc<Gate>,
     network: IpAddr,
-    _permit: Option<Permit>,
 }
 
 impl Admission {
@@ -310,6 +328,18 @@ impl Drop for Farewell {
     }
 }
 
+/// The right to hold a part of a large frame; given back when dropped.
+pub(super) struct LargeFrame {
+    gate: Arc<Gate>,
+    pub(super) bytes: usize,
+}
+
+impl Drop for LargeFrame {
+    fn drop(&mut self) {
+        self.gate.frames.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// Whether it is time to write about something again.
 pub(super) fn due(last: &Mutex<Option<Instant>>) -> bool {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -342,9 +372,16 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a connection without requests takes from the memory budget, in bytes: the buffers of hyper, h2 and rustls, and
-/// the task. The kernel's socket buffers are not in it.
+/// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. The kernel's
+/// socket buffers are not in it.
 const CONNECTION_COST: usize = 48 << 10;
+/// All connections of a listener may take this part of the memory limit, beside what the budget counts.
+const CONNECTIONS_SHARE: usize = 4;
+/// So many connections are always affordable.
+const FEWEST_CONNECTIONS: usize = 64;
+/// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
+const FRAMES_SHARE: usize = 8;
+const LEAST_FRAMES: usize = 4 << 20;
 /// Clients that are being told at once that there is no place. Others see their connection closed.
 const MAX_FAREWELLS: usize = 64;
 /// The least time between two lines about one thing in the log.
@@ -411,13 +448,22 @@ mod tests {
     }
 
     #[test]
-    fn connections_cost_memory_and_are_refused_when_there_is_none() {
-        let budget = Budget::new(CONNECTION_COST);
+    fn connections_and_parts_of_frames_have_a_share_of_the_memory_limit() {
+        let budget = Budget::new(CONNECTIONS_SHARE * 100 * CONNECTION_COST);
         let gate = gate(Limits::default(), Some(budget.clone()));
-        let first = gate.admit(at("10.0.0.1")).unwrap();
+        let mut open: Vec<_> = (0..100)
+            .map(|_| gate.admit(at("10.0.0.1")).unwrap())
+            .collect();
         assert_eq!(gate.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
-        drop(first);
-        assert_eq!((budget.used(), gate.connections.load(Relaxed)), (0, 0));
+        open.pop();
+        assert!(gate.admit(at("10.0.0.1")).is_ok());
+        assert_eq!(budget.used(), 0);
+
+        let held = gate.begin_frame(3 << 20);
+        assert!(held.is_some() && gate.begin_frame(2 << 20).is_none());
+        assert!(gate.begin_frame(1 << 20).is_some());
+        drop(held);
+        assert_eq!(gate.frames.load(Relaxed), 0);
     }
 
     #[test]

@@ -11,12 +11,13 @@ use crate::config::{ByteSize, Problems, Validate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections of this listener. Default 10000.
+    /// Open connections of this listener. They may not take more than a quarter of the memory limit either, at 48 KiB
+    /// each. Default 10000.
     pub max_connections: usize,
     /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
     /// one address: a NAT gateway, a load balancer. Default 1000.
     pub max_connections_per_peer: usize,
-    /// TLS handshakes under way. Default 256.
+    /// TLS handshakes under way. One address (of IPv6, one /64 network) gets a quarter of them. Default 256.
     pub max_handshakes: usize,
     /// The longest a TLS handshake, and the beginning of the first request, may take. Default 10s.
     pub handshake_timeout: Duration,
@@ -34,8 +35,8 @@ pub struct Limits {
     pub send_timeout: Duration,
     /// HTTP/2: frames a second on one connection that carry neither a request nor its data (PING, SETTINGS,
     /// WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA), with ten seconds' worth at
-    /// once. Every answer earns the client four more, because clients measure the line and open their windows as
-    /// answers arrive. A client that sends more is disconnected. Default 1000.
+    /// once. Every DATA frame and every end of an answer earn the client two more, because clients measure the line and
+    /// open their windows as answers arrive. A client that sends more is disconnected. Default 1000.
     pub max_control_frames: u32,
 }
 

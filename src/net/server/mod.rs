@@ -136,7 +136,8 @@ pub struct Options {
     pub grace: Option<Duration>,
     /// What clients may do at most.
     pub limits: Limits,
-    /// What pays for open connections. Without it only `limits` bounds them.
+    /// Whose limit bounds the memory of open connections (a quarter of it, beside what the budget counts) and of frames
+    /// that have arrived in part (an eighth). Without it only `limits` bounds them.
     pub budget: Option<Arc<Budget>>,
 }
 

@@ -29,6 +29,8 @@ pub struct Peer {
     /// Whether a request was answered before all of it was read.
     answered_early: AtomicBool,
     gate: Arc<Gate>,
+    /// A request was refused whose body nobody reads.
+    refused: AtomicBool,
     pub(super) opened: Instant,
     requests_begun: AtomicU64,
     requests_under_way: AtomicUsize,
@@ -46,6 +48,7 @@ impl Peer {
             turns: Semaphore::new(cores()),
             answered_early: AtomicBool::new(false),
             gate,
+            refused: AtomicBool::new(false),
             opened: Instant::now(),
             requests_begun: AtomicU64::new(0),
             requests_under_way: AtomicUsize::new(0),
@@ -77,6 +80,11 @@ impl Peer {
     /// Requests that this connection brought so far.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
+    }
+
+    /// Whether the client may still be sending what nobody reads.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Relaxed)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -113,6 +121,7 @@ impl UnderWay {
         peer.requests_under_way.fetch_add(1, Relaxed);
         let admitted = peer.gate.begin_request();
         if !admitted {
+            peer.refused.store(true, Relaxed);
             peer.limited(Limit::MaxRequests);
         }
         UnderWay {
