@@ -24,7 +24,7 @@ pub async fn keep_small(budget: Arc<Budget>) {
     let mut floor = usize::MAX;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let Some(resident) = resident() else {
+        let Some(resident) = resident_bytes() else {
             return;
         };
         let surplus = resident.saturating_sub(budget.used());
@@ -38,12 +38,12 @@ pub async fn keep_small(budget: Arc<Budget>) {
             return;
         }
         // What does not go is in use, by connections say. Only more than that is a reason to try again.
-        floor = resident().map_or(surplus, |resident| resident.saturating_sub(budget.used()));
+        floor = resident_bytes().map_or(surplus, |resident| resident.saturating_sub(budget.used()));
     }
 }
 
 /// The memory of the process in bytes; none where it cannot be read.
-fn resident() -> Option<usize> {
+fn resident_bytes() -> Option<usize> {
     // proc_pid_statm(5): sizes in pages, the second is the resident set.
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = pages.split_whitespace().nth(1)?.parse().ok()?;
