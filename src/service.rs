@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::allocator;
 use crate::component::Host;
 use crate::config::{self, Config, Level, Report, Sources};
 use crate::health::{Health, Phase};
@@ -128,6 +129,7 @@ impl Service {
             listeners: Listeners::default(),
             health: Arc::new(Health::default()),
         };
+        tokio::spawn(allocator::keep_small(host.budget.clone()));
         let panicked = watch_for_panics(host.health.clone());
         let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
         graph.start();

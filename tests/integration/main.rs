@@ -21,6 +21,7 @@ mod everything_at_once;
 mod fan_out;
 mod harness;
 mod malformed;
+mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;

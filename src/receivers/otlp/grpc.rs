@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::body::Reader;
 use super::encoding::{Encoding, GRPC_NAMES};
-use super::intake::{Format, Intake};
+use super::intake::{Format, Intake, too_busy};
 use super::status::{Refusal, percent_encode};
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
@@ -60,6 +60,10 @@ impl Handler for Grpc {
             Err(nack) => refused(nack),
         }
     }
+
+    fn busy(&self, _: &Request<Incoming>) -> Response<Reply> {
+        refused(too_busy())
+    }
 }
 
 impl Grpc {
@@ -82,9 +86,9 @@ impl Grpc {
             })?,
         };
         let metadata = intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, None);
+        let mut reader = Reader::new(request.into_body(), peer, intake.pace);
         let (compressed, held) = reader
-            .message(intake.limit, intake.limit_key, &intake.budget)
+            .message(&intake.bounds())
             .await
             .inspect_err(|nack| intake.unreadable(signal, nack))?;
         let codec = if compressed {
@@ -100,7 +104,7 @@ impl Grpc {
             ));
         }
         intake
-            .take(signal, Format::Protobuf, codec, held, metadata)
+            .take(signal, Format::Protobuf, codec, held, metadata, peer)
             .await
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::body::Pace;
 use self::config::or;
 pub use self::config::{
     Config, Cors, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
@@ -50,12 +51,13 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
-        let intake = |transport, include_metadata, limit, limit_key| Intake {
+        let intake = |transport, include_metadata, pace, limit, limit_key| Intake {
             id: cx.id.clone(),
             outputs: outputs.clone(),
             budget: cx.budget.clone(),
             metrics: ReceiverMetrics::new(&cx.id, transport),
             include_metadata,
+            pace,
             limit,
             limit_key,
         };
@@ -64,11 +66,13 @@ impl ReceiverConfig for Config {
             let handler = Grpc(intake(
                 "grpc",
                 grpc.include_metadata,
+                Pace::new(&grpc.limits, None),
                 grpc.max_message(),
                 "max_recv_msg_size_mib",
             ));
             let mut options = grpc_options(grpc);
             options.tls = tls(cx, "grpc", &grpc.tls, &[b"h2"])?;
+            options.budget = Some(cx.budget.clone());
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
         if let Some(http) = &*self.protocols.http {
@@ -77,12 +81,14 @@ impl ReceiverConfig for Config {
                 intake(
                     "http",
                     http.include_metadata,
+                    Pace::new(&http.limits, some(http.read_timeout)),
                     http.max_body(),
                     "max_request_body_size",
                 ),
             );
             let mut options = http_options(http);
             options.tls = tls(cx, "http", &http.tls, &[b"h2", b"http/1.1"])?;
+            options.budget = Some(cx.budget.clone());
             waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
         Ok(Box::new(Receiver {
@@ -169,14 +175,11 @@ fn grpc_options(config: &GrpcConfig) -> Options {
 }
 
 fn http_options(config: &HttpConfig) -> Options {
-    let idle = some(config.idle_timeout);
     Options {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
-        // The server counts the time between two requests as part of the second one's head.
-        header_timeout: idle
-            .and_then(|idle| some(config.read_header_timeout).map(|header| idle + header)),
-        max_idle: idle,
+        header_timeout: some(config.read_header_timeout),
+        max_idle: some(config.idle_timeout),
         limits: config.limits.clone(),
         ..Options::default()
     }

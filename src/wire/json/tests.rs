@@ -774,3 +774,17 @@ fn the_shapes_of_the_specification_are_read() {
     assert_eq!(dictionary.location_table[1].lines[0].line, 7);
     assert_eq!(dictionary.link_table[1].span_id.len(), 8);
 }
+
+#[test]
+fn lists_of_short_numbers_that_outgrow_their_limit_are_given_up() {
+    let zeros = "0,".repeat(1000);
+    let json = format!(
+        "{{\"resourceMetrics\":[{{\"scopeMetrics\":[{{\"metrics\":[{{\"histogram\":\
+         {{\"dataPoints\":[{{\"explicitBounds\":[{zeros}0]}}]}}}}]}}]}}]}}"
+    );
+    let whole = to_wire(Signal::Metrics, json.as_bytes()).unwrap();
+    assert!(whole.len() > 3 * json.len());
+    let within = |limit| to_wire_within(Signal::Metrics, json.as_bytes(), limit);
+    assert_eq!(within(json.len()), Ok(None));
+    assert_eq!(within(whole.len()), Ok(Some(whole)));
+}

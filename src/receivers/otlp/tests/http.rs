@@ -266,6 +266,84 @@ async fn a_body_that_does_not_arrive_is_given_up_and_its_memory_freed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_trickles_is_given_up_after_the_grace_whatever_arrives() {
+    let limits = "limits: {body_grace: 5s, min_body_rate: 1KiB}";
+    let fixture = Fixture::with(limits, Ok(()), false);
+    let mut stream = TcpStream::connect(fixture.http).await.unwrap();
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: c\r\ncontent-type: application/x-protobuf\r\n\
+        content-length: 1000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut reader, mut writer) = stream.split();
+    let began = Instant::now();
+    let trickle = async {
+        loop {
+            writer.write_all(b"x").await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let mut status = [0; 12];
+    tokio::select! {
+        () = trickle => {}
+        read = reader.read_exact(&mut status) => { read.unwrap(); }
+    }
+    assert_eq!(&status, b"HTTP/1.1 503");
+    let took = began.elapsed().as_secs();
+    assert!((5..7).contains(&took), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_minimum_rate_a_body_may_take_its_time() {
+    let fixture = Fixture::with("limits: {min_body_rate: 0}", Ok(()), false);
+    let body = encoded(1);
+    let mut stream = TcpStream::connect(fixture.http).await.unwrap();
+    let head = format!(
+        "POST /v1/traces HTTP/1.1\r\nhost: c\r\ncontent-type: {PROTOBUF}\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    stream.write_all(&body).await.unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn who_sends_far_above_the_limit_without_looking_still_reads_why_it_was_refused() {
+    let fixture = Fixture::with("max_request_body_size: 1000", Ok(()), false);
+    for head in ["content-length: 41943040", "transfer-encoding: chunked"] {
+        let mut stream = TcpStream::connect(fixture.http).await.unwrap();
+        let head = format!(
+            "POST /v1/traces HTTP/1.1\r\nhost: c\r\ncontent-type: {PROTOBUF}\r\n{head}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let chunk = [b"100000\r\n", vec![b'x'; MIB].as_slice(), b"\r\n"].concat();
+        for _ in 0..39 {
+            stream.write_all(&chunk).await.unwrap();
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        assert!(answer.contains("max_request_body_size"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_before_sending_too_much_is_refused_before_sending() {
+    let fixture = Fixture::with("max_request_body_size: 1000", Ok(()), false);
+    let mut stream = TcpStream::connect(fixture.http).await.unwrap();
+    let head = format!(
+        "POST /v1/traces HTTP/1.1\r\nhost: c\r\ncontent-type: {PROTOBUF}\r\n\
+         expect: 100-continue\r\ncontent-length: 1001\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn write_timeout_answers_for_a_pipeline_that_does_not() {
     let fixture = Fixture::with("write_timeout: 5s", Ok(()), true);
     let (status, _, body) = fixture.post("/v1/traces", &[], encoded(1)).await;

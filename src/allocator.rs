@@ -1,0 +1,94 @@
+//! What the C library's allocator does with memory that was freed.
+//!
+//! glibc learns from what a program frees: after one buffer of 20 MiB it serves all buffers up to that size from its
+//! heaps, of which every thread may have its own, and keeps twice as much at the end of each. One bomb is enough to
+//! teach it. Measured with a budget of 64 MiB and 64 decompression bombs at once: the process grew to 176 MiB and
+//! stayed there; with fixed thresholds it has 60 to 90 MiB at most and 36 MiB afterwards. What is free in the middle of
+//! heaps goes back by [`keep_small`]. Other allocators were measured too: mimalloc keeps more when idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::memory::Budget;
+
+/// Fixes the thresholds. To be called once, before there are threads.
+pub fn return_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    glibc::fix_thresholds();
+}
+
+/// Looks every few seconds whether the process has much more memory than the telemetry it holds, and gives back what is
+/// free. For ever; to be spawned.
+pub async fn keep_small(budget: Arc<Budget>) {
+    // A start leaves nothing behind worth looking at.
+    let mut floor = usize::MAX;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(resident) = resident_bytes() else {
+            return;
+        };
+        let surplus = resident.saturating_sub(budget.used());
+        floor = floor.min(surplus);
+        if surplus < floor.saturating_add(WORTH_IT) {
+            continue;
+        }
+        // It may take milliseconds, and a panic in it is nobody's business.
+        let trimmed = tokio::task::spawn_blocking(trim).await;
+        if trimmed.is_err() {
+            return;
+        }
+        // What does not go is in use, by connections say. Only more than that is a reason to try again.
+        floor = resident_bytes().map_or(surplus, |resident| resident.saturating_sub(budget.used()));
+    }
+}
+
+/// The memory of the process in bytes; none where it cannot be read.
+fn resident_bytes() -> Option<usize> {
+    // proc_pid_statm(5): sizes in pages, the second is the resident set.
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = pages.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages.saturating_mul(PAGE))
+}
+
+fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    glibc::trim();
+}
+
+/// How often to look. A look costs some microseconds.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How much more than after the last time there must be.
+const WORTH_IT: usize = 8 << 20;
+/// The usual page. Where pages are larger less is given back.
+const PAGE: usize = 4 << 10;
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(
+    unsafe_code,
+    reason = "the only way to tell glibc from within the process; the environment is read before it starts"
+)]
+mod glibc {
+    use libc::{M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, c_int};
+
+    pub(super) fn fix_thresholds() {
+        for (parameter, bytes) in [
+            (M_MMAP_THRESHOLD, OWN_MAPPING),
+            (M_TRIM_THRESHOLD, KEPT_AT_END),
+        ] {
+            // SAFETY: `mallopt` takes two integers by value and locks what it changes. A parameter it does not know is
+            // no error but a result of 0: then the default stays.
+            let _known = unsafe { libc::mallopt(parameter, bytes) };
+        }
+    }
+
+    pub(super) fn trim() {
+        // SAFETY: `malloc_trim` may be called by any thread at any time (MT-Safe); it touches free memory only.
+        let _trimmed = unsafe { libc::malloc_trim(0) };
+    }
+
+    /// From this size on, a buffer is a mapping of its own and goes back to the system when it is freed. Far above
+    /// what requests usually have, as a mapping costs a page fault for every 4 KiB.
+    const OWN_MAPPING: c_int = 1 << 20;
+    /// What a heap may keep at its end.
+    const KEPT_AT_END: c_int = 2 << 20;
+}
