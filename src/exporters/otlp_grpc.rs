@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use prost::Message;
 
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
+use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
@@ -43,8 +44,9 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self)
+        let mut exporter = Exporter::new(self)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        exporter.auth = auth::client(self.auth.as_ref(), cx)?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -60,6 +62,7 @@ struct Exporter {
     /// The method of each signal.
     methods: [Uri; 4],
     headers: HeaderMap,
+    auth: Option<Arc<dyn ClientAuthenticator>>,
     compressor: Option<Compressor>,
 }
 
@@ -117,6 +120,7 @@ impl Exporter {
                 method(profiles)?,
             ],
             headers: headers(config)?,
+            auth: None,
             compressor,
         })
     }
@@ -129,6 +133,9 @@ impl Exporter {
             *request.version_mut() = http::Version::HTTP_2;
             *request.uri_mut() = self.methods[batch.signal.index()].clone();
             *request.headers_mut() = self.headers.clone();
+            if let Some(auth) = &self.auth {
+                auth.add(request.headers_mut());
+            }
             request
         };
         let response = self.pool.send(request).await.map_err(|error| {

@@ -20,6 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text};
+use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
@@ -47,8 +48,9 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self, signals)
+        let mut exporter = Exporter::new(self, signals)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        exporter.auth = auth::client(self.auth.as_ref(), cx)?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -64,6 +66,7 @@ struct Exporter {
     /// By signal; those that are in use have one.
     targets: [Option<Target>; 4],
     headers: HeaderMap,
+    auth: Option<Arc<dyn ClientAuthenticator>>,
     encoding: Encoding,
     compressor: Option<Compressor>,
 }
@@ -109,6 +112,7 @@ impl Exporter {
             client: client(config, connectors),
             targets,
             headers: headers(config),
+            auth: None,
             encoding: config.encoding,
             compressor: codec.map(|codec| Compressor::new(codec, level)),
         })
@@ -131,6 +135,9 @@ impl Exporter {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = target.url.clone();
         *request.headers_mut() = self.headers.clone();
+        if let Some(auth) = &self.auth {
+            auth.add(request.headers_mut());
+        }
         let response = self.client.request(request).await.map_err(|error| {
             let reason = format!("request to {} failed: {}", target.url, full_error(&error));
             SendError::transient(Code::Unavailable, reason)

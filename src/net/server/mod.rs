@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use crate::config::ComponentId;
+use crate::config::{ComponentId, Section};
+use crate::net::tls::{ServerTls, TlsError};
 use crate::pipeline::BoxFuture;
 
 pub use connection::Peer;
@@ -77,6 +78,26 @@ impl TlsSource for Arc<rustls::ServerConfig> {
     fn config(&self) -> Arc<rustls::ServerConfig> {
         self.clone()
     }
+}
+
+/// Where the TLS configuration of a server comes from, for its `tls` section; none for plain text. The files are read
+/// here, and again when the configuration is reloaded.
+///
+/// # Errors
+/// When a file cannot be read or used.
+pub fn tls_source(
+    section: &Section<ServerTls>,
+    protocol: Protocol,
+) -> Result<Option<Arc<dyn TlsSource>>, TlsError> {
+    let Some(tls) = &**section else {
+        return Ok(None);
+    };
+    let alpn: &[&[u8]] = match protocol {
+        Protocol::Http1 => &[b"http/1.1"],
+        Protocol::Http2 => &[b"h2"],
+        Protocol::Either => &[b"h2", b"http/1.1"],
+    };
+    Ok(Some(Arc::new(Arc::new(tls.build(alpn)?))))
 }
 
 /// Limits and timeouts of a server.
@@ -333,6 +354,21 @@ fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connectio
     }
 }
 
+/// Takes a little of an HTTP/1 body that nobody will read, for a client that is in the middle of sending it: closing a
+/// connection with unread data resets it, and the answer may be lost with it. The answer does not wait for this.
+pub fn drain(mut body: Incoming) {
+    let drain = async move {
+        let mut left = DRAINED_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout(DRAINED_FOR, drain));
+}
+
 /// Errors of `accept(2)` that concern the one connection that is gone already.
 fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(
@@ -344,6 +380,9 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     )
 }
 
+/// As much as Go's server takes of a body that its handler has left.
+const DRAINED_BYTES: usize = 256 << 10;
+const DRAINED_FOR: Duration = Duration::from_secs(1);
 /// Pauses after a failed accept double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

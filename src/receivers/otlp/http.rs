@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{
     ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -17,12 +18,14 @@ use super::cors::Policy;
 use super::encoding::{Encoding, list};
 use super::intake::{Format, Intake};
 use super::status::Refusal;
+use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
-use crate::net::server::{Handler, Peer};
+use crate::net::server::{Handler, Peer, drain};
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {
     intake: Intake,
+    guard: Option<Guard>,
     paths: Vec<(String, Signal)>,
     /// The accepted values of `Content-Encoding`.
     encodings: Vec<(String, Encoding)>,
@@ -33,7 +36,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(config: &HttpConfig, intake: Intake) -> Self {
+    pub(super) fn new(config: &HttpConfig, intake: Intake, guard: Option<Guard>) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         Http {
@@ -53,10 +56,16 @@ impl Http {
             read_timeout: some(*config.read_timeout),
             answer_timeout: some(*config.write_timeout),
             intake,
+            guard,
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        if let Some(guard) = &self.guard
+            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
+        {
+            return turned_away(guard, nack, request);
+        }
         // A client that waits for `100 Continue` has not sent its body, and reading would make it.
         let may_be_sending =
             request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT);
@@ -274,6 +283,21 @@ fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The answer to a request that was not let in. It is given before anything of the body is read.
+fn turned_away(guard: &Guard, nack: Nack, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let format = request.headers().get(CONTENT_TYPE).and_then(format);
+    let mut response = refused(nack, format.unwrap_or(Format::Protobuf));
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, guard.challenge());
+    }
+    if request.version() < Version::HTTP_2 {
+        drain(request.into_body());
     }
     response
 }

@@ -12,7 +12,6 @@ mod http;
 mod intake;
 mod status;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -24,11 +23,11 @@ pub use self::config::{
 use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
+use crate::auth;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, Section, units};
-use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
-use crate::net::tls::ServerTls;
+use crate::config::{Endpoint, units};
+use crate::net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
 
@@ -60,14 +59,19 @@ impl ReceiverConfig for Config {
         };
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
-            let handler = Grpc(intake(
-                "grpc",
-                grpc.include_metadata,
-                grpc.max_message(),
-                "max_recv_msg_size_mib",
-            ));
+            let handler = Grpc {
+                intake: intake(
+                    "grpc",
+                    grpc.include_metadata,
+                    grpc.max_message(),
+                    "max_recv_msg_size_mib",
+                ),
+                guard: auth::guard(grpc.auth.as_ref(), cx, "receiver", "grpc")
+                    .map_err(|error| within("grpc", error))?,
+            };
             let mut options = grpc_options(grpc);
-            options.tls = tls("grpc", &grpc.tls, &[b"h2"])?;
+            options.tls =
+                tls_source(&grpc.tls, options.protocol).map_err(|error| within("grpc", error))?;
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
         if let Some(http) = &*self.protocols.http {
@@ -79,9 +83,12 @@ impl ReceiverConfig for Config {
                     http.max_body(),
                     "max_request_body_size",
                 ),
+                auth::guard(http.auth.as_ref(), cx, "receiver", "http")
+                    .map_err(|error| within("http", error))?,
             );
             let mut options = http_options(http);
-            options.tls = tls("http", &http.tls, &[b"h2", b"http/1.1"])?;
+            options.tls =
+                tls_source(&http.tls, options.protocol).map_err(|error| within("http", error))?;
             waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
         Ok(Box::new(Receiver {
@@ -132,19 +139,9 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// The files are read here, and again when the configuration is reloaded.
-fn tls(
-    protocol: &str,
-    section: &Section<ServerTls>,
-    alpn: &[&[u8]],
-) -> Result<Option<Arc<dyn TlsSource>>, BuildError> {
-    let Some(tls) = &**section else {
-        return Ok(None);
-    };
-    let config = tls
-        .build(alpn)
-        .map_err(|error| BuildError(format!("protocols::{protocol}::{error}")))?;
-    Ok(Some(Arc::new(Arc::new(config))))
+/// An error of one protocol.
+fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
+    BuildError(format!("protocols::{protocol}::{error}"))
 }
 
 fn grpc_options(config: &GrpcConfig) -> Options {

@@ -86,6 +86,7 @@ impl Fixture {
             budget: Budget::new(64 * MIB),
             listeners: Listeners::default(),
             health: Arc::default(),
+            extensions: Default::default(),
         };
         let sink = Arc::new(Sink {
             taken: Mutex::default(),
