@@ -60,6 +60,14 @@ pub(super) fn describe() {
             "tributary_receiver_unreadable_requests",
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
+        (
+            "tributary_server_unauthenticated",
+            "Requests that were refused because nobody knows who sent them, by reason",
+        ),
+        (
+            "tributary_auth_reloads",
+            "Times that changed credentials were taken over, or could not be, by result",
+        ),
     ] {
         describe_counter!(name, meaning);
     }

@@ -125,7 +125,7 @@ fn telemetry(
             None => facts.pipelines_span,
         };
         facts.needs.push(Need::new(
-            "the collector's own metrics".to_owned(),
+            "the collector's metrics endpoint".to_owned(),
             None,
             &["service", "telemetry"],
             span,
