@@ -50,7 +50,11 @@ impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
         let mut exporter = Exporter::new(self, signals)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
-        exporter.auth = auth::client(self.auth.as_ref(), cx)?;
+        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
+            // So that there is room for them in the copy of every request; their values are those of the moment.
+            auth.add(&mut exporter.headers);
+            exporter.auth = Some(auth);
+        }
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),

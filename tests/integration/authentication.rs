@@ -283,6 +283,7 @@ async fn a_token_changes_under_load_without_a_refused_request() {
     let new = [("authorization", &*with("new-token-of-all"))];
     assert_eq!(call(server.grpc(), &old).await.0, 16);
     assert_eq!(call(server.grpc(), &new).await.0, 0);
+    accepted.write("new-token-of-all\n");
     assert_secret(&server, &yaml, &["old-token-of-all", "new-token-of-all"]).await;
 }
 

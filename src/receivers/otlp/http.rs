@@ -296,7 +296,8 @@ fn turned_away(guard: &Guard, nack: Nack, request: Request<Incoming>) -> Respons
             .headers_mut()
             .insert(WWW_AUTHENTICATE, guard.challenge());
     }
-    if request.version() < Version::HTTP_2 {
+    // A client that waits for `100 Continue` has not sent its body, and reading would make it.
+    if request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT) {
         drain(request.into_body());
     }
     response
