@@ -45,6 +45,13 @@ pub trait ServerAuthenticator: Send + Sync + 'static {
 pub trait ClientAuthenticator: Send + Sync + 'static {
     /// Adds the headers to those of a request, in the place of others of the same name.
     fn add(&self, headers: &mut HeaderMap);
+
+    /// Another number once [`add`](Self::add) adds something else.
+    fn version(&self) -> u64;
+
+    /// Looks at once whether there are new credentials: a server has refused the ones that count now. May be called
+    /// often.
+    fn refresh(&self);
 }
 
 /// What a [`ServerAuthenticator`] says.

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use prost::Message;
 
-use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
+use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
 use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
@@ -192,7 +192,11 @@ impl queue::Sender for Exporter {
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(self.call(batch))
+        Box::pin(async move {
+            let auth = self.auth.as_deref();
+            let version = auth.map_or(0, ClientAuthenticator::version);
+            unless_renewed(auth, version, self.call(batch).await)
+        })
     }
 }
 

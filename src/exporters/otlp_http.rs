@@ -19,7 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
-use super::otlp_response::{json_outcome, outcome, status_text};
+use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
 use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
@@ -188,7 +188,11 @@ impl queue::Sender for Exporter {
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(self.call(batch))
+        Box::pin(async move {
+            let auth = self.auth.as_deref();
+            let version = auth.map_or(0, ClientAuthenticator::version);
+            unless_renewed(auth, version, self.call(batch).await)
+        })
     }
 }
 

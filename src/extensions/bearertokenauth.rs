@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::credentials::{self, Reloading};
+use super::credentials::{self, Reloader};
 use crate::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
 use crate::config::{Capability, Problems, Secret, Validate};
@@ -135,9 +135,12 @@ impl ExtensionConfig for Config {
     }
 
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
-        let files = self.has_file().then(|| self.filename.clone());
-        // Watched before they are read, so that no change falls in between.
-        let reloading = Reloading::new(&cx.id, files);
+        let files: Vec<PathBuf> = self
+            .has_file()
+            .then(|| self.filename.clone())
+            .into_iter()
+            .collect();
+        let watch = Reloader::watch(&files);
         let tokens = self.tokens().map_err(|(key, reason)| {
             BuildError(
                 format!("{key}: {reason}")
@@ -153,23 +156,26 @@ impl ExtensionConfig for Config {
         };
         let challenge = HeaderValue::try_from(format!("{scheme} realm=\"collector\""))
             .map_err(|error| BuildError(format!("scheme: {error}")))?;
+        let tokens = Arc::new(ArcSwap::from_pointee(tokens));
+        let (config, current) = (self.clone(), tokens.clone());
+        let reloader = Reloader::new(&cx.id, files, move || {
+            let tokens = config.tokens().map_err(|(_, reason)| reason)?;
+            let changed = tokens != **current.load();
+            if changed {
+                current.store(Arc::new(tokens));
+            }
+            Ok(changed)
+        });
+        let component = reloader.component(watch);
         let authenticator = Arc::new(Bearer {
             header,
             scheme: self.scheme.clone(),
             challenge,
-            tokens: ArcSwap::from_pointee(tokens),
+            tokens,
+            reloader,
         });
-        let (config, reloaded) = (self.clone(), authenticator.clone());
-        let reload = move || {
-            let tokens = config.tokens().map_err(|(_, reason)| reason)?;
-            let changed = tokens != **reloaded.tokens.load();
-            if changed {
-                reloaded.tokens.store(Arc::new(tokens));
-            }
-            Ok(changed)
-        };
         Ok(Extension {
-            component: reloading.component(reload),
+            component,
             services: Services {
                 server_auth: Some(authenticator.clone()),
                 client_auth: Some(authenticator),
@@ -183,7 +189,8 @@ struct Bearer {
     header: HeaderName,
     scheme: String,
     challenge: HeaderValue,
-    tokens: ArcSwap<Tokens>,
+    tokens: Arc<ArcSwap<Tokens>>,
+    reloader: Arc<Reloader>,
 }
 
 /// Tokens that are valid together; at least one.
@@ -252,6 +259,14 @@ impl ServerAuthenticator for Bearer {
 impl ClientAuthenticator for Bearer {
     fn add(&self, headers: &mut HeaderMap) {
         headers.insert(self.header.clone(), self.tokens.load().sent.clone());
+    }
+
+    fn version(&self) -> u64 {
+        self.reloader.version()
+    }
+
+    fn refresh(&self) {
+        self.reloader.refresh();
     }
 }
 

@@ -1,6 +1,10 @@
 //! What authenticators share: credentials in files that are renewed, and credentials in headers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName};
 use metrics::{Counter, counter};
@@ -66,18 +70,28 @@ pub(super) fn of_scheme<'a>(
     }
 }
 
-/// The life of an authenticator whose credentials come from files.
-pub(super) struct Reloading {
+/// Takes over what is in the files now, and says whether that is anything new. When it fails, what was there before must
+/// still count.
+type TakeOver = Box<dyn Fn() -> Result<bool, String> + Send + Sync>;
+
+/// Keeps the credentials of an authenticator those of its files.
+pub(super) struct Reloader {
     id: ComponentId,
-    watch: Option<FileWatch>,
+    files: Vec<PathBuf>,
+    take_over: TakeOver,
+    version: AtomicU64,
+    /// When the files were last read because a server had refused what was in them.
+    refreshed: Mutex<Option<Instant>>,
     done: Counter,
     failed: Counter,
 }
 
-impl Reloading {
-    /// Watches the files from now on.
-    pub(super) fn new(id: &ComponentId, files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let files: Vec<PathBuf> = files.into_iter().collect();
+impl Reloader {
+    /// For the authenticator `id`; `take_over` reads the files again.
+    pub(super) fn new<F>(id: &ComponentId, files: Vec<PathBuf>, take_over: F) -> Arc<Self>
+    where
+        F: Fn() -> Result<bool, String> + Send + Sync + 'static,
+    {
         let result = |result: &'static str| {
             counter!(
                 "tributary_auth_reloads",
@@ -85,69 +99,87 @@ impl Reloading {
                 "result" => result
             )
         };
-        Reloading {
+        Arc::new(Reloader {
             id: id.clone(),
+            files,
+            take_over: Box::new(take_over),
+            version: AtomicU64::new(0),
+            refreshed: Mutex::new(None),
             done: result("success"),
             failed: result("failure"),
-            watch: (!files.is_empty()).then(|| FileWatch::new(files)),
+        })
+    }
+
+    /// How often the credentials have changed.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// Reads the files again now, at most once a second.
+    pub(super) fn refresh(&self) {
+        let mut last = self
+            .refreshed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !self.files.is_empty() && last.is_none_or(|last| last.elapsed() >= REFRESH_EVERY) {
+            *last = Some(Instant::now());
+            self.reload();
         }
     }
 
-    /// A component that calls `reload` whenever a file has changed. `reload` takes over what is there now and says
-    /// whether that is anything new; when it fails, what was there before must still count.
-    pub(super) fn component<F>(self, reload: F) -> Box<dyn Component>
-    where
-        F: FnMut() -> Result<bool, String> + Send + 'static,
-    {
+    /// A component that reads the files again whenever `watch` has noticed that they changed.
+    pub(super) fn component(self: &Arc<Self>, watch: FileWatch) -> Box<dyn Component> {
         Box::new(Running {
-            waiting: Some((self, reload)),
+            waiting: Some((self.clone(), watch)),
             task: None,
         })
     }
 
-    /// Reading happens on this task: files of credentials are small.
-    async fn run(mut self, mut reload: impl FnMut() -> Result<bool, String>) {
-        let Some(mut watch) = self.watch.take() else {
-            return;
-        };
-        loop {
-            watch.changed().await;
-            match reload() {
-                Ok(false) => {}
-                Ok(true) => {
-                    self.done.increment(1);
-                    info!(
-                        otelcol.component.id = %self.id,
-                        otelcol.component.kind = "extension",
-                        "Credentials have changed and were read again."
-                    );
-                }
-                Err(reason) => {
-                    self.failed.increment(1);
-                    error!(
-                        otelcol.component.id = %self.id,
-                        otelcol.component.kind = "extension",
-                        error = reason,
-                        "Cannot take over changed credentials. Those from before still count."
-                    );
-                }
+    /// Watches the files from now on. To be made before they are read, so that no change falls in between.
+    pub(super) fn watch(files: &[PathBuf]) -> FileWatch {
+        FileWatch::new(files.iter().cloned())
+    }
+
+    /// Files of credentials are small: they are read where this is called.
+    fn reload(&self) {
+        match (self.take_over)() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.version.fetch_add(1, Release);
+                self.done.increment(1);
+                info!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "extension",
+                    "Credentials have changed and were read again."
+                );
+            }
+            Err(reason) => {
+                self.failed.increment(1);
+                error!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "extension",
+                    error = reason,
+                    "Cannot take over changed credentials. Those from before still count."
+                );
             }
         }
     }
 }
 
-struct Running<F> {
-    waiting: Option<(Reloading, F)>,
+struct Running {
+    waiting: Option<(Arc<Reloader>, FileWatch)>,
     task: Option<JoinHandle<()>>,
 }
 
-impl<F> Component for Running<F>
-where
-    F: FnMut() -> Result<bool, String> + Send + 'static,
-{
+impl Component for Running {
     fn start(&mut self) {
-        if let Some((reloading, reload)) = self.waiting.take() {
-            self.task = Some(tokio::spawn(reloading.run(reload)));
+        if let Some((reloader, mut watch)) = self.waiting.take() {
+            self.task = Some(tokio::spawn(async move {
+                loop {
+                    watch.changed().await;
+                    reloader.reload();
+                }
+            }));
         }
     }
 
@@ -158,3 +190,6 @@ where
         Box::pin(async { Undelivered::default() })
     }
 }
+
+/// The least time between two readings that refusals cause.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);

@@ -288,6 +288,26 @@ async fn a_token_changes_under_load_without_a_refused_request() {
 }
 
 #[tokio::test]
+async fn data_is_not_lost_when_the_server_hears_of_a_new_token_first() {
+    let backend = Backend::start().await;
+    let sent = Tokens::new("old-token-of-all");
+    let with = |token: &str| guarded(&backend, "bearertokenauth", &format!("{{token: {token}}}"));
+    let server = Collector::start(&with("old-token-of-all")).await;
+    let sender = Collector::start(&sending(&server, &sent.extension())).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", sender.grpc(), &oracle).await;
+    client.send(&client.request(Signal::Logs, 5)).await.unwrap();
+    oracle.settle(&backend).await;
+    // The new one lies there, but the client looks every two seconds only. A refusal makes it look.
+    server.reload(&with("new-token-of-all")).await.unwrap();
+    sent.write("new-token-of-all");
+    client.send(&client.request(Signal::Logs, 5)).await.unwrap();
+    oracle.settle(&backend).await;
+    let metrics = sender.assert_conservation().await;
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
+}
+
+#[tokio::test]
 async fn a_reload_with_another_token_changes_the_door_of_a_receiver_that_is_the_same() {
     let backend = Backend::start().await;
     let with = |token: &str| guarded(&backend, "bearertokenauth", &format!("{{token: {token}}}"));

@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 use tracing::warn;
 
 use self::verifier::{Users, Verifier};
-use super::credentials::{self, Reloading};
+use super::credentials::{self, Reloader};
 use crate::auth::{ClientAuthenticator, Refused, ServerAuthenticator, Verdict};
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
 use crate::config::{Capability, Problems, Secret, Validate};
@@ -213,12 +213,12 @@ impl ExtensionConfig for Config {
         let failed =
             |section: &str, (key, reason): Wrong| BuildError(format!("{section}::{key}: {reason}"));
         if let Some(htpasswd) = self.htpasswd.clone() {
-            // Watched before they are read, so that no change falls in between.
-            let reloading = Reloading::new(&cx.id, htpasswd.files());
+            let files = htpasswd.files();
+            let watch = Reloader::watch(&files);
             let (users, _) = htpasswd.read().map_err(|error| failed("htpasswd", error))?;
             let server = Arc::new(Server(Verifier::new(users)));
             let (reloaded, id) = (server.clone(), cx.id.clone());
-            let reload = move || {
+            let reloader = Reloader::new(&cx.id, files, move || {
                 let (users, skipped) = htpasswd.read().map_err(|(_, reason)| reason)?;
                 let changed = reloaded.0.replace(users);
                 for (_, reason) in skipped.iter().filter(|_| changed) {
@@ -229,9 +229,9 @@ impl ExtensionConfig for Config {
                     );
                 }
                 Ok(changed)
-            };
+            });
             return Ok(Extension {
-                component: reloading.component(reload),
+                component: reloader.component(watch),
                 services: Services {
                     server_auth: Some(server),
                     ..Services::default()
@@ -239,24 +239,26 @@ impl ExtensionConfig for Config {
             });
         }
         let client = self.client_auth.clone().unwrap_or_default();
-        let reloading = Reloading::new(&cx.id, client.files());
+        let files = client.files();
+        let watch = Reloader::watch(&files);
         let value = client
             .read()
             .map_err(|error| failed("client_auth", error))?;
-        let authenticator = Arc::new(Client(ArcSwap::from_pointee(value)));
-        let reloaded = authenticator.clone();
-        let reload = move || {
+        let value = Arc::new(ArcSwap::from_pointee(value));
+        let current = value.clone();
+        let reloader = Reloader::new(&cx.id, files, move || {
             let value = client.read().map_err(|(_, reason)| reason)?;
-            let changed = value != **reloaded.0.load();
+            let changed = value != **current.load();
             if changed {
-                reloaded.0.store(Arc::new(value));
+                current.store(Arc::new(value));
             }
             Ok(changed)
-        };
+        });
+        let component = reloader.component(watch);
         Ok(Extension {
-            component: reloading.component(reload),
+            component,
             services: Services {
-                client_auth: Some(authenticator),
+                client_auth: Some(Arc::new(Client { value, reloader })),
                 ..Services::default()
             },
         })
@@ -296,12 +298,24 @@ impl ServerAuthenticator for Server {
     }
 }
 
-/// The client's side: the value of the header.
-struct Client(ArcSwap<HeaderValue>);
+/// The client's side.
+struct Client {
+    /// Of the header.
+    value: Arc<ArcSwap<HeaderValue>>,
+    reloader: Arc<Reloader>,
+}
 
 impl ClientAuthenticator for Client {
     fn add(&self, headers: &mut HeaderMap) {
-        headers.insert(AUTHORIZATION, HeaderValue::clone(&self.0.load()));
+        headers.insert(AUTHORIZATION, HeaderValue::clone(&self.value.load()));
+    }
+
+    fn version(&self) -> u64 {
+        self.reloader.version()
+    }
+
+    fn refresh(&self) {
+        self.reloader.refresh();
     }
 }
 
