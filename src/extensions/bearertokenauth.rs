@@ -63,8 +63,14 @@ impl Config {
 
     fn header(&self) -> Result<HeaderName, String> {
         let name = self.header.as_str();
-        name.parse()
-            .map_err(|_| format!("`{name}` is no header name"))
+        let header: HeaderName = name
+            .parse()
+            .map_err(|_| format!("`{name}` is no header name"))?;
+        let text = header.as_str();
+        match TAKEN.contains(&text) || text.starts_with("grpc-") {
+            true => Err(format!("the header `{name}` has another meaning already")),
+            false => Ok(header),
+        }
     }
 
     /// The tokens that count now.
@@ -183,6 +189,18 @@ impl ExtensionConfig for Config {
         })
     }
 }
+
+/// Headers without which a request is none.
+const TAKEN: [&str; 8] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "user-agent",
+];
 
 /// The authenticator, on both sides.
 struct Bearer {
@@ -410,6 +428,8 @@ mod tests {
             ("filename: /no/such/file", "filename"),
             (&filename, "filename"),
             ("{token: a, header: 'a b'}", "header"),
+            ("{token: a, header: Content-Type}", "header"),
+            ("{token: a, header: grpc-timeout}", "header"),
             ("{token: a, scheme: 'a b'}", "scheme"),
         ] {
             let config: Config = serde_yaml::from_str(yaml).unwrap();

@@ -106,11 +106,12 @@ impl Users {
     fn learn(&self, sum: Sum, right: bool) {
         let mut known = self.known();
         known.under_way.remove(&sum);
-        let list = match right {
-            true => &mut known.right,
-            false => &mut known.wrong,
+        // Every user has one right password, but for those that bcrypt cuts off at 72 bytes.
+        let (list, most) = match right {
+            true => (&mut known.right, MOST_KNOWN.max(2 * self.hashes.len())),
+            false => (&mut known.wrong, MOST_KNOWN),
         };
-        if list.len() >= MOST_KNOWN {
+        if list.len() >= most {
             list.clear();
         }
         list.insert(sum, ());
@@ -218,7 +219,31 @@ fn wait(mut under_way: watch::Receiver<Option<bool>>, users: Arc<Users>, user: &
 
 /// How often addresses may be wrong: [`BURST`] times at once, and then once in [`PAUSE`].
 #[derive(Default)]
-struct Failures(Mutex<HashMap<IpAddr, Bucket>>);
+struct Failures(Mutex<Buckets>);
+
+#[derive(Default)]
+struct Buckets {
+    by_address: HashMap<IpAddr, Bucket>,
+    /// When those that are full again were last thrown away.
+    swept: Option<Instant>,
+}
+
+impl Buckets {
+    /// Whether there is room for one more address. Looking through all of them is not for every request: an attacker
+    /// with that many addresses would like it.
+    fn has_room(&mut self) -> bool {
+        let full = |buckets: &HashMap<_, _>| buckets.len() >= MOST_ADDRESSES;
+        let due = self.swept.is_none_or(|swept| swept.elapsed() >= PAUSE);
+        if full(&self.by_address) && due {
+            self.swept = Some(Instant::now());
+            self.by_address.retain(|_, bucket| {
+                bucket.refill();
+                bucket.used > 0
+            });
+        }
+        !full(&self.by_address)
+    }
+}
 
 /// What an address has used up.
 struct Bucket {
@@ -244,16 +269,10 @@ impl Failures {
     fn begins(&self, peer: IpAddr) -> bool {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = network(peer);
-        if buckets.len() >= MOST_ADDRESSES && !buckets.contains_key(&peer) {
-            buckets.retain(|_, bucket| {
-                bucket.refill();
-                bucket.used > 0
-            });
-            if buckets.len() >= MOST_ADDRESSES {
-                return false;
-            }
+        if !buckets.by_address.contains_key(&peer) && !buckets.has_room() {
+            return false;
         }
-        let bucket = buckets.entry(peer).or_insert(Bucket {
+        let bucket = buckets.by_address.entry(peer).or_insert(Bucket {
             used: 0,
             since: Instant::now(),
         });
@@ -272,10 +291,10 @@ impl Failures {
     fn ends(&self, peer: IpAddr, right: bool) {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = network(peer);
-        if right && let Some(bucket) = buckets.get_mut(&peer) {
+        if right && let Some(bucket) = buckets.by_address.get_mut(&peer) {
             bucket.used = bucket.used.saturating_sub(1);
             if bucket.used == 0 {
-                buckets.remove(&peer);
+                buckets.by_address.remove(&peer);
             }
         }
     }
@@ -397,7 +416,7 @@ mod tests {
             assert_eq!(outcome, is("alice"));
         }
         assert_eq!(verifier.room.available_permits(), MOST_WAITING);
-        assert!(verifier.failures.0.lock().unwrap().is_empty());
+        assert!(verifier.failures.0.lock().unwrap().by_address.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -451,6 +470,19 @@ mod tests {
             asked(&verifier, "alice", "secret").await,
             (is("alice"), false)
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_number_of_addresses_takes_bounded_room_and_gives_it_back() {
+        let failures = Failures::default();
+        let address = |number: u32| IpAddr::from(Ipv4Addr::from(number));
+        let most = u32::try_from(MOST_ADDRESSES).unwrap();
+        assert!((0..most).all(|number| failures.begins(address(number))));
+        assert!(!failures.begins(address(most)));
+        assert!(failures.begins(address(0)), "it is known already");
+        tokio::time::advance(PAUSE * 2).await;
+        assert!(failures.begins(address(most)));
+        assert_eq!(failures.0.lock().unwrap().by_address.len(), 1);
     }
 
     #[test]
