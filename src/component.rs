@@ -1,10 +1,12 @@
 //! What a component is to the rest of the program: how it is configured, built and listed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::auth::{ClientAuthenticator, ServerAuthenticator};
 use crate::batch::Signal;
-use crate::config::{ComponentId, Node, Report, Validate};
+use crate::config::{Capability, ComponentId, Node, Report, Validate};
 use crate::health::Health;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
@@ -30,6 +32,7 @@ impl Host {
             budget: self.budget.clone(),
             listeners: self.listeners.clone(),
             health: self.health.clone(),
+            extensions: Extensions::default(),
         }
     }
 
@@ -54,6 +57,42 @@ pub struct BuildContext {
     pub listeners: Listeners,
     /// How the process and its exporters fare.
     pub health: Arc<Health>,
+    /// What the extensions of its configuration do for it.
+    pub extensions: Extensions,
+}
+
+/// What running extensions do for other components, by id.
+#[derive(Clone, Default)]
+pub struct Extensions(Arc<HashMap<ComponentId, Services>>);
+
+impl Extensions {
+    /// What the extension does; nothing when there is none of that id.
+    pub fn get(&self, id: &ComponentId) -> Services {
+        self.0.get(id).cloned().unwrap_or_default()
+    }
+}
+
+impl FromIterator<(ComponentId, Services)> for Extensions {
+    fn from_iter<I: IntoIterator<Item = (ComponentId, Services)>>(services: I) -> Self {
+        Extensions(Arc::new(services.into_iter().collect()))
+    }
+}
+
+/// What an extension does for other components. One field per [`Capability`].
+#[derive(Clone, Default)]
+pub struct Services {
+    /// Tells who the clients of a server are.
+    pub server_auth: Option<Arc<dyn ServerAuthenticator>>,
+    /// Says to servers who we are.
+    pub client_auth: Option<Arc<dyn ClientAuthenticator>>,
+}
+
+/// An extension: its life, and what it does for others.
+pub struct Extension {
+    /// Its life.
+    pub component: Box<dyn Component>,
+    /// What it does for others; works from when it is built, before it is started.
+    pub services: Services,
 }
 
 /// Why a component could not be built: said to the operator, at start or reload.
@@ -155,8 +194,13 @@ pub trait ConnectorConfig: Settings {
 
 /// An extension's configuration.
 pub trait ExtensionConfig: Settings {
+    /// What it will do for other components: the fields of [`Services`] that [`build`](Self::build) fills.
+    fn provides(&self) -> Vec<Capability> {
+        Vec::new()
+    }
+
     /// Builds it.
-    fn build(&self, cx: &BuildContext) -> Result<Box<dyn Component>, BuildError>;
+    fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError>;
 }
 
 /// How far a component can be relied on, in the Collector's words.

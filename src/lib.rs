@@ -11,9 +11,10 @@
 //! 6. [`queue`]: the sending queue in front of every network exporter.
 //! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
 //! 8. [`service`] and [`cli`]: the life of the process, and its command line.
-//! 9. [`memory`], [`health`], [`net`], [`compression`], [`telemetry`]: what the components share.
+//! 9. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
 
 pub mod allocator;
+pub mod auth;
 pub mod batch;
 pub mod cli;
 pub mod component;
@@ -22,6 +23,7 @@ pub mod config;
 pub mod connectors;
 pub mod exporters;
 pub mod extensions;
+pub mod files;
 pub mod health;
 pub mod memory;
 pub mod net;

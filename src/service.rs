@@ -287,7 +287,8 @@ fn build(
     running: Option<&Graph>,
 ) -> Result<(Graph, Option<MetricsEndpoint>), String> {
     let graph = Graph::build(config, host, running).map_err(|error| error.to_string())?;
-    let endpoint = MetricsEndpoint::serve(&config.service.telemetry, host, exposition)?;
+    let extensions = graph.extensions();
+    let endpoint = MetricsEndpoint::serve(&config.service.telemetry, host, extensions, exposition)?;
     Ok((graph, endpoint))
 }
 

@@ -10,7 +10,7 @@ use super::node::{Content, Node};
 use super::report::{Diagnostic, Level, Report};
 use super::source::Span;
 use super::suggest;
-use super::{ComponentId, Endpoint};
+use super::{Capability, ComponentId, Endpoint, ExtensionUse};
 use crate::batch::Signal;
 use crate::component::Stability;
 
@@ -51,11 +51,37 @@ pub(super) struct Reference {
     pub(super) path: Vec<String>,
 }
 
-/// An extension that a component cannot work without.
+/// An extension that somebody cannot work without.
 pub(super) struct Need {
-    pub(super) kind: Kind,
-    pub(super) owner: ComponentId,
+    /// Whose need it is, as in an error message.
+    pub(super) owner: String,
+    /// Only what runs needs anything; `None` is what always runs.
+    pub(super) component: Option<(Kind, ComponentId)>,
     pub(super) reference: Reference,
+    pub(super) capability: Capability,
+}
+
+impl Need {
+    /// `path` is where the owner's configuration stands, `span` where the extension is named.
+    pub(super) fn new(
+        owner: String,
+        component: Option<(Kind, ComponentId)>,
+        path: &[&str],
+        span: Span,
+        needed: ExtensionUse,
+    ) -> Self {
+        let full = path.iter().copied().chain(needed.path);
+        Need {
+            owner,
+            component,
+            reference: Reference {
+                id: needed.extension,
+                span,
+                path: full.map(str::to_owned).collect(),
+            },
+            capability: needed.capability,
+        }
+    }
 }
 
 /// A pipeline as it is written.
@@ -89,6 +115,8 @@ pub(super) struct Facts {
     pub(super) pipelines: Vec<Draft>,
     pub(super) extensions: Vec<Reference>,
     pub(super) needs: Vec<Need>,
+    /// What the extensions do for others; those that could not be read are missing.
+    pub(super) provided: Vec<(ComponentId, Vec<Capability>)>,
     /// Where `service.pipelines` stands, or the nearest thing to it.
     pub(super) pipelines_span: Span,
     /// Sections that could not be read, so that nothing can be said about what they lack.
@@ -189,6 +217,10 @@ pub(super) fn assemble(
         &mut facts,
         report,
     );
+    facts.provided = extensions
+        .iter()
+        .map(|(id, extension)| (id.clone(), extension.config.provides()))
+        .collect();
     let service = service::read(tree, &mut facts, report);
     check::check(&facts, report);
     Some(Config {

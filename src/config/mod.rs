@@ -107,10 +107,48 @@ pub trait Validate {
         Vec::new()
     }
 
-    /// The extensions it cannot work without, each with the path of the key that names it, so that
-    /// one that is missing or does not run is found.
-    fn uses_extensions(&self) -> Vec<(Vec<&'static str>, ComponentId)> {
+    /// The extensions it cannot work without, so that one that is missing, does not run, or does
+    /// something else is found.
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
         Vec::new()
+    }
+}
+
+/// What a component asks of an extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionUse {
+    /// Where the key that names the extension stands, from the component's configuration down.
+    pub path: Vec<&'static str>,
+    /// The extension.
+    pub extension: ComponentId,
+    /// What it must be able to do.
+    pub capability: Capability,
+}
+
+/// What an extension can do for other components.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// Tells who a client of a server is.
+    ServerAuth,
+    /// Says to a server who we are.
+    ClientAuth,
+}
+
+impl Capability {
+    /// What an extension with it does, to be put after "the extension `x`".
+    pub fn does(self) -> &'static str {
+        match self {
+            Capability::ServerAuth => "checks the credentials of clients",
+            Capability::ClientAuth => "adds credentials to requests",
+        }
+    }
+
+    /// What an extension without it does not do.
+    pub fn does_not(self) -> &'static str {
+        match self {
+            Capability::ServerAuth => "does not check the credentials of clients",
+            Capability::ClientAuth => "does not add credentials to requests",
+        }
     }
 }
 

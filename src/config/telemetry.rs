@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::units::{Duration, Endpoint};
-use super::{Problems, Validate};
+use super::units::{Duration, Endpoint, Section};
+use super::{ExtensionUse, Problems, Validate};
+use crate::auth::{self, Auth};
+use crate::net::server::Limits;
+use crate::net::tls::ServerTls;
 
 /// Where own metrics are served when nothing else is said; the Collector's default.
 const DEFAULT_HOST: &str = "localhost";
@@ -161,6 +164,13 @@ pub struct MetricsConfig {
     /// The Collector's changes to its own metrics. Not supported: only an empty list is taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<Unread>,
+    /// TLS of the address where metrics are served. Absent: plain text. The Collector has no such key.
+    pub tls: Section<ServerTls>,
+    /// Who may fetch metrics. Absent: everybody who reaches the address. The Collector has no such key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// What those who fetch metrics may do at most. The Collector has no such key.
+    pub limits: Limits,
 }
 
 /// How much is measured.
@@ -306,6 +316,13 @@ impl Validate for TelemetryConfig {
             .into_iter()
             .collect()
     }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let serves = self.metrics.level != MetricsLevel::None;
+        let auth = self.metrics.auth.iter().filter(|_| serves);
+        auth.map(|auth| auth.server_use(&["metrics", "auth"]))
+            .collect()
+    }
 }
 
 impl Validate for LogsConfig {
@@ -356,6 +373,18 @@ impl Validate for MetricsConfig {
         if !self.views.is_empty() {
             let message = "views are not supported: drop metrics where they are scraped";
             problems.error(&["views"], message);
+        }
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        if let Some(endpoint) = self.listen() {
+            auth::warn_of_plaintext(
+                self.auth.as_ref(),
+                self.tls.is_some(),
+                endpoint.host(),
+                problems,
+            );
         }
         let readers = self.readers.as_deref().unwrap_or_default();
         if self.readers.is_some() && readers.is_empty() && self.level != MetricsLevel::None {

@@ -16,16 +16,18 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use prost::Message;
 
-use super::otlp_response::{binary_header, outcome, percent_decoded, refused};
+use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
+use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
 use crate::config::ComponentId;
+use crate::net::Owner;
 use crate::net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
 };
 use crate::net::rpc::Status;
-use crate::net::tls::rotation::{Owner, RotatingClient};
+use crate::net::tls::rotation::RotatingClient;
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 
@@ -45,8 +47,13 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self, &cx.id)
+        let mut exporter = Exporter::new(self, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
+            // So that there is room for them in the copy of every request; their values are those of the moment.
+            auth.add(&mut exporter.headers);
+            exporter.auth = Some(auth);
+        }
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -62,6 +69,7 @@ struct Exporter {
     /// The method of each signal.
     methods: [Uri; 4],
     headers: HeaderMap,
+    auth: Option<Arc<dyn ClientAuthenticator>>,
     compressor: Option<Compressor>,
 }
 
@@ -118,6 +126,7 @@ impl Exporter {
                 method(profiles)?,
             ],
             headers: headers(config)?,
+            auth: None,
             compressor,
         })
     }
@@ -130,6 +139,9 @@ impl Exporter {
             *request.version_mut() = http::Version::HTTP_2;
             *request.uri_mut() = self.methods[batch.signal.index()].clone();
             *request.headers_mut() = self.headers.clone();
+            if let Some(auth) = &self.auth {
+                auth.add(request.headers_mut());
+            }
             request
         };
         let response = self.pool.send(request).await.map_err(|error| {
@@ -182,7 +194,11 @@ impl queue::Sender for Exporter {
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(self.call(batch))
+        Box::pin(async move {
+            let auth = self.auth.as_deref();
+            let version = auth.map_or(0, ClientAuthenticator::version);
+            unless_renewed(auth, version, self.call(batch).await)
+        })
     }
 }
 

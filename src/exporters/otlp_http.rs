@@ -19,14 +19,16 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
-use super::otlp_response::{json_outcome, outcome, status_text};
+use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
+use crate::auth::{self, ClientAuthenticator};
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::compression::compress::Compressor;
 use crate::config::ComponentId;
+use crate::net::Owner;
 use crate::net::client::{Chunks, Connector, Dialer, RenewingClient, coalesce, full_error};
 use crate::net::tls::TlsError;
-use crate::net::tls::rotation::{Owner, RotatingClient};
+use crate::net::tls::rotation::RotatingClient;
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 use crate::wire;
@@ -49,8 +51,13 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let exporter = Exporter::new(self, signals, &cx.id)
+        let mut exporter = Exporter::new(self, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
+            // So that there is room for them in the copy of every request; their values are those of the moment.
+            auth.add(&mut exporter.headers);
+            exporter.auth = Some(auth);
+        }
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -66,6 +73,7 @@ struct Exporter {
     /// By signal; those that are in use have one.
     targets: [Option<Target>; 4],
     headers: HeaderMap,
+    auth: Option<Arc<dyn ClientAuthenticator>>,
     encoding: Encoding,
     compressor: Option<Compressor>,
 }
@@ -127,6 +135,7 @@ impl Exporter {
             client: client(config, connectors, tls),
             targets,
             headers: headers(config),
+            auth: None,
             encoding: config.encoding,
             compressor: codec.map(|codec| Compressor::new(codec, level)),
         })
@@ -151,6 +160,9 @@ impl Exporter {
             *request.method_mut() = Method::POST;
             *request.uri_mut() = target.url.clone();
             *request.headers_mut() = self.headers.clone();
+            if let Some(auth) = &self.auth {
+                auth.add(request.headers_mut());
+            }
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
@@ -203,7 +215,11 @@ impl queue::Sender for Exporter {
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(self.call(batch))
+        Box::pin(async move {
+            let auth = self.auth.as_deref();
+            let version = auth.map_or(0, ClientAuthenticator::version);
+            unless_renewed(auth, version, self.call(batch).await)
+        })
     }
 }
 

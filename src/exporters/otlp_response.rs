@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use prost::Message;
 use serde::Deserialize;
 
+use crate::auth::ClientAuthenticator;
 use crate::batch::Code;
 use crate::net::rpc::{Status, is_retryable};
 use crate::queue::{Fault, Outcome, SendError};
@@ -135,6 +136,28 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
         _ => Fault::Elsewhere,
     };
     SendError::permanent(code, fault, reason)
+}
+
+/// What an attempt came to whose credentials were those of `version`. They may have been renewed since, or right now:
+/// then a refusal of the old ones is no reason to lose the data, as it is otherwise.
+pub(super) fn unless_renewed(
+    auth: Option<&dyn ClientAuthenticator>,
+    version: u64,
+    outcome: Result<Outcome, SendError>,
+) -> Result<Outcome, SendError> {
+    let Some(auth) = auth else {
+        return outcome;
+    };
+    outcome.map_err(|error| {
+        if error.code != Code::Unauthenticated {
+            return error;
+        }
+        auth.refresh();
+        match auth.version() == version {
+            true => error,
+            false => SendError::transient(error.code, error.reason + " (they have changed since)"),
+        }
+    })
 }
 
 /// A `-bin` header's bytes: base64, with or without padding.

@@ -10,12 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::component::{BuildContext, BuildError, Entry, ExtensionConfig};
+use crate::auth::{self, Auth, Guarded};
+use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
 use crate::config::units::{Duration, Endpoint};
-use crate::config::{Problems, Validate};
+use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::entry;
 use crate::health::{Health, Phase};
-use crate::net::server::{Bound, Options, Server, SimpleHandler};
+use crate::net::Owner;
+use crate::net::server::{Bound, Limits, Options, Protocol, Server, SimpleHandler, tls_source};
+use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 
 /// The registry's entry.
@@ -32,8 +35,15 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen.
+    /// Where to listen. Default `localhost:13133`.
     pub endpoint: Endpoint,
+    /// TLS. Absent: plain text.
+    pub tls: Section<ServerTls>,
+    /// Who may ask. Absent: everybody who reaches the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// What clients may do at most.
+    pub limits: Limits,
     /// The path to answer on. One that ends in `/` stands for everything below it, too, so `/` is every path.
     pub path: String,
     /// Bodies to answer with instead of the JSON that says what is wrong.
@@ -57,6 +67,9 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             endpoint: Endpoint("localhost:13133".to_owned()),
+            tls: Section::default(),
+            auth: None,
+            limits: Limits::default(),
             path: "/".to_owned(),
             response_body: None,
             recovery_duration: Duration::secs(300),
@@ -69,6 +82,17 @@ impl Validate for Config {
         if !self.path.starts_with('/') {
             problems.error(&["path"], "must begin with `/`");
         }
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.auth.iter();
+        auth.map(|auth| auth.server_use(&["auth"])).collect()
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
@@ -77,31 +101,41 @@ impl Validate for Config {
 }
 
 impl ExtensionConfig for Config {
-    fn build(&self, cx: &BuildContext) -> Result<Box<dyn Component>, BuildError> {
-        let handler = handler(self.clone(), cx.health.clone());
+    fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
+        let handler = Guarded {
+            guard: auth::guard(self.auth.as_ref(), cx, "extension", "http")?,
+            handler: handler(self.clone(), cx.health.clone()),
+        };
+        let options = Options {
+            protocol: Protocol::Either,
+            tls: tls_source(
+                &self.tls,
+                Protocol::Either,
+                &Owner::new(&cx.id, "extension"),
+            )
+            .map_err(|error| BuildError(error.to_string()))?,
+            limits: self.limits.clone(),
+            ..Options::default()
+        };
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
             .and_then(|listener| {
-                Bound::new(
-                    listener,
-                    handler,
-                    Options::default(),
-                    "HTTP",
-                    &cx.id,
-                    "extension",
-                )
+                Bound::new(listener, handler, options, "HTTP", &cx.id, "extension")
             })
             .map_err(|error| BuildError(error.to_string()))?;
-        Ok(Box::new(HealthCheck {
-            bound: Some(bound),
-            server: None,
-        }))
+        Ok(Extension {
+            component: Box::new(HealthCheck {
+                bound: Some(bound),
+                server: None,
+            }),
+            services: Services::default(),
+        })
     }
 }
 
 struct HealthCheck {
-    bound: Option<Bound<SimpleHandler>>,
+    bound: Option<Bound<Guarded>>,
     server: Option<Server>,
 }
 

@@ -1,8 +1,15 @@
 //! The extensions. A new one is one file and one line in [`REGISTRY`].
 
+pub mod basicauth;
+pub mod bearertokenauth;
+mod credentials;
 pub mod health_check;
 
 use crate::component::{Entry, ExtensionConfig};
 
 /// Every extension that is built in.
-pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[health_check::ENTRY];
+pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
+    basicauth::ENTRY,
+    bearertokenauth::ENTRY,
+    health_check::ENTRY,
+];

@@ -6,8 +6,13 @@ use std::sync::Arc;
 use super::graph::{Graph, GraphError, Part};
 use super::{Chain, Consumer, Counted, Entry, Exit, FanOut, Processor, Switch};
 use crate::batch::Signal;
-use crate::component::{BuildError, Host, Next, Outputs, Stage, Terminal};
-use crate::config::{ComponentId, Config, Configured, PipelineConfig, PipelineId};
+use crate::component::{
+    BuildContext, BuildError, Extension, ExtensionConfig, Extensions, Host, Next, Outputs, Stage,
+    Terminal,
+};
+use crate::config::{
+    ComponentId, Config, Configured, ExtensionUse, PipelineConfig, PipelineId, Validate,
+};
 use crate::telemetry::{Account, ProcessorMetrics};
 
 pub(super) struct Builder<'a> {
@@ -17,6 +22,8 @@ pub(super) struct Builder<'a> {
     entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
     under_way: HashSet<&'a PipelineId>,
     connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
+    /// What the extensions that are built do for others.
+    extensions: Extensions,
     graph: Graph,
 }
 
@@ -32,6 +39,7 @@ impl<'a> Builder<'a> {
             entries: HashMap::new(),
             under_way: HashSet::new(),
             connectors: HashMap::new(),
+            extensions: Extensions::default(),
             graph: Graph::default(),
         }
     }
@@ -51,27 +59,74 @@ impl<'a> Builder<'a> {
         (part.fingerprint == fingerprint).then_some(part)
     }
 
-    fn extensions(&mut self) -> Result<(), GraphError> {
-        for id in &self.config.service.extensions {
-            let name = format!("extensions.{id}");
-            let configured = lookup(&self.config.extensions, id, &name)?;
-            let component = match self.unchanged(&name, &configured.fingerprint) {
-                Some(_) => None,
-                None => Some(
-                    configured
-                        .config
-                        .build(&self.host.context(id))
-                        .map_err(at(&name))?,
-                ),
-            };
-            let fingerprint = configured.fingerprint.clone();
-            self.graph.extensions.push(Part {
-                fingerprint,
-                component,
-                ..Part::named(name)
-            });
+    /// What a component is given when it is built.
+    fn context(&self, id: &ComponentId) -> BuildContext {
+        BuildContext {
+            extensions: self.extensions.clone(),
+            ..self.host.context(id)
         }
+    }
+
+    /// What tells two configurations of a component apart, those of the extensions that it uses included: it holds on
+    /// to what an extension does for it, so it must change when the extension does.
+    fn fingerprint<C: ?Sized + Validate>(&self, configured: &Configured<C>) -> String {
+        let mut fingerprint = configured.fingerprint.clone();
+        for ExtensionUse { extension, .. } in configured.config.uses_extensions() {
+            let used = self.config.extensions.iter();
+            for (_, used) in used.filter(|(id, _)| *id == extension) {
+                fingerprint.push_str(" with ");
+                fingerprint.push_str(&used.fingerprint);
+            }
+        }
+        fingerprint
+    }
+
+    /// Builds those first that need no other, and leaves all in the order in which they are listed: that is the order
+    /// of their start.
+    fn extensions(&mut self) -> Result<(), GraphError> {
+        let ids = &self.config.service.extensions;
+        let mut listed = Vec::with_capacity(ids.len());
+        for (at, id) in ids.iter().enumerate() {
+            let configured = lookup(&self.config.extensions, id, &format!("extensions.{id}"))?;
+            listed.push((at, id, configured));
+        }
+        listed.sort_by_key(|(_, _, configured)| !configured.config.uses_extensions().is_empty());
+        let mut parts = Vec::with_capacity(listed.len());
+        for (at, id, configured) in listed {
+            let part = self.extension(id, configured)?;
+            parts.push((at, part));
+            let services = parts.iter().filter_map(|(_, part)| part.services.clone());
+            self.extensions = services.collect();
+        }
+        parts.sort_by_key(|(at, _)| *at);
+        self.graph.extensions = parts.into_iter().map(|(_, part)| part).collect();
         Ok(())
+    }
+
+    fn extension(
+        &self,
+        id: &ComponentId,
+        configured: &Configured<dyn ExtensionConfig>,
+    ) -> Result<Part, GraphError> {
+        let name = format!("extensions.{id}");
+        let fingerprint = self.fingerprint(configured);
+        let (services, component) = match self.unchanged(&name, &fingerprint) {
+            Some(part) => (part.services.clone(), None),
+            None => {
+                let built = configured.config.build(&self.context(id));
+                let Extension {
+                    component,
+                    services,
+                } = built.map_err(at(&name))?;
+                (Some((id.clone(), services)), Some(component))
+            }
+        };
+        Ok(Part {
+            fingerprint,
+            component,
+            services,
+            ..Part::named(name)
+        })
     }
 
     /// The entry of a pipeline; builds it, and everything downstream of it, when it is first asked for.
@@ -127,7 +182,7 @@ impl<'a> Builder<'a> {
             let place = format!("processors.{processor}");
             let configured = lookup(&self.config.processors, processor, &place)?;
             let metrics = ProcessorMetrics::new(processor, id.signal);
-            let cx = self.host.context(processor);
+            let cx = self.context(processor);
             match configured
                 .config
                 .build(&cx, id.signal)
@@ -182,11 +237,11 @@ impl<'a> Builder<'a> {
         }
         let configured = lookup(&self.config.exporters, id, &name)?;
         let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
-        let fingerprint = format!("{signals:?} {}", configured.fingerprint);
+        let fingerprint = format!("{signals:?} {}", self.fingerprint(configured));
         let (inputs, component) = match self.unchanged(&name, &fingerprint) {
             Some(part) => (part.inputs.clone(), None),
             None => {
-                let cx = self.host.context(id);
+                let cx = self.context(id);
                 let Terminal { inputs, component } =
                     configured.config.build(&cx, &signals).map_err(at(&name))?;
                 (inputs, Some(component))
@@ -213,7 +268,7 @@ impl<'a> Builder<'a> {
         let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
         let Terminal { inputs, component } = configured
             .config
-            .build(&self.host.context(id), &signals, outputs)
+            .build(&self.context(id), &signals, outputs)
             .map_err(at(&place))?;
         self.graph.middle.push(Part {
             component: Some(component),
@@ -241,11 +296,11 @@ impl<'a> Builder<'a> {
                 continue; // Unused: the configuration check said so.
             }
             let signals: Vec<Signal> = outputs.signals().collect();
-            let fingerprint = format!("{signals:?} {}", configured.fingerprint);
+            let fingerprint = format!("{signals:?} {}", self.fingerprint(configured));
             let component = match self.unchanged(&name, &fingerprint) {
                 Some(_) => None,
                 None => {
-                    let cx = self.host.context(id);
+                    let cx = self.context(id);
                     Some(configured.config.build(&cx, outputs).map_err(at(&name))?)
                 }
             };

@@ -14,7 +14,7 @@ use super::builder::Builder;
 use super::switch::Destination;
 use super::{Component, Switch, Undelivered};
 use crate::batch::Signal;
-use crate::component::{Host, Outputs};
+use crate::component::{Extensions, Host, Outputs, Services};
 use crate::config::{ComponentId, Config};
 
 /// Why a graph could not be built.
@@ -54,6 +54,8 @@ pub(super) struct Part {
     pub(super) inputs: Outputs,
     /// Where a receiver's data goes.
     pub(super) switches: Vec<(Signal, Arc<Switch>)>,
+    /// What an extension does for others, under its id.
+    pub(super) services: Option<(ComponentId, Services)>,
 }
 
 impl Part {
@@ -66,6 +68,7 @@ impl Part {
             level: 0,
             inputs: Outputs::default(),
             switches: Vec::new(),
+            services: None,
         }
     }
 }
@@ -88,6 +91,12 @@ impl Graph {
         running: Option<&Graph>,
     ) -> Result<Graph, GraphError> {
         Builder::new(config, host, running).build()
+    }
+
+    /// What its extensions do for others.
+    pub fn extensions(&self) -> Extensions {
+        let parts = self.extensions.iter();
+        parts.filter_map(|part| part.services.clone()).collect()
     }
 
     /// Takes over what [`build`](Self::build) found unchanged in `previous`, and connects its receivers to the new

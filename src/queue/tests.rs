@@ -85,6 +85,7 @@ impl Bench {
             budget: budget.clone(),
             listeners: Default::default(),
             health: Default::default(),
+            extensions: Default::default(),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();

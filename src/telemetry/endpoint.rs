@@ -11,10 +11,12 @@ use http_body_util::Full;
 use tokio::time::Instant;
 
 use super::exposition::Exposition;
-use crate::component::Host;
-use crate::config::{ComponentId, MetricsLevel, TelemetryConfig};
+use crate::auth::{self, Guarded};
+use crate::component::{BuildContext, Extensions, Host};
+use crate::config::{ComponentId, InvalidId, MetricsLevel, TelemetryConfig};
 use crate::memory::Budget;
-use crate::net::server::{Bound, Options, Server, SimpleHandler};
+use crate::net::Owner;
+use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, tls_source};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
 pub struct MetricsEndpoint {
@@ -29,41 +31,56 @@ const TEXT_FORMAT: HeaderValue =
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MetricsEndpoint {
-    /// Binds and serves, unless the configuration switches it off.
+    /// Binds and serves, unless the configuration switches it off. `extensions` are those that run.
     ///
     /// # Errors
-    /// When the address cannot be bound; the text names it.
+    /// When the address cannot be bound, or a file of TLS cannot be used; the text names it.
     pub fn serve(
         config: &TelemetryConfig,
         host: &Host,
+        extensions: Extensions,
         exposition: &Exposition,
     ) -> Result<Option<Self>, String> {
-        let Some(endpoint) = config.metrics.listen() else {
+        let metrics = &config.metrics;
+        let Some(endpoint) = metrics.listen() else {
             return Ok(None);
         };
-        let serve = || {
-            let owner: ComponentId = "service".parse().map_err(std::io::Error::other)?;
-            let listener = host.listeners.bind(&owner, &endpoint)?;
-            let level = config.metrics.level;
-            let (exposition, budget) = (exposition.clone(), host.budget.clone());
-            let handler = handler(exposition, level, budget, resource(config));
-            Ok(Bound::new(
-                listener,
-                handler,
-                Options::default(),
-                "metrics",
-                &owner,
-                "service",
-            )?
-            .start())
+        let at = |problem: String| format!("service.telemetry.metrics: {problem}");
+        let owner: ComponentId = "service"
+            .parse()
+            .map_err(|error: InvalidId| at(error.to_string()))?;
+        let cx = BuildContext {
+            extensions,
+            ..host.context(&owner)
         };
-        match serve() {
-            Ok(server) => Ok(Some(MetricsEndpoint { server })),
-            Err(error) => {
-                let error: std::io::Error = error;
-                Err(format!("service.telemetry.metrics: {error}"))
-            }
-        }
+        let options = Options {
+            protocol: Protocol::Either,
+            tls: tls_source(
+                &metrics.tls,
+                Protocol::Either,
+                &Owner::new(&owner, "service"),
+            )
+            .map_err(|error| at(error.to_string()))?,
+            limits: metrics.limits.clone(),
+            ..Options::default()
+        };
+        let guard = auth::guard(metrics.auth.as_ref(), &cx, "service", "http");
+        let handler = Guarded {
+            guard: guard.map_err(|error| at(error.to_string()))?,
+            handler: handler(
+                exposition.clone(),
+                metrics.level,
+                host.budget.clone(),
+                resource(config),
+            ),
+        };
+        let bound = host.listeners.bind(&owner, &endpoint).and_then(|listener| {
+            Bound::new(listener, handler, options, "metrics", &owner, "service")
+        });
+        let bound = bound.map_err(|error| at(error.to_string()))?;
+        Ok(Some(MetricsEndpoint {
+            server: bound.start(),
+        }))
     }
 
     /// Stops serving.

@@ -76,6 +76,14 @@ pub(super) fn describe() {
             "tributary_server_limited",
             "Connections and requests that were refused or cut, by the limit they were over",
         ),
+        (
+            "tributary_server_unauthenticated",
+            "Requests that were refused because nobody knows who sent them, by reason",
+        ),
+        (
+            "tributary_auth_reloads",
+            "Times that changed credentials were taken over, or could not be, by result",
+        ),
     ] {
         describe_counter!(name, meaning);
     }

@@ -13,6 +13,7 @@
 )]
 
 mod arrival;
+mod authentication;
 mod backpressure;
 mod bombs;
 mod command_line;

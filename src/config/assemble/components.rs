@@ -1,6 +1,6 @@
 //! The five sections that define components.
 
-use super::{Declared, Facts, Kind, Listening, Need, Reference, notice};
+use super::{Declared, Facts, Kind, Listening, Need, notice};
 use crate::component::{self, Entry};
 use crate::config::id::ComponentId;
 use crate::config::model::Configured;
@@ -95,18 +95,15 @@ fn one<C: ?Sized + Validate>(
             component: Some((kind, id.clone())),
         });
     }
-    for (path, extension) in config.uses_extensions() {
-        let span = pair.value.locate(&path);
-        let full = [kind.section(), pair.name.as_str()].into_iter().chain(path);
-        facts.needs.push(Need {
-            kind,
-            owner: id.clone(),
-            reference: Reference {
-                id: extension,
-                span,
-                path: full.map(str::to_owned).collect(),
-            },
-        });
+    for needed in config.uses_extensions() {
+        let span = pair.value.locate(&needed.path);
+        facts.needs.push(Need::new(
+            format!("the {} `{id}`", kind.name()),
+            Some((kind, id.clone())),
+            &[kind.section(), pair.name.as_str()],
+            span,
+            needed,
+        ));
     }
     let configured = Configured {
         entry,

@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draft, Facts, Listening, Reference, unknown};
+use super::{Draft, Facts, Listening, Need, Reference, unknown};
 use crate::batch::Signal;
 use crate::config::id::ComponentId;
 use crate::config::model::{PipelineConfig, PipelineId, ServiceConfig};
@@ -118,6 +118,19 @@ fn telemetry(
             written: node.is_some_and(|node| node.child("metrics").is_some()),
             component: None,
         });
+    }
+    for needed in config.telemetry.uses_extensions() {
+        let span = match node {
+            Some(node) => node.locate(&needed.path),
+            None => facts.pipelines_span,
+        };
+        facts.needs.push(Need::new(
+            "the collector's metrics endpoint".to_owned(),
+            None,
+            &["service", "telemetry"],
+            span,
+            needed,
+        ));
     }
 }
 

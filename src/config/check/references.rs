@@ -1,9 +1,9 @@
 //! Every id in a list of the service section is one that is defined, and does what is asked of it.
 
 use crate::batch::Signal;
-use crate::config::assemble::{Facts, Kind, Reference};
+use crate::config::assemble::{Facts, Kind, Need, Reference};
 use crate::config::report::{Diagnostic, Report};
-use crate::config::suggest;
+use crate::config::{Capability, ComponentId, suggest};
 
 pub(super) fn check(facts: &Facts, report: &mut Report) {
     for draft in &facts.pipelines {
@@ -37,26 +37,61 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         );
     }
     for need in &facts.needs {
-        if !facts.runs(need.kind, &need.owner) {
-            continue;
-        }
-        let user = format!("the {} `{}`", need.kind.name(), need.owner);
-        let extension = &need.reference;
-        let before = report.errors();
-        one(facts, extension, &[Kind::Extension], &user, None, report);
-        if report.errors() == before
-            && facts.complete()
-            && !facts.runs(Kind::Extension, &extension.id)
-        {
-            let message = format!(
-                "{user} needs the extension `{}`, which does not run",
-                extension.id
-            );
-            report.push(
-                Diagnostic::error(message, extension.span)
-                    .path(extension.path.clone())
-                    .help(format!("add `{}` to `service.extensions`", extension.id)),
-            );
+        needed(facts, need, report);
+    }
+}
+
+/// What somebody needs is defined, runs, and can do what is asked of it.
+fn needed(facts: &Facts, need: &Need, report: &mut Report) {
+    let runs = |(kind, id): &(Kind, ComponentId)| facts.runs(*kind, id);
+    if !need.component.as_ref().is_none_or(runs) {
+        return;
+    }
+    let (user, extension) = (&need.owner, &need.reference);
+    let before = report.errors();
+    one(facts, extension, &[Kind::Extension], user, None, report);
+    if report.errors() > before {
+        return;
+    }
+    let (id, capability) = (&extension.id, need.capability);
+    let provided = facts.provided.iter().find(|(other, _)| other == id);
+    if provided.is_some_and(|(_, capabilities)| !capabilities.contains(&capability)) {
+        let message = format!(
+            "{user} needs an extension that {}; `{id}` {}",
+            capability.does(),
+            capability.does_not()
+        );
+        let able: Vec<String> = facts
+            .provided
+            .iter()
+            .filter(|(_, capabilities)| capabilities.contains(&capability))
+            .map(|(id, _)| format!("`{id}`"))
+            .collect();
+        let help = match able.as_slice() {
+            [] => capability_help(capability).to_owned(),
+            able => format!("of those that are defined, {} can", able.join(", ")),
+        };
+        report.push(
+            Diagnostic::error(message, extension.span)
+                .path(extension.path.clone())
+                .help(help),
+        );
+    } else if facts.complete() && !facts.runs(Kind::Extension, id) {
+        let message = format!("{user} needs the extension `{id}`, which does not run");
+        report.push(
+            Diagnostic::error(message, extension.span)
+                .path(extension.path.clone())
+                .help(format!("add `{id}` to `service.extensions`")),
+        );
+    }
+}
+
+/// Where to get what no extension that is defined can do.
+fn capability_help(capability: Capability) -> &'static str {
+    match capability {
+        Capability::ServerAuth => "define one: `bearertokenauth`, or `basicauth` with `htpasswd`",
+        Capability::ClientAuth => {
+            "define one: `bearertokenauth`, or `basicauth` with `client_auth`"
         }
     }
 }

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::{self, Auth};
 use crate::compression::Codec;
 use crate::compression::compress::CompressionParams;
 use crate::config::units::Duration;
-use crate::config::{Headers, Problems, Section, Validate};
+use crate::config::{ExtensionUse, Headers, Problems, Section, Validate};
 use crate::net::client::{Balancing, split_host_port};
 use crate::net::tls::ClientTls;
 use crate::queue::{QueueConfig, RetryConfig};
@@ -20,6 +21,9 @@ pub struct Config {
     pub endpoint: String,
     /// TLS, on unless `insecure: true`.
     pub tls: ClientTls,
+    /// What says to the server who we are. Absent: nothing but `headers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
     /// How requests are compressed: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
     pub compression: Compression,
     /// How hard to compress.
@@ -106,6 +110,7 @@ impl Default for Config {
         Config {
             endpoint: String::new(),
             tls: ClientTls::default(),
+            auth: None,
             compression: Compression::Gzip,
             compression_params: CompressionParams::default(),
             headers: Headers::default(),
@@ -200,7 +205,9 @@ impl Balancer {
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match self.target() {
-            Ok(target) if !target.tls => {}
+            Ok(target) if !target.tls => {
+                auth::warn_of_plaintext(self.auth.as_ref(), false, target.host, problems);
+            }
             Ok(_) => self.tls.validate_for_tls("tls", problems),
             Err(reason) => problems.error(&["endpoint"], reason),
         }
@@ -228,6 +235,11 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.auth.iter();
+        auth.map(|auth| auth.client_use(&["auth"])).collect()
     }
 }
 

@@ -4,11 +4,12 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::{self, Auth};
 use crate::batch::Signal;
 use crate::compression::Codec;
 use crate::compression::compress::CompressionParams;
 use crate::config::units::Duration;
-use crate::config::{Headers, Problems, Section, Validate};
+use crate::config::{ExtensionUse, Headers, Problems, Section, Validate};
 use crate::net::tls::ClientTls;
 use crate::queue::{QueueConfig, RetryConfig};
 
@@ -40,6 +41,9 @@ pub struct Config {
     pub timeout: Duration,
     /// TLS, for `https://` endpoints.
     pub tls: ClientTls,
+    /// What says to the server who we are. Absent: nothing but `headers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
     /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
     pub force_attempt_http2: bool,
     /// How many idle connections are kept in all; 0 is no limit. Default: 100.
@@ -119,6 +123,7 @@ impl Default for Config {
             headers: Headers::default(),
             timeout: Duration::secs(30),
             tls: ClientTls::default(),
+            auth: None,
             force_attempt_http2: true,
             max_idle_conns: 100,
             max_idle_conns_per_host: 0,
@@ -237,8 +242,13 @@ impl Validate for Config {
                 reported.push(*key);
             }
         }
-        if urls.iter().flatten().flatten().any(Config::is_tls) {
+        let mut in_use = urls.iter().flatten().flatten();
+        if in_use.clone().any(Config::is_tls) {
             self.tls.validate_for_tls("tls", problems);
+        }
+        if let Some(url) = in_use.find(|url| !Config::is_tls(url)) {
+            let host = url.host().unwrap_or_default();
+            auth::warn_of_plaintext(self.auth.as_ref(), false, host, problems);
         }
         self.compression_params
             .validate(self.compression.codec(), problems);
@@ -257,6 +267,11 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.auth.iter();
+        auth.map(|auth| auth.client_use(&["auth"])).collect()
     }
 }
 

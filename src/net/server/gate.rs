@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::Peer;
 use super::limits::Limits;
-use super::{Owner, Peer};
 use crate::memory::Budget;
+use crate::net::Owner;
 use crate::telemetry::ServerMetrics;
 
 /// What a client can have too much of: the keys of [`Limits`], and the memory budget.

@@ -34,9 +34,11 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::gate::Gate;
-use crate::config::ComponentId;
+use crate::config::{ComponentId, Section};
 use crate::memory::Budget;
-use crate::net::tls::rotation::Trust;
+use crate::net::Owner;
+use crate::net::tls::rotation::{RotatingServer, Trust};
+use crate::net::tls::{ServerTls, TlsError};
 use crate::pipeline::BoxFuture;
 
 pub use gate::Limit;
@@ -112,6 +114,31 @@ impl TlsSource for Arc<rustls::ServerConfig> {
     }
 }
 
+/// Where the TLS configuration of a server comes from, for its `tls` section; none for plain text. The files are read
+/// here, and again when the configuration is reloaded.
+///
+/// # Errors
+/// When a file cannot be read or used.
+pub fn tls_source(
+    section: &Section<ServerTls>,
+    protocol: Protocol,
+    owner: &Owner,
+) -> Result<Option<Arc<dyn TlsSource>>, TlsError> {
+    let Some(tls) = &**section else {
+        return Ok(None);
+    };
+    let alpn: &[&[u8]] = match protocol {
+        Protocol::Http1 => &[b"http/1.1"],
+        Protocol::Http2 => &[b"h2"],
+        Protocol::Either => &[b"h2", b"http/1.1"],
+    };
+    Ok(Some(Arc::new(RotatingServer::new(
+        tls,
+        alpn,
+        owner.clone(),
+    )?)))
+}
+
 /// Limits and timeouts of a server.
 #[derive(Clone)]
 pub struct Options {
@@ -181,13 +208,6 @@ pub struct Bound<H> {
     /// `GRPC` or `HTTP`, for the log.
     name: &'static str,
     owner: Owner,
-}
-
-/// Whose server it is, for the log.
-#[derive(Clone)]
-struct Owner {
-    id: ComponentId,
-    kind: &'static str,
 }
 
 impl<H: Handler> Bound<H> {

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::encoding;
+use crate::auth::{self, Auth};
 use crate::config::units::Duration;
-use crate::config::{Endpoint, Headers, Problems, Section, Validate};
+use crate::config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
 use crate::net::server::Limits;
 use crate::net::tls::ServerTls;
 
@@ -38,6 +39,9 @@ pub struct GrpcConfig {
     pub transport: String,
     /// TLS. Absent: plain text. Clients must speak HTTP/2 (ALPN `h2`).
     pub tls: Section<ServerTls>,
+    /// Who may send. Absent: everybody who reaches the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
     /// Largest message in MiB (2^20 bytes), as sent and after decompression. Default 4, as in gRPC; 0 means the
     /// default.
     pub max_recv_msg_size_mib: u32,
@@ -105,6 +109,9 @@ pub struct HttpConfig {
     pub transport: String,
     /// TLS. Absent: plain text.
     pub tls: Section<ServerTls>,
+    /// Who may send. Absent: everybody who reaches the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
     /// Path of traces. Default `/v1/traces`.
     pub traces_url_path: String,
     /// Path of metrics. Default `/v1/metrics`.
@@ -162,6 +169,7 @@ impl Default for GrpcConfig {
             endpoint: Endpoint("localhost:4317".to_owned()),
             transport: TCP.to_owned(),
             tls: Section::default(),
+            auth: None,
             max_recv_msg_size_mib: DEFAULT_MESSAGE_MIB,
             max_concurrent_streams: DEFAULT_STREAMS,
             read_buffer_size: DEFAULT_READ_BUFFER,
@@ -193,6 +201,7 @@ impl Default for HttpConfig {
             response_headers: Headers::default(),
             limits: Limits::default(),
             tls: Section::default(),
+            auth: None,
         }
     }
 }
@@ -241,6 +250,22 @@ impl Validate for Config {
             .map(|(name, endpoint)| (vec!["protocols", name, "endpoint"], endpoint.clone()))
             .collect()
     }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        self.protocols.uses_extensions()
+    }
+}
+
+impl Protocols {
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let grpc = self.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref());
+        let http = self.http.as_ref().and_then(|http| http.auth.as_ref());
+        let uses = [
+            grpc.map(|auth| auth.server_use(&["protocols", "grpc", "auth"])),
+            http.map(|auth| auth.server_use(&["protocols", "http", "auth"])),
+        ];
+        uses.into_iter().flatten().collect()
+    }
 }
 
 impl Validate for Protocols {
@@ -261,6 +286,8 @@ impl Validate for GrpcConfig {
             problems.within("tls", tls);
         }
         problems.within("limits", &self.limits);
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
         if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
             problems.error(
                 &["max_recv_msg_size_mib"],
@@ -292,6 +319,8 @@ impl Validate for HttpConfig {
             problems.within("tls", tls);
         }
         problems.within("limits", &self.limits);
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
         for (at, name) in self.compression_algorithms.iter().enumerate() {
             if !encoding::HTTP_NAMES.contains(&name.as_str()) {
                 problems.error(

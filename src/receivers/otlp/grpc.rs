@@ -16,16 +16,20 @@ use super::body::Reader;
 use super::encoding::{Encoding, GRPC_NAMES};
 use super::intake::{Format, Intake, too_busy};
 use super::status::{Refusal, percent_encode};
+use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
 
 /// The four services.
-pub(super) struct Grpc(pub(super) Intake);
+pub(super) struct Grpc {
+    pub(super) intake: Intake,
+    pub(super) guard: Option<Guard>,
+}
 
 impl Handler for Grpc {
     type Body = Reply;
 
-    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
+    async fn handle(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
         if request.method() != Method::POST {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response
@@ -35,6 +39,11 @@ impl Handler for Grpc {
         }
         if !is_grpc(request.headers().get(CONTENT_TYPE)) {
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+        if let Some(guard) = &self.guard
+            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
+        {
+            return refused(nack);
         }
         let deadline = match request.headers().get("grpc-timeout").map(timeout) {
             None => None,
@@ -68,7 +77,7 @@ impl Handler for Grpc {
 
 impl Grpc {
     async fn export(&self, request: Request<Incoming>, peer: &Peer) -> Result<(), Nack> {
-        let intake = &self.0;
+        let intake = &self.intake;
         let signal = route(request.uri().path())?;
         if intake.outputs.get(signal).is_none() {
             return Err(intake.unserved(signal));

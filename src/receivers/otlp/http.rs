@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{
     ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -17,12 +18,14 @@ use super::cors::Policy;
 use super::encoding::{Encoding, list};
 use super::intake::{Format, Intake, too_busy};
 use super::status::Refusal;
+use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {
     intake: Intake,
+    guard: Option<Guard>,
     paths: Vec<(String, Signal)>,
     /// The accepted values of `Content-Encoding`.
     encodings: Vec<(String, Encoding)>,
@@ -32,7 +35,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(config: &HttpConfig, intake: Intake) -> Self {
+    pub(super) fn new(config: &HttpConfig, intake: Intake, guard: Option<Guard>) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         Http {
@@ -51,13 +54,17 @@ impl Http {
             response_headers: config.response_headers.to_map(),
             answer_timeout: some(*config.write_timeout),
             intake,
+            guard,
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        // A client that waits for `100 Continue` has not sent its body, and reading would make it.
-        let may_be_sending =
-            request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT);
+    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        if let Some(guard) = &self.guard
+            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
+        {
+            return turned_away(guard, nack, &request, peer);
+        }
+        let may_be_sending = may_be_sending(&request);
         let target = self.route(&request);
         let encoding = self.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
@@ -281,6 +288,32 @@ fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Whether an HTTP/1 client may still be sending the body. One that waits for `100 Continue` has not begun, and reading
+/// would make it.
+fn may_be_sending(request: &Request<Incoming>) -> bool {
+    request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
+}
+
+/// The answer to a request that was not let in. It is given before anything of the body is read.
+fn turned_away(
+    guard: &Guard,
+    nack: Nack,
+    request: &Request<Incoming>,
+    peer: &Peer,
+) -> Response<Full<Bytes>> {
+    let format = request.headers().get(CONTENT_TYPE).and_then(format);
+    let mut response = refused(nack, format.unwrap_or(Format::Protobuf));
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, guard.challenge());
+    }
+    if may_be_sending(request) {
+        peer.answered_early();
     }
     response
 }

@@ -12,7 +12,6 @@ mod http;
 mod intake;
 mod status;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,12 +24,12 @@ pub use self::config::{
 use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
+use crate::auth;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, Section, units};
-use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
-use crate::net::tls::ServerTls;
-use crate::net::tls::rotation::{Owner, RotatingServer};
+use crate::config::{Endpoint, units};
+use crate::net::Owner;
+use crate::net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
 
@@ -61,17 +60,23 @@ impl ReceiverConfig for Config {
             limit,
             limit_key,
         };
+        let owner = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
-            let handler = Grpc(intake(
-                "grpc",
-                grpc.include_metadata,
-                Pace::new(&grpc.limits, None),
-                grpc.max_message(),
-                "max_recv_msg_size_mib",
-            ));
+            let handler = Grpc {
+                intake: intake(
+                    "grpc",
+                    grpc.include_metadata,
+                    Pace::new(&grpc.limits, None),
+                    grpc.max_message(),
+                    "max_recv_msg_size_mib",
+                ),
+                guard: auth::guard(grpc.auth.as_ref(), cx, "receiver", "grpc")
+                    .map_err(|error| within("grpc", error))?,
+            };
             let mut options = grpc_options(grpc);
-            options.tls = tls(cx, "grpc", &grpc.tls, &[b"h2"])?;
+            options.tls = tls_source(&grpc.tls, options.protocol, &owner)
+                .map_err(|error| within("grpc", error))?;
             options.budget = Some(cx.budget.clone());
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
@@ -85,9 +90,12 @@ impl ReceiverConfig for Config {
                     http.max_body(),
                     "max_request_body_size",
                 ),
+                auth::guard(http.auth.as_ref(), cx, "receiver", "http")
+                    .map_err(|error| within("http", error))?,
             );
             let mut options = http_options(http);
-            options.tls = tls(cx, "http", &http.tls, &[b"h2", b"http/1.1"])?;
+            options.tls = tls_source(&http.tls, options.protocol, &owner)
+                .map_err(|error| within("http", error))?;
             options.budget = Some(cx.budget.clone());
             waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
@@ -139,19 +147,9 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// The files are read here, and again when they have changed.
-fn tls(
-    cx: &BuildContext,
-    protocol: &str,
-    section: &Section<ServerTls>,
-    alpn: &[&[u8]],
-) -> Result<Option<Arc<dyn TlsSource>>, BuildError> {
-    let Some(tls) = &**section else {
-        return Ok(None);
-    };
-    let source = RotatingServer::new(tls, alpn, Owner::new(&cx.id, "receiver"))
-        .map_err(|error| BuildError(format!("protocols::{protocol}::{error}")))?;
-    Ok(Some(Arc::new(source)))
+/// An error of one protocol.
+fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
+    BuildError(format!("protocols::{protocol}::{error}"))
 }
 
 fn grpc_options(config: &GrpcConfig) -> Options {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::Owner;
+use crate::net::Owner;
 use crate::net::tls::certificate::{Facts, date};
 
 /// What a certificate is for.

@@ -21,29 +21,12 @@ use std::time::{Duration, SystemTime};
 use rustls::{ClientConfig, ServerConfig};
 
 use super::{ClientTls, ServerTls, TlsError};
-use crate::config::ComponentId;
+use crate::net::Owner;
 use crate::net::server::TlsSource;
 
 pub use in_use::{InUse, Kind, in_use};
 use source::{Built, Named, Section, Source};
 pub use trust::Trust;
-
-/// Whose TLS it is, for logs and metrics.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// The component's id.
-    pub id: ComponentId,
-    /// What it is: `receiver`, `exporter`, `extension`, `service`.
-    pub kind: &'static str,
-}
-
-impl Owner {
-    /// The component `id` of `kind`.
-    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
-        let id = id.clone();
-        Owner { id, kind }
-    }
-}
 
 /// The TLS configuration of a server, current at every handshake.
 #[derive(Clone)]

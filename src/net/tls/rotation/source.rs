@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info};
 
+use super::TlsError;
 use super::files::{Contents, Files, Stamps};
 use super::in_use::{Holder, InUse, Kind, Warnings, register};
 use super::trust::{Report, Trust};
-use super::{Owner, TlsError};
+use crate::net::Owner;
 use crate::net::tls::certificate::{date, describe};
 use crate::net::tls::material::{self, is_set, text};
 

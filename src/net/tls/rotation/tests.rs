@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
+use crate::config::ComponentId;
 use crate::net::server::{Options, Protocol, Server, SimpleHandler, serve};
 
 struct Authority {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-use super::Owner;
+use crate::net::Owner;
 use crate::net::tls::{certificate, notes};
 use crate::telemetry::TlsMetrics;
 

@@ -22,11 +22,12 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::net::Owner;
 use crate::net::client::{Balancing, Chunks, Connector, Pool, PoolSettings};
 use crate::net::tls::accept::{AcceptError, accept, identity};
 use crate::net::tls::connect::connect;
 use crate::net::tls::reason::Reason;
-use crate::net::tls::rotation::{Owner, RotatingClient};
+use crate::net::tls::rotation::RotatingClient;
 use crate::net::tls::{ClientTls, ServerTls, TlsVersion};
 
 /// A certificate authority, and the files it has made.

@@ -462,3 +462,43 @@ async fn the_answer_to_a_large_refused_body_arrives_over_http1() {
         assert!(matches!(status.as_u16(), 404 | 413), "{status}");
     }
 }
+
+#[tokio::test]
+async fn who_is_not_known_is_refused_before_the_body_and_credentials_do_not_travel_with_the_data() {
+    let fixture = Fixture::with(
+        "auth: {authenticator: bearertokenauth}, max_request_body_size: 1000",
+        Ok(()),
+        false,
+    );
+    let bearer = format!("Bearer {TOKEN}");
+    let known = [("authorization", bearer.as_str()), ("tenant", "acme")];
+    let (status, ..) = fixture.post("/v1/traces", &known, encoded(3)).await;
+    assert_eq!(status, StatusCode::OK);
+    let batch = fixture.sink.taken.lock().unwrap().pop().unwrap();
+    let metadata = batch.metadata.clone().unwrap();
+    assert_eq!(metadata["tenant"], ["acme"]);
+    assert!(!metadata.contains_key("authorization"), "{metadata:?}");
+    drop(batch);
+
+    // Whatever is wrong with the rest of the request, an unknown client does not hear of it.
+    for (path, body) in [
+        ("/v1/traces", encoded(3)),
+        ("/v1/traces", vec![0xff; 100_000]),
+        ("/v1/metrics", Vec::new()),
+        ("/nowhere", Vec::new()),
+    ] {
+        let (status, headers, reply) = fixture.post(path, &[], body).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
+        assert_eq!(headers["www-authenticate"], "Bearer realm=\"collector\"");
+        assert_eq!(Status::decode(reply).unwrap().code, 16);
+    }
+    // A client that announces a body and waits to be told to send it never has to.
+    let mut client = TcpStream::connect(fixture.http).await.unwrap();
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\nexpect: 100-continue\r\n\r\n";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
+    assert!(fixture.sink.taken.lock().unwrap().is_empty());
+    assert_eq!(fixture.budget.used(), 0);
+}

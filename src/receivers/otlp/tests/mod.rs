@@ -25,6 +25,9 @@ use tonic::codec::CompressionEncoding;
 
 use super::*;
 use crate::batch::{Batch, Code, Nack, Signal};
+use crate::component::{ExtensionConfig, Extensions, Host, Services};
+use crate::config::ComponentId;
+use crate::extensions::bearertokenauth;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
 use crate::net::rpc::Status;
@@ -32,6 +35,7 @@ use crate::pipeline::Consumer;
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const MIB: usize = 1 << 20;
+const TOKEN: &str = "token-of-the-test";
 
 /// Keeps what it is given, and answers as told; with a gate, after it was opened.
 struct Sink {
@@ -53,6 +57,17 @@ impl Consumer for Sink {
             Ok(())
         })
     }
+}
+
+/// The extension `bearertokenauth`, for those who ask for it.
+fn authenticator() -> (ComponentId, Services) {
+    let config = bearertokenauth::Config {
+        token: TOKEN.into(),
+        ..bearertokenauth::Config::default()
+    };
+    let id: ComponentId = "bearertokenauth".parse().unwrap();
+    let built = config.build(&Host::for_tests().context(&id)).unwrap();
+    (id, built.services)
 }
 
 struct Fixture {
@@ -90,6 +105,7 @@ impl Fixture {
             budget: Budget::new(64 * MIB),
             listeners: Listeners::default(),
             health: Arc::default(),
+            extensions: Extensions::from_iter([authenticator()]),
         };
         let sink = Arc::new(Sink {
             taken: Mutex::default(),

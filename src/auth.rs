@@ -1,0 +1,230 @@
+//! Who is who: what authenticators do for servers and clients, and the `auth` section that names one.
+//!
+//! An authenticator is an extension. A server asks it about the headers of every request before it reads any of the
+//! body; a client lets it add headers to every request. Both happen on the hot path, so neither allocates.
+
+mod guard;
+
+pub use guard::{Guard, Guarded};
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::component::{BuildContext, BuildError};
+use crate::config::{Capability, ComponentId, ExtensionUse, Problems};
+use crate::pipeline::BoxFuture;
+
+/// Authentication by an extension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// The id of the extension that authenticates, as in `bearertokenauth` or `basicauth/clients`. It must be listed
+    /// in `service.extensions`.
+    pub authenticator: ComponentId,
+}
+
+/// Tells from a request's headers who sent it.
+pub trait ServerAuthenticator: Send + Sync + 'static {
+    /// The header that carries credentials. It is taken away from every request that was let in, so that it is never
+    /// kept with the data.
+    fn header(&self) -> &HeaderName;
+
+    /// What clients are told to come with: the value of `WWW-Authenticate` (RFC 9110, 11.6.1).
+    fn challenge(&self) -> &HeaderValue;
+
+    /// Who sent a request with these headers from this address.
+    fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Verdict;
+}
+
+/// Adds what says who we are to an outgoing request.
+pub trait ClientAuthenticator: Send + Sync + 'static {
+    /// Adds the headers to those of a request, in the place of others of the same name.
+    fn add(&self, headers: &mut HeaderMap);
+
+    /// Another number once [`add`](Self::add) adds something else.
+    fn version(&self) -> u64;
+
+    /// Looks at once whether there are new credentials: a server has refused the ones that count now. May be called
+    /// often.
+    fn refresh(&self);
+}
+
+/// What a [`ServerAuthenticator`] says.
+pub enum Verdict {
+    /// It knows at once.
+    Known(Result<Identity, Refused>),
+    /// It needs more time than a worker that serves connections has.
+    Pending(BoxFuture<'static, Result<Identity, Refused>>),
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The name the client authenticated with. None where credentials carry no name (bearer tokens).
+    pub user: Option<Arc<str>>,
+}
+
+/// Why a request was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// There were no credentials.
+    Missing,
+    /// What was there could not be read as credentials of the expected kind.
+    Malformed,
+    /// The credentials are not valid.
+    Wrong,
+    /// Nobody knows: too many wrong ones came before, or too many wait to be checked. The same may be let in later.
+    Busy,
+}
+
+impl Refused {
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [Refused; 4] = [
+        Refused::Missing,
+        Refused::Malformed,
+        Refused::Wrong,
+        Refused::Busy,
+    ];
+
+    /// The `reason` label of metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refused::Missing => "missing",
+            Refused::Malformed => "malformed",
+            Refused::Wrong => "wrong",
+            Refused::Busy => "busy",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Missing => "the request has no credentials",
+            Refused::Malformed => "the credentials cannot be read",
+            Refused::Wrong => "the credentials are not valid",
+            Refused::Busy => "too many credentials are being checked",
+        })
+    }
+}
+
+impl Auth {
+    /// What a server with this section needs. `section` is where the section stands.
+    pub fn server_use(&self, section: &[&'static str]) -> ExtensionUse {
+        self.uses(section, Capability::ServerAuth)
+    }
+
+    /// What a client with this section needs. `section` is where the section stands.
+    pub fn client_use(&self, section: &[&'static str]) -> ExtensionUse {
+        self.uses(section, Capability::ClientAuth)
+    }
+
+    fn uses(&self, section: &[&'static str], capability: Capability) -> ExtensionUse {
+        let mut path = section.to_vec();
+        path.push("authenticator");
+        ExtensionUse {
+            path,
+            extension: self.authenticator.clone(),
+            capability,
+        }
+    }
+}
+
+/// What guards a server of the component `cx.id`, if its configuration wants one. `transport` is `grpc` or `http`.
+///
+/// # Errors
+/// When the extension is not there or cannot do this; a configuration that was checked does not come to it.
+pub fn guard(
+    auth: Option<&Auth>,
+    cx: &BuildContext,
+    kind: &'static str,
+    transport: &'static str,
+) -> Result<Option<Guard>, BuildError> {
+    let Some(Auth { authenticator }) = auth else {
+        return Ok(None);
+    };
+    let found = cx.extensions.get(authenticator).server_auth;
+    let found = found.ok_or_else(|| unable(authenticator, Capability::ServerAuth))?;
+    Ok(Some(Guard::new(found, &cx.id, kind, transport)))
+}
+
+/// What adds credentials to the requests of a client, if its configuration wants any.
+///
+/// # Errors
+/// As [`guard`].
+pub fn client(
+    auth: Option<&Auth>,
+    cx: &BuildContext,
+) -> Result<Option<Arc<dyn ClientAuthenticator>>, BuildError> {
+    let Some(Auth { authenticator }) = auth else {
+        return Ok(None);
+    };
+    let found = cx.extensions.get(authenticator).client_auth;
+    let found = found.ok_or_else(|| unable(authenticator, Capability::ClientAuth))?;
+    Ok(Some(found))
+}
+
+fn unable(id: &ComponentId, capability: Capability) -> BuildError {
+    let lack = capability.does_not();
+    BuildError(format!(
+        "auth::authenticator: the extension `{id}` does not run, or {lack}"
+    ))
+}
+
+/// Warns of credentials that travel where anybody on the way can read them: without TLS, to or from another machine.
+/// `host` is empty for all interfaces.
+pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &mut Problems) {
+    if auth.is_some() && !tls && !is_loopback(host) {
+        problems.warning(
+            &["auth"],
+            "the credentials travel in the clear: set up `tls`, or use `localhost`",
+        );
+    }
+}
+
+/// Whether what is sent there stays on this machine.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_in_the_clear_are_warned_of_unless_they_stay_on_the_machine() {
+        let auth = Auth {
+            authenticator: "bearertokenauth".parse().unwrap(),
+        };
+        let warned = |auth, tls, host| {
+            let mut problems = Problems::default();
+            warn_of_plaintext(auth, tls, host, &mut problems);
+            assert!(problems.found().iter().all(|problem| problem.warning));
+            !problems.found().is_empty()
+        };
+        for host in [
+            "",
+            "0.0.0.0",
+            "::",
+            "192.0.2.1",
+            "rack.example",
+            "localhost.example",
+        ] {
+            assert!(warned(Some(&auth), false, host), "{host}");
+            assert!(!warned(Some(&auth), true, host), "{host}");
+            assert!(!warned(None, false, host), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"] {
+            assert!(!warned(Some(&auth), false, host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What stands in front of a server's handlers: asks the authenticator, counts and logs refusals, words them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use metrics::{Counter, counter};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{Identity, Refused, ServerAuthenticator, Verdict};
+use crate::batch::{Code, Nack};
+use crate::config::ComponentId;
+use crate::net::server::{Handler, Peer, SimpleHandler};
+
+/// Lets authenticated requests in, and nobody else.
+pub struct Guard {
+    authenticator: Arc<dyn ServerAuthenticator>,
+    owner: ComponentId,
+    kind: &'static str,
+    transport: &'static str,
+    /// `tributary_server_unauthenticated`, by reason.
+    refused: [Counter; Refused::ALL.len()],
+    /// When a refusal was last logged for people.
+    complained: Mutex<Option<Instant>>,
+}
+
+impl Guard {
+    /// A guard for a server of the component `owner` of `kind` (`receiver`, `extension`, `service`); `transport` is
+    /// `grpc` or `http`.
+    pub fn new(
+        authenticator: Arc<dyn ServerAuthenticator>,
+        owner: &ComponentId,
+        kind: &'static str,
+        transport: &'static str,
+    ) -> Self {
+        let refused = Refused::ALL.map(|reason| {
+            counter!(
+                "tributary_server_unauthenticated",
+                "kind" => kind,
+                "component" => owner.to_string(),
+                "transport" => transport,
+                "reason" => reason.name()
+            )
+        });
+        Guard {
+            authenticator,
+            owner: owner.clone(),
+            kind,
+            transport,
+            refused,
+            complained: Mutex::new(None),
+        }
+    }
+
+    /// Who sent the request with these headers. The one with the credentials is taken away: nobody behind this point
+    /// has use for it, and it must not travel with the data.
+    ///
+    /// # Errors
+    /// The refusal to answer with: UNAUTHENTICATED, or RESOURCE_EXHAUSTED when the client should try again. It says
+    /// nothing about the credentials.
+    pub async fn admit(&self, headers: &mut HeaderMap, peer: &Peer) -> Result<Identity, Nack> {
+        let verdict = self.authenticator.authenticate(headers, peer.address.ip());
+        let known = match verdict {
+            Verdict::Known(known) => known,
+            Verdict::Pending(pending) => pending.await,
+        };
+        headers.remove(self.authenticator.header());
+        known.map_err(|reason| self.refuse(reason, peer))
+    }
+
+    /// The value of `WWW-Authenticate` that goes with an answer of status 401.
+    pub fn challenge(&self) -> HeaderValue {
+        self.authenticator.challenge().clone()
+    }
+
+    fn refuse(&self, reason: Refused, peer: &Peer) -> Nack {
+        if let Some(counter) = self.refused.get(reason as usize) {
+            counter.increment(1);
+        }
+        let (address, identity) = (peer.address, peer.identity.as_deref());
+        if self.may_complain() {
+            warn!(
+                otelcol.component.id = %self.owner,
+                otelcol.component.kind = self.kind,
+                transport = self.transport,
+                peer = %address,
+                certificate = identity,
+                %reason,
+                "Refused a client that did not authenticate; more of these are logged at debug level only for ten \
+                 seconds"
+            );
+        } else {
+            debug!(peer = %address, certificate = identity, %reason, "Refused a client");
+        }
+        let header = self.authenticator.header();
+        let scheme = scheme(self.authenticator.challenge());
+        match reason {
+            Refused::Missing => unauthenticated(format!(
+                "this server requires authentication, and the request has no `{header}` header ({scheme})"
+            )),
+            Refused::Malformed => unauthenticated(format!(
+                "the `{header}` header does not hold credentials of the kind this server takes ({scheme})"
+            )),
+            Refused::Wrong => unauthenticated(format!(
+                "the credentials in the `{header}` header are not valid ({scheme})"
+            )),
+            Refused::Busy => Nack::exhausted(
+                "too many credentials are being checked, or too many were wrong; try again",
+                BUSY,
+            ),
+        }
+    }
+
+    /// Whether it is time for people to hear of a refusal.
+    fn may_complain(&self) -> bool {
+        let mut last = self
+            .complained
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}
+
+/// A handler of simple requests with a guard in front.
+pub struct Guarded {
+    /// Nobody, where anybody may come in.
+    pub guard: Option<Guard>,
+    /// Answers those who may.
+    pub handler: SimpleHandler,
+}
+
+impl Handler for Guarded {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        if let Some(guard) = &self.guard
+            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
+        {
+            return plain(guard, nack);
+        }
+        self.handler.handle(request, peer).await
+    }
+
+    fn busy(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        self.handler.busy(request)
+    }
+}
+
+/// A refusal to somebody who does not speak OTLP.
+fn plain(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{}\n", nack.reason)));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    if nack.retryable {
+        headers.insert(RETRY_AFTER, HeaderValue::from(BUSY.as_secs()));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    } else {
+        headers.insert(WWW_AUTHENTICATE, guard.challenge());
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+    }
+    response
+}
+
+fn unauthenticated(reason: String) -> Nack {
+    Nack::permanent(Code::Unauthenticated, reason)
+}
+
+/// The scheme of a challenge.
+fn scheme(challenge: &HeaderValue) -> &str {
+    let text = challenge.to_str().unwrap_or_default();
+    text.split(' ').next().unwrap_or_default()
+}
+
+/// When to come back to a server that could not check.
+const BUSY: Duration = Duration::from_secs(1);
+/// The least time between two refusals in the log.
+const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);

@@ -1,0 +1,495 @@
+//! Checks passwords at a bounded cost.
+//!
+//! Good hashes are slow on purpose: checking one takes 50 ms and more. So what was checked once is remembered, what is
+//! being checked is not checked twice at the same time, checks run beside the workers that serve connections and on
+//! half of the processors at most, and whoever is wrong too often has to wait. An unknown user costs what a known one
+//! does, so that time does not tell names.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use ring::hmac;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::htpasswd::{Entry, Hash};
+use crate::auth::{Identity, Refused, Verdict};
+
+/// Checks users and passwords.
+pub(super) struct Verifier {
+    users: ArcSwap<Users>,
+    /// How many are checked at once.
+    running: Arc<Semaphore>,
+    /// How many are checked or wait for it.
+    room: Arc<Semaphore>,
+    failures: Arc<Failures>,
+}
+
+/// The users that count now, and what is known about them. What is known ends with them.
+pub(super) struct Users {
+    hashes: HashMap<Box<[u8]>, (Arc<str>, Hash)>,
+    /// One name per user, to pick from for those who are none.
+    decoys: Vec<Box<[u8]>>,
+    key: hmac::Key,
+    known: Mutex<Known>,
+}
+
+/// Of credentials only sums under a random key are kept.
+type Sum = [u8; 32];
+
+#[derive(Default)]
+struct Known {
+    right: HashMap<Sum, ()>,
+    wrong: HashMap<Sum, ()>,
+    under_way: HashMap<Sum, watch::Receiver<Option<bool>>>,
+}
+
+impl Users {
+    /// Of two entries for one user the later one counts.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub(super) fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Result<Self, String> {
+        let named = |Entry { user, hash }: Entry<'a>| (user.as_bytes().into(), (user.into(), hash));
+        let hashes: HashMap<Box<[u8]>, _> = entries.into_iter().map(named).collect();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
+            .map_err(|_| "the system gives no random numbers".to_owned())?;
+        let mut decoys: Vec<Box<[u8]>> = hashes.keys().cloned().collect();
+        decoys.sort_unstable();
+        Ok(Users {
+            hashes,
+            decoys,
+            key,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Whether both have the same users with the same passwords.
+    fn same(&self, other: &Users) -> bool {
+        self.hashes == other.hashes
+    }
+
+    fn sum(&self, user: &[u8], password: &[u8]) -> Sum {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(&(user.len() as u64).to_be_bytes());
+        context.update(user);
+        context.update(password);
+        let mut sum = Sum::default();
+        sum.copy_from_slice(context.sign().as_ref());
+        sum
+    }
+
+    /// The hash to check against; for an unknown user the one of somebody else, always the same, and whether the user
+    /// is known.
+    fn hash(&self, user: &[u8]) -> Option<(&Hash, bool)> {
+        if let Some((_, hash)) = self.hashes.get(user) {
+            return Some((hash, true));
+        }
+        let sum = self.sum(user, b"");
+        let at = u64::from_be_bytes(*sum.first_chunk()?) % self.decoys.len().max(1) as u64;
+        let decoy = self.decoys.get(usize::try_from(at).ok()?)?;
+        let (_, hash) = self.hashes.get(decoy)?;
+        Some((hash, false))
+    }
+
+    fn check(&self, user: &[u8], password: &[u8]) -> bool {
+        match self.hash(user) {
+            Some((hash, known)) => hash.matches(password) & known,
+            None => false,
+        }
+    }
+
+    /// Remembers an outcome.
+    fn learn(&self, sum: Sum, right: bool) {
+        let mut known = self.known();
+        known.under_way.remove(&sum);
+        // Every user has one right password, but for those that bcrypt cuts off at 72 bytes.
+        let (list, most) = match right {
+            true => (&mut known.right, MOST_KNOWN.max(2 * self.hashes.len())),
+            false => (&mut known.wrong, MOST_KNOWN),
+        };
+        if list.len() >= most {
+            list.clear();
+        }
+        list.insert(sum, ());
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outcome(&self, user: &[u8], right: bool) -> Result<Identity, Refused> {
+        match (right, self.hashes.get(user)) {
+            (true, Some((name, _))) => Ok(Identity {
+                user: Some(name.clone()),
+            }),
+            _ => Err(Refused::Wrong),
+        }
+    }
+}
+
+impl Verifier {
+    pub(super) fn new(users: Users) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Verifier {
+            users: ArcSwap::from_pointee(users),
+            running: Arc::new(Semaphore::new((processors / 2).max(1))),
+            room: Arc::new(Semaphore::new(MOST_WAITING)),
+            failures: Arc::default(),
+        }
+    }
+
+    /// From now on these users count. Whether that changes anything.
+    pub(super) fn replace(&self, users: Users) -> bool {
+        let changed = !self.users.load().same(&users);
+        if changed {
+            self.users.store(Arc::new(users));
+        }
+        changed
+    }
+
+    /// Whether the user has the password.
+    pub(super) fn verify(&self, user: &[u8], password: &[u8], peer: IpAddr) -> Verdict {
+        let users = self.users.load();
+        if password.len() > LONGEST_PASSWORD {
+            return Verdict::Known(Err(Refused::Wrong));
+        }
+        let sum = users.sum(user, password);
+        let mut known = users.known();
+        if known.right.contains_key(&sum) {
+            return Verdict::Known(users.outcome(user, true));
+        }
+        if known.wrong.contains_key(&sum) {
+            return Verdict::Known(Err(Refused::Wrong));
+        }
+        if let Some(under_way) = known.under_way.get(&sum) {
+            return wait(under_way.clone(), users.clone(), user);
+        }
+        if !self.failures.begins(peer) {
+            return Verdict::Known(Err(Refused::Busy));
+        }
+        let slow = users.hash(user).is_some_and(|(hash, _)| hash.is_slow());
+        if !slow {
+            drop(known);
+            let right = users.check(user, password);
+            self.failures.ends(peer, right);
+            users.learn(sum, right);
+            return Verdict::Known(users.outcome(user, right));
+        }
+        let Ok(place) = self.room.clone().try_acquire_owned() else {
+            self.failures.ends(peer, true);
+            return Verdict::Known(Err(Refused::Busy));
+        };
+        let (done, under_way) = watch::channel(None);
+        known.under_way.insert(sum, under_way.clone());
+        drop(known);
+        let (running, failures) = (self.running.clone(), self.failures.clone());
+        let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
+        // On its own: a client that goes away must not make the work undone, to be begun again by the next request.
+        tokio::spawn(async move {
+            let permit = running.acquire_owned().await;
+            let check = move || {
+                let _held = (permit, place);
+                let right = checked.check(&name, &password);
+                failures.ends(peer, right);
+                checked.learn(sum, right);
+                done.send_replace(Some(right));
+            };
+            let _ = tokio::task::spawn_blocking(check).await;
+        });
+        wait(under_way, users.clone(), user)
+    }
+}
+
+/// The outcome of a check that is under way.
+fn wait(mut under_way: watch::Receiver<Option<bool>>, users: Arc<Users>, user: &[u8]) -> Verdict {
+    let user = user.to_vec();
+    Verdict::Pending(Box::pin(async move {
+        let done = under_way.wait_for(Option::is_some).await;
+        match done.ok().and_then(|done| *done) {
+            Some(right) => users.outcome(&user, right),
+            // The process ends.
+            None => Err(Refused::Busy),
+        }
+    }))
+}
+
+/// How often addresses may be wrong: [`BURST`] times at once, and then once in [`PAUSE`].
+#[derive(Default)]
+struct Failures(Mutex<Buckets>);
+
+#[derive(Default)]
+struct Buckets {
+    by_address: HashMap<IpAddr, Bucket>,
+    /// When those that are full again were last thrown away.
+    swept: Option<Instant>,
+}
+
+impl Buckets {
+    /// Whether there is room for one more address. Looking through all of them is not for every request: an attacker
+    /// with that many addresses would like it.
+    fn has_room(&mut self) -> bool {
+        let full = |buckets: &HashMap<_, _>| buckets.len() >= MOST_ADDRESSES;
+        let due = self.swept.is_none_or(|swept| swept.elapsed() >= PAUSE);
+        if full(&self.by_address) && due {
+            self.swept = Some(Instant::now());
+            self.by_address.retain(|_, bucket| {
+                bucket.refill();
+                bucket.used > 0
+            });
+        }
+        !full(&self.by_address)
+    }
+}
+
+/// What an address has used up.
+struct Bucket {
+    used: u32,
+    /// When the last one came back.
+    since: Instant,
+}
+
+impl Bucket {
+    fn refill(&mut self) {
+        let back = self.since.elapsed().as_millis() / PAUSE.as_millis();
+        let back = u32::try_from(back).unwrap_or(u32::MAX);
+        if back > 0 {
+            self.used = self.used.saturating_sub(back);
+            self.since = Instant::now();
+        }
+    }
+}
+
+impl Failures {
+    /// Takes one try, if there is one left. A try that is under way counts as a failure until it [ends](Self::ends),
+    /// or a thousand at once would be one.
+    fn begins(&self, peer: IpAddr) -> bool {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let peer = network(peer);
+        if !buckets.by_address.contains_key(&peer) && !buckets.has_room() {
+            return false;
+        }
+        let bucket = buckets.by_address.entry(peer).or_insert(Bucket {
+            used: 0,
+            since: Instant::now(),
+        });
+        bucket.refill();
+        if bucket.used >= BURST {
+            return false;
+        }
+        if bucket.used == 0 {
+            bucket.since = Instant::now();
+        }
+        bucket.used += 1;
+        true
+    }
+
+    /// Gives the try back when it was right.
+    fn ends(&self, peer: IpAddr, right: bool) {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let peer = network(peer);
+        if right && let Some(bucket) = buckets.by_address.get_mut(&peer) {
+            bucket.used = bucket.used.saturating_sub(1);
+            if bucket.used == 0 {
+                buckets.by_address.remove(&peer);
+            }
+        }
+    }
+}
+
+/// Who counts as one: an address, of IPv6 the network of /64, which is what one customer gets.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),
+        address => address,
+    }
+}
+
+/// Longer ones are wrong: SHA-based hashes take time in the square of the length.
+pub(super) const LONGEST_PASSWORD: usize = 1024;
+/// Checks that run or wait to run. More are refused; the client may try again.
+const MOST_WAITING: usize = 256;
+/// Outcomes of each kind that are remembered.
+const MOST_KNOWN: usize = 10_000;
+/// Addresses that were wrong lately.
+const MOST_ADDRESSES: usize = 10_000;
+/// Wrong tries of one address at once.
+const BURST: u32 = 20;
+/// After them, one more in this time.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::htpasswd;
+    use super::*;
+
+    /// Of `secret`, with a cost that is low enough for tests.
+    const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn users(text: &str) -> Users {
+        let (entries, wrong) = htpasswd::parse(text);
+        assert_eq!(wrong, []);
+        Users::new(entries).unwrap()
+    }
+
+    fn verifier(text: &str) -> Verifier {
+        Verifier::new(users(text))
+    }
+
+    /// The verdict, and whether it took a check.
+    async fn asked(
+        verifier: &Verifier,
+        user: &str,
+        password: &str,
+    ) -> (Result<Identity, Refused>, bool) {
+        match verifier.verify(user.as_bytes(), password.as_bytes(), PEER) {
+            Verdict::Known(known) => (known, false),
+            Verdict::Pending(pending) => (pending.await, true),
+        }
+    }
+
+    fn is(user: &str) -> Result<Identity, Refused> {
+        Ok(Identity {
+            user: Some(user.into()),
+        })
+    }
+
+    #[tokio::test]
+    async fn credentials_are_checked_once_until_the_users_change() {
+        let text = format!("alice:{BCRYPT}\nbob:{BCRYPT}\nplain:secret");
+        let verifier = verifier(&text);
+        let wrong = Err(Refused::Wrong);
+        for (user, password, expected, slow) in [
+            ("alice", "secret", is("alice"), true),
+            ("bob", "secret", is("bob"), true),
+            ("alice", "other", wrong.clone(), true),
+            ("plain", "secret", is("plain"), false),
+            ("plain", "other", wrong.clone(), false),
+        ] {
+            let first = asked(&verifier, user, password).await;
+            assert_eq!(first, (expected.clone(), slow), "{user} {password}");
+            let second = asked(&verifier, user, password).await;
+            assert_eq!(second, (expected, false), "{user} {password}");
+        }
+        // What makes up the two cannot be moved between them.
+        assert_eq!(asked(&verifier, "bobs", "ecret").await.0, wrong);
+
+        assert!(!verifier.replace(users(&text)), "the same again");
+        assert_eq!(
+            asked(&verifier, "alice", "secret").await,
+            (is("alice"), false)
+        );
+        assert!(verifier.replace(users(&format!("bob:{BCRYPT}"))));
+        assert_eq!(asked(&verifier, "alice", "secret").await, (wrong, true));
+        assert_eq!(asked(&verifier, "bob", "secret").await, (is("bob"), true));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_user_costs_what_a_known_one_does() {
+        let verifier = verifier(&format!("alice:{BCRYPT}\nbob:{BCRYPT}"));
+        for user in ["mallory", "", "alic", "a\u{e9}"] {
+            for password in ["secret", "other"] {
+                let asked = asked(&verifier, user, password).await;
+                assert_eq!(asked, (Err(Refused::Wrong), true), "{user} {password}");
+            }
+        }
+        let long = "x".repeat(LONGEST_PASSWORD + 1);
+        for user in ["alice", "mallory"] {
+            let asked = asked(&verifier, user, &long).await;
+            assert_eq!(asked, (Err(Refused::Wrong), false));
+        }
+    }
+
+    #[tokio::test]
+    async fn many_requests_of_a_client_at_once_are_one_check() {
+        let verifier = verifier(&format!("alice:{BCRYPT}"));
+        let requests: Vec<_> = (0..1000)
+            .map(|_| asked(&verifier, "alice", "secret"))
+            .collect();
+        for (outcome, _) in futures_util::future::join_all(requests).await {
+            assert_eq!(outcome, is("alice"));
+        }
+        assert_eq!(verifier.room.available_permits(), MOST_WAITING);
+        assert!(verifier.failures.0.lock().unwrap().by_address.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_wrong_too_often_waits_and_costs_the_others_nothing() {
+        let verifier = verifier(&format!("alice:{BCRYPT}\nplain:secret"));
+        let mut checked = 0;
+        for number in 0..100 {
+            match asked(&verifier, "alice", &format!("guess {number}"))
+                .await
+                .0
+            {
+                Err(Refused::Wrong) => checked += 1,
+                Err(Refused::Busy) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!((20..25).contains(&checked), "{checked}");
+        assert_eq!(
+            asked(&verifier, "plain", "guess").await.0,
+            Err(Refused::Busy)
+        );
+        // Even what is right is not checked: that is what guessing would find out.
+        assert_eq!(
+            asked(&verifier, "plain", "secret").await.0,
+            Err(Refused::Busy)
+        );
+        let elsewhere = verifier.verify(b"plain", b"secret", Ipv4Addr::new(192, 0, 2, 1).into());
+        assert!(matches!(elsewhere, Verdict::Known(Ok(_))));
+        // And what was right before stays so, for whoever knows it.
+        assert_eq!(asked(&verifier, "plain", "secret").await.0, is("plain"));
+
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(
+            asked(&verifier, "alice", "one more").await.0,
+            Err(Refused::Wrong)
+        );
+        assert_eq!(
+            asked(&verifier, "alice", "and another").await.0,
+            Err(Refused::Busy)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_leaves_nothing_behind() {
+        let verifier = verifier(&format!("alice:{BCRYPT}"));
+        drop(verifier.verify(b"alice", b"secret", PEER));
+        let room = verifier.room.clone().acquire_many_owned(256).await;
+        assert!(room.is_ok(), "its check has ended");
+        drop(room);
+        assert_eq!(
+            asked(&verifier, "alice", "secret").await,
+            (is("alice"), false)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_number_of_addresses_takes_bounded_room_and_gives_it_back() {
+        let failures = Failures::default();
+        let address = |number: u32| IpAddr::from(Ipv4Addr::from(number));
+        let most = u32::try_from(MOST_ADDRESSES).unwrap();
+        assert!((0..most).all(|number| failures.begins(address(number))));
+        assert!(!failures.begins(address(most)));
+        assert!(failures.begins(address(0)), "it is known already");
+        tokio::time::advance(PAUSE * 2).await;
+        assert!(failures.begins(address(most)));
+        assert_eq!(failures.0.lock().unwrap().by_address.len(), 1);
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1:2"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    }
+}

@@ -1,0 +1,445 @@
+//! Authentication by a token in a header: `bearertokenauth`, for servers and clients.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::credentials::{self, Reloader};
+use crate::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
+use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::config::{Capability, Problems, Secret, Validate};
+use crate::entry;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
+    dyn ExtensionConfig,
+    Config,
+    "bearertokenauth",
+    aliases: &[],
+    "Authenticates by a token in a header: checks it on servers, adds it on clients.",
+    &[]
+);
+
+/// Authentication by a token. One of `token`, `tokens` and `filename` is required.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The header that carries the token. Default: `Authorization`.
+    pub header: String,
+    /// What goes in front of the token, with a space; empty for the token alone. Servers do not mind its case. Default:
+    /// `Bearer`.
+    pub scheme: String,
+    /// The token.
+    pub token: Secret,
+    /// Several tokens: servers accept each of them, clients send the first. Not together with `token`.
+    pub tokens: Vec<Secret>,
+    /// File with tokens, one a line: servers accept each of them, clients send the first. When it changes it is read
+    /// again within seconds. With it, `token` and `tokens` are ignored.
+    pub filename: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            header: "Authorization".to_owned(),
+            scheme: "Bearer".to_owned(),
+            token: Secret::default(),
+            tokens: Vec::new(),
+            filename: PathBuf::new(),
+        }
+    }
+}
+
+impl Config {
+    fn has_file(&self) -> bool {
+        !self.filename.as_os_str().is_empty()
+    }
+
+    fn header(&self) -> Result<HeaderName, String> {
+        let name = self.header.as_str();
+        let header: HeaderName = name
+            .parse()
+            .map_err(|_| format!("`{name}` is no header name"))?;
+        let text = header.as_str();
+        match TAKEN.contains(&text) || text.starts_with("grpc-") {
+            true => Err(format!("the header `{name}` has another meaning already")),
+            false => Ok(header),
+        }
+    }
+
+    /// The tokens that count now.
+    ///
+    /// # Errors
+    /// The key at fault and why; never a token.
+    fn tokens(&self) -> Result<Tokens, (&'static str, String)> {
+        if self.has_file() {
+            let text = credentials::read(&self.filename).map_err(|error| ("filename", error))?;
+            let lines = text.lines().map(str::trim);
+            let found = Tokens::new(&self.scheme, lines.filter(|line| !line.is_empty()));
+            return found
+                .map_err(|reason| ("filename", format!("{}: {reason}", self.filename.display())));
+        }
+        match (self.token.reveal(), self.tokens.as_slice()) {
+            ("", []) => {
+                let reason = "a token is required: set `token`, `tokens` or `filename`";
+                Err(("", reason.to_owned()))
+            }
+            ("", tokens) => Tokens::new(&self.scheme, tokens.iter().map(Secret::reveal))
+                .map_err(|reason| ("tokens", reason)),
+            (token, []) => {
+                Tokens::new(&self.scheme, [token].into_iter()).map_err(|reason| ("token", reason))
+            }
+            (_, _) => {
+                let reason = "either `token` or `tokens`, not both";
+                Err(("tokens", reason.to_owned()))
+            }
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if let Err(reason) = self.header() {
+            problems.error(&["header"], reason);
+        }
+        if let Err(reason) = HeaderValue::try_from(&self.scheme)
+            .map_err(|_| "has characters that no header may have")
+            .and_then(|_| match self.scheme.contains(' ') {
+                true => Err("must not contain spaces: the one in front of the token is added"),
+                false => Ok(()),
+            })
+        {
+            problems.error(&["scheme"], reason);
+        }
+        match self.tokens() {
+            Ok(_) => {}
+            Err(("", reason)) => problems.error(&[], reason),
+            Err((key, reason)) => problems.error(&[key], reason),
+        }
+        let others = [
+            ("token", !self.token.reveal().is_empty()),
+            ("tokens", !self.tokens.is_empty()),
+        ];
+        for (key, _) in others.iter().filter(|(_, set)| *set && self.has_file()) {
+            problems.warning(
+                &[key],
+                "is ignored, because `filename` is set: remove one of them",
+            );
+        }
+    }
+}
+
+impl ExtensionConfig for Config {
+    fn provides(&self) -> Vec<Capability> {
+        vec![Capability::ServerAuth, Capability::ClientAuth]
+    }
+
+    fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
+        let files: Vec<PathBuf> = self
+            .has_file()
+            .then(|| self.filename.clone())
+            .into_iter()
+            .collect();
+        let watch = Reloader::watch(&files);
+        let tokens = self.tokens().map_err(|(key, reason)| {
+            BuildError(
+                format!("{key}: {reason}")
+                    .trim_start_matches(": ")
+                    .to_owned(),
+            )
+        })?;
+        let header = self.header().map_err(BuildError)?;
+        let scheme = if self.scheme.is_empty() {
+            "Bearer"
+        } else {
+            &self.scheme
+        };
+        let challenge = HeaderValue::try_from(format!("{scheme} realm=\"collector\""))
+            .map_err(|error| BuildError(format!("scheme: {error}")))?;
+        let tokens = Arc::new(ArcSwap::from_pointee(tokens));
+        let (config, current) = (self.clone(), tokens.clone());
+        let reloader = Reloader::new(&cx.id, files, move || {
+            let tokens = config.tokens().map_err(|(_, reason)| reason)?;
+            let changed = tokens != **current.load();
+            if changed {
+                current.store(Arc::new(tokens));
+            }
+            Ok(changed)
+        });
+        let component = reloader.component(watch);
+        let authenticator = Arc::new(Bearer {
+            header,
+            scheme: self.scheme.clone(),
+            challenge,
+            tokens,
+            reloader,
+        });
+        Ok(Extension {
+            component,
+            services: Services {
+                server_auth: Some(authenticator.clone()),
+                client_auth: Some(authenticator),
+            },
+        })
+    }
+}
+
+/// Headers without which a request is none.
+const TAKEN: [&str; 8] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "user-agent",
+];
+
+/// The authenticator, on both sides.
+struct Bearer {
+    header: HeaderName,
+    scheme: String,
+    challenge: HeaderValue,
+    tokens: Arc<ArcSwap<Tokens>>,
+    reloader: Arc<Reloader>,
+}
+
+/// Tokens that are valid together; at least one.
+#[derive(PartialEq)]
+struct Tokens {
+    accepted: Vec<Box<[u8]>>,
+    /// The header's value that clients send.
+    sent: HeaderValue,
+}
+
+impl Tokens {
+    fn new<'a>(scheme: &str, tokens: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let unfit = || "a token has characters that no header may have, or is empty".to_owned();
+        let mut accepted = Vec::new();
+        let mut sent = None;
+        for token in tokens {
+            let value = match scheme {
+                "" => HeaderValue::try_from(token),
+                scheme => HeaderValue::try_from(format!("{scheme} {token}")),
+            };
+            let mut value = value.map_err(|_| unfit())?;
+            // Spaces at the ends do not survive HTTP.
+            if token.trim() != token || token.is_empty() {
+                return Err(unfit());
+            }
+            // Never in a table of HPACK, never in a debug line.
+            value.set_sensitive(true);
+            sent.get_or_insert(value);
+            accepted.push(token.as_bytes().into());
+        }
+        match sent {
+            Some(sent) => Ok(Tokens { accepted, sent }),
+            None => Err("there is no token in it".to_owned()),
+        }
+    }
+
+    /// Whether it is one of them. How long this takes depends on lengths and the number of tokens, which are no
+    /// secrets, and not on how much of a token is right.
+    fn accept(&self, token: &[u8]) -> bool {
+        let equal = self.accepted.iter().map(|accepted| accepted.ct_eq(token));
+        equal.fold(Choice::from(0), |any, equal| any | equal).into()
+    }
+}
+
+impl ServerAuthenticator for Bearer {
+    fn header(&self) -> &HeaderName {
+        &self.header
+    }
+
+    fn challenge(&self) -> &HeaderValue {
+        &self.challenge
+    }
+
+    fn authenticate(&self, headers: &HeaderMap, _: IpAddr) -> Verdict {
+        let token = match credentials::of_scheme(headers, &self.header, &self.scheme) {
+            Ok(token) => token,
+            Err(refused) => return Verdict::Known(Err(refused)),
+        };
+        Verdict::Known(match self.tokens.load().accept(token) {
+            true => Ok(Identity::default()),
+            false => Err(Refused::Wrong),
+        })
+    }
+}
+
+impl ClientAuthenticator for Bearer {
+    fn add(&self, headers: &mut HeaderMap) {
+        headers.insert(self.header.clone(), self.tokens.load().sent.clone());
+    }
+
+    fn version(&self) -> u64 {
+        self.reloader.version()
+    }
+
+    fn refresh(&self) {
+        self.reloader.refresh();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::Ipv4Addr;
+
+    use tempfile::TempDir;
+    use tokio::time::{Duration, Instant, sleep};
+
+    use super::*;
+    use crate::component::Host;
+
+    fn build(yaml: &str) -> Extension {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let cx = Host::for_tests().context(&"bearertokenauth".parse().unwrap());
+        config.build(&cx).unwrap()
+    }
+
+    fn says(extension: &Extension, header: &str, values: &[&str]) -> Result<Identity, Refused> {
+        let name: HeaderName = header.parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(name.clone(), value.parse().unwrap());
+        }
+        let authenticator = extension.services.server_auth.as_ref().unwrap();
+        match authenticator.authenticate(&headers, Ipv4Addr::LOCALHOST.into()) {
+            Verdict::Known(known) => known,
+            Verdict::Pending(_) => panic!("a token is checked at once"),
+        }
+    }
+
+    fn sends(extension: &Extension, header: &str) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static("replaced"));
+        extension
+            .services
+            .client_auth
+            .as_ref()
+            .unwrap()
+            .add(&mut headers);
+        assert_eq!(headers.get_all(header).iter().count(), 1);
+        assert!(headers[header].is_sensitive());
+        headers[header].to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn every_token_of_the_list_is_accepted_and_the_first_is_sent() {
+        let extension = build("tokens: [first, second]");
+        let ok = Ok(Identity::default());
+        assert_eq!(sends(&extension, "authorization"), "Bearer first");
+        for (values, expected) in [
+            (&["Bearer first"][..], &ok),
+            (&["bearer second"], &ok),
+            (&["BEARER   second"], &ok),
+            (&[], &Err(Refused::Missing)),
+            (&["Bearer third"], &Err(Refused::Wrong)),
+            (&["Bearer firs"], &Err(Refused::Wrong)),
+            (&["Bearer firsts"], &Err(Refused::Wrong)),
+            (&["Bearer "], &Err(Refused::Malformed)),
+            (&["Bearer"], &Err(Refused::Malformed)),
+            (&["first"], &Err(Refused::Malformed)),
+            (&["Basic first"], &Err(Refused::Malformed)),
+            // Two proxies may disagree on which one counts.
+            (&["Bearer first", "Bearer third"], &Err(Refused::Malformed)),
+        ] {
+            assert_eq!(
+                &says(&extension, "authorization", values),
+                expected,
+                "{values:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn header_and_scheme_can_be_other_ones() {
+        let extension = build("{header: X-Api-Key, scheme: '', token: secret}");
+        assert_eq!(sends(&extension, "x-api-key"), "secret");
+        assert!(says(&extension, "x-api-key", &["secret"]).is_ok());
+        assert_eq!(
+            says(&extension, "authorization", &["secret"]),
+            Err(Refused::Missing)
+        );
+        let extension = build("{scheme: Token, token: secret}");
+        assert_eq!(sends(&extension, "authorization"), "Token secret");
+        assert!(says(&extension, "authorization", &["Token secret"]).is_ok());
+        let challenge = extension.services.server_auth.unwrap().challenge().clone();
+        assert_eq!(challenge, "Token realm=\"collector\"");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_file_counts_within_seconds_and_a_bad_one_changes_nothing() {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("token");
+        fs::write(&file, "\n  first \n\n").unwrap();
+        let mut extension = build(&format!(
+            "{{token: ignored, filename: '{}'}}",
+            file.display()
+        ));
+        extension.component.start();
+        let accepts = |token: &str| says(&extension, "authorization", &[token]).is_ok();
+        assert!(accepts("Bearer first") && !accepts("Bearer ignored"));
+
+        fs::write(&file, "second\r\nfirst\n").unwrap();
+        sleep(Duration::from_secs(3)).await;
+        assert!(accepts("Bearer first") && accepts("Bearer second"));
+        assert_eq!(sends(&extension, "authorization"), "Bearer second");
+
+        for bad in ["", "\n \n", "two\nl\u{7}nes\n"] {
+            fs::write(&file, bad).unwrap();
+            sleep(Duration::from_secs(3)).await;
+            assert!(
+                accepts("Bearer first") && accepts("Bearer second"),
+                "{bad:?}"
+            );
+        }
+        fs::remove_file(&file).unwrap();
+        sleep(Duration::from_secs(3)).await;
+        assert!(accepts("Bearer second"));
+
+        fs::write(&file, "third").unwrap();
+        sleep(Duration::from_secs(3)).await;
+        assert!(accepts("Bearer third") && !accepts("Bearer second"));
+
+        extension.component.shutdown(Instant::now()).await;
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_its_key_without_the_token() {
+        let directory = TempDir::new().unwrap();
+        let empty = directory.path().join("empty");
+        fs::write(&empty, " \n").unwrap();
+        let filename = format!("filename: '{}'", empty.display());
+        for (yaml, key) in [
+            ("{}", ""),
+            ("{token: a, tokens: [b]}", "tokens"),
+            ("token: \"secret\\n\"", "token"),
+            ("tokens: [fine, ' secret']", "tokens"),
+            ("tokens: ['']", "tokens"),
+            ("filename: /no/such/file", "filename"),
+            (&filename, "filename"),
+            ("{token: a, header: 'a b'}", "header"),
+            ("{token: a, header: Content-Type}", "header"),
+            ("{token: a, header: grpc-timeout}", "header"),
+            ("{token: a, scheme: 'a b'}", "scheme"),
+        ] {
+            let config: Config = serde_yaml::from_str(yaml).unwrap();
+            let mut problems = Problems::default();
+            config.validate(&mut problems);
+            let [problem] = problems.found() else {
+                panic!("{yaml}: {problems:?}");
+            };
+            assert_eq!(problem.path.join("."), key, "{yaml}");
+            assert!(!problem.message.contains("secret"), "{}", problem.message);
+        }
+    }
+}

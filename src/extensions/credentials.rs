@@ -1,0 +1,195 @@
+//! What authenticators share: credentials in files that are renewed, and credentials in headers.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName};
+use metrics::{Counter, counter};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{error, info};
+
+use crate::auth::Refused;
+use crate::config::ComponentId;
+use crate::files::FileWatch;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+
+/// More than this in a file of credentials is a mistake: ten thousand users with the longest hashes fit.
+const LARGEST_FILE: u64 = 4 << 20;
+
+/// The text of a file.
+///
+/// # Errors
+/// A sentence that names the file and the reason, and nothing of the content.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| format!("cannot read the file {shown}: {error}"))?;
+    if metadata.is_dir() {
+        return Err(format!("{shown} is a directory, not a file"));
+    }
+    if metadata.len() > LARGEST_FILE {
+        return Err(format!("{shown} has more than {LARGEST_FILE} bytes"));
+    }
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("cannot read the file {shown}: {error}"))?;
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
+}
+
+/// What follows the scheme in the one header of that name; the whole value when the scheme is empty.
+///
+/// # Errors
+/// When there is no such header, more than one, or one of another scheme.
+pub(super) fn of_scheme<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    scheme: &str,
+) -> Result<&'a [u8], Refused> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or(Refused::Missing)?.as_bytes();
+    if values.next().is_some() {
+        return Err(Refused::Malformed);
+    }
+    if scheme.is_empty() {
+        return Ok(value);
+    }
+    // RFC 9110, 11.1 and 11.4: the scheme in any case, then spaces.
+    let (found, rest) = value
+        .split_at_checked(scheme.len())
+        .ok_or(Refused::Malformed)?;
+    let credentials = rest.trim_ascii_start();
+    let well_formed = found.eq_ignore_ascii_case(scheme.as_bytes())
+        && rest.first() == Some(&b' ')
+        && !credentials.is_empty();
+    match well_formed {
+        true => Ok(credentials),
+        false => Err(Refused::Malformed),
+    }
+}
+
+/// Takes over what is in the files now, and says whether that is anything new. When it fails, what was there before must
+/// still count.
+type TakeOver = Box<dyn Fn() -> Result<bool, String> + Send + Sync>;
+
+/// Keeps the credentials of an authenticator those of its files.
+pub(super) struct Reloader {
+    id: ComponentId,
+    files: Vec<PathBuf>,
+    take_over: TakeOver,
+    version: AtomicU64,
+    /// When the files were last read because a server had refused what was in them.
+    refreshed: Mutex<Option<Instant>>,
+    done: Counter,
+    failed: Counter,
+}
+
+impl Reloader {
+    /// For the authenticator `id`; `take_over` reads the files again.
+    pub(super) fn new<F>(id: &ComponentId, files: Vec<PathBuf>, take_over: F) -> Arc<Self>
+    where
+        F: Fn() -> Result<bool, String> + Send + Sync + 'static,
+    {
+        let result = |result: &'static str| {
+            counter!(
+                "tributary_auth_reloads",
+                "extension" => id.to_string(),
+                "result" => result
+            )
+        };
+        Arc::new(Reloader {
+            id: id.clone(),
+            files,
+            take_over: Box::new(take_over),
+            version: AtomicU64::new(0),
+            refreshed: Mutex::new(None),
+            done: result("success"),
+            failed: result("failure"),
+        })
+    }
+
+    /// How often the credentials have changed.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// Reads the files again now, at most once a second.
+    pub(super) fn refresh(&self) {
+        let mut last = self
+            .refreshed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !self.files.is_empty() && last.is_none_or(|last| last.elapsed() >= REFRESH_EVERY) {
+            *last = Some(Instant::now());
+            self.reload();
+        }
+    }
+
+    /// A component that reads the files again whenever `watch` has noticed that they changed.
+    pub(super) fn component(self: &Arc<Self>, watch: FileWatch) -> Box<dyn Component> {
+        Box::new(Running {
+            waiting: Some((self.clone(), watch)),
+            task: None,
+        })
+    }
+
+    /// Watches the files from now on. To be made before they are read, so that no change falls in between.
+    pub(super) fn watch(files: &[PathBuf]) -> FileWatch {
+        FileWatch::new(files.iter().cloned())
+    }
+
+    /// Files of credentials are small: they are read where this is called.
+    fn reload(&self) {
+        match (self.take_over)() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.version.fetch_add(1, Release);
+                self.done.increment(1);
+                info!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "extension",
+                    "Credentials have changed and were read again."
+                );
+            }
+            Err(reason) => {
+                self.failed.increment(1);
+                error!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "extension",
+                    error = reason,
+                    "Cannot take over changed credentials. Those from before still count."
+                );
+            }
+        }
+    }
+}
+
+struct Running {
+    waiting: Option<(Arc<Reloader>, FileWatch)>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Component for Running {
+    fn start(&mut self) {
+        if let Some((reloader, mut watch)) = self.waiting.take() {
+            self.task = Some(tokio::spawn(async move {
+                loop {
+                    watch.changed().await;
+                    reloader.reload();
+                }
+            }));
+        }
+    }
+
+    fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+/// The least time between two readings that refusals cause.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);

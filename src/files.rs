@@ -1,0 +1,148 @@
+//! Notices that files have changed: secrets and certificates are renewed while the collector runs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+/// How often files are looked at. Polling sees what file system events do not: symbolic links that are swapped
+/// somewhere on the path (Kubernetes), network file systems, a directory that is mounted over.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// How long a file must look the same before it counts as written.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// Watches some files by their metadata.
+#[derive(Debug)]
+pub struct FileWatch {
+    files: Vec<(PathBuf, Stamp)>,
+}
+
+/// What changes when a file is written, replaced, or pointed elsewhere; none while it cannot be read.
+type Stamp = Option<Metadata>;
+
+/// Of the file behind all links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Metadata {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds. The time of the last change of the inode as well, because tools that copy files keep
+    /// the other one.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileWatch {
+    /// Watches these files from now on. To be made before they are read, so that no change falls in between.
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let stamped = |path: PathBuf| {
+            let stamp = stamp(&path);
+            (path, stamp)
+        };
+        FileWatch {
+            files: paths.into_iter().map(stamped).collect(),
+        }
+    }
+
+    /// Waits until one of them is not what it was, and is not being written any more. That a file vanishes is a
+    /// change, too. Never completes when there is nothing to watch.
+    pub async fn changed(&mut self) {
+        if self.files.is_empty() {
+            return std::future::pending().await;
+        }
+        while !self.look().await {
+            sleep(EVERY).await;
+        }
+        loop {
+            sleep(SETTLED).await;
+            if !self.look().await {
+                return;
+            }
+        }
+    }
+
+    /// Whether a file differs from when it was last looked at. Off the workers: a file system may be slow.
+    async fn look(&mut self) -> bool {
+        let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
+        let stamps = move || paths.iter().map(|path| stamp(path)).collect::<Vec<_>>();
+        // Not when the runtime shuts down; then nobody waits any more.
+        let Ok(stamps) = tokio::task::spawn_blocking(stamps).await else {
+            return false;
+        };
+        let mut differs = false;
+        for ((_, seen), stamp) in self.files.iter_mut().zip(stamps) {
+            differs |= *seen != stamp;
+            *seen = stamp;
+        }
+        differs
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Metadata {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    async fn notices(watch: &mut FileWatch) -> bool {
+        timeout(LONG, watch.changed()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_way_to_change_a_file_is_noticed_once_and_soon() {
+        let directory = TempDir::new().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(path(to), path("new")).unwrap();
+            fs::rename(path("new"), path(name)).unwrap();
+        };
+        fs::write(path("one"), "1").unwrap();
+        fs::write(path("two"), "2").unwrap();
+        link("one", "file");
+        let mut watch = FileWatch::new([path("file")]);
+        assert!(!notices(&mut watch).await, "nothing has changed");
+
+        let began = Instant::now();
+        link("two", "file");
+        assert!(notices(&mut watch).await, "the link points elsewhere");
+        assert!(began.elapsed() <= Duration::from_secs(3));
+        fs::write(path("two"), "longer").unwrap();
+        assert!(notices(&mut watch).await, "it was written");
+        fs::write(path("three"), "longer").unwrap();
+        fs::rename(path("three"), path("two")).unwrap();
+        assert!(notices(&mut watch).await, "it was replaced by an equal one");
+        fs::remove_file(path("two")).unwrap();
+        assert!(notices(&mut watch).await, "it is gone");
+        assert!(!notices(&mut watch).await, "it is as gone as before");
+        fs::write(path("two"), "back").unwrap();
+        assert!(notices(&mut watch).await, "it is back");
+        assert!(!notices(&mut watch).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_between_making_the_watch_and_waiting_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut watch = FileWatch::new([file.path().to_owned()]);
+        fs::write(file.path(), "changed").unwrap();
+        assert!(notices(&mut watch).await);
+        assert!(!notices(&mut FileWatch::new([])).await);
+    }
+}
