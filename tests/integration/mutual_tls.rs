@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::harness::{Backend, Client, Collector, Line, Oracle, Signal, grpc_to, yaml};
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
 
 /// A certificate authority, and the files it has made.
 struct Authority {
@@ -135,8 +135,8 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             assert!(error.contains(advice), "{}", line.text);
             // The other side knows why, too.
             let label = format!("\"reason\":\"{reason}\"");
-            let complains = |line: &Line| line.text.contains(&label);
-            rack.wait_for_line(reason, 0, complains).await;
+            rack.wait_for_line(reason, 0, |line| line.text.contains(&label))
+                .await;
             let ended = sidecar.terminate().await;
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }
