@@ -1,8 +1,11 @@
 //! Certificates for tests: an authority, and the files it has made.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use tempfile::TempDir;
 
 /// A certificate authority, and the files it has made.
@@ -11,6 +14,9 @@ pub struct Authority {
     certificate: String,
     directory: TempDir,
 }
+
+/// How many there have been.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A certificate with its private key, in PEM.
 pub struct Leaf {
@@ -24,6 +30,9 @@ impl Authority {
         let directory = TempDir::new().unwrap();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Each has a name of its own, so that nobody takes one for the other.
+        let name = format!("authority {}", NUMBER.fetch_add(1, Relaxed));
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap().pem();
         std::fs::write(directory.path().join("ca.pem"), &certificate).unwrap();
