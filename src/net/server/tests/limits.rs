@@ -362,7 +362,7 @@ async fn what_h2_refuses_by_itself_is_counted_too() {
     // One large header, put into the table and then named again and again (HPACK bomb, CVE-2016-6581).
     let large = [
         &b"\x82\x86\x84\x41\x01s\x40\x01x\x7f\x81\x1e"[..],
-        &[b'x'; 4000],
+        &[b'x'; 3968],
     ]
     .concat();
     let bomb = [frame(HEADERS, 0, 1, &large), frame(9, 4, 1, &[0xbe; 4000])].concat();
