@@ -58,6 +58,8 @@ pub struct Seen {
     /// Of the server's own frames: DATA frames and ends of answers. Clients acknowledge them (WINDOW_UPDATE) and
     /// measure the line with them (PING), so they earn them control frames.
     pub answers: u32,
+    /// Of the server's own frames: whether there was a GOAWAY.
+    pub goodbye: bool,
 }
 
 /// What a client has begun and not finished.
@@ -120,6 +122,7 @@ impl Frames {
                 }
                 DATA => seen.answers += 1,
                 HEADERS => self.answer(head.stream, now),
+                GOAWAY => seen.goodbye = true,
                 _ => {}
             }
         }
@@ -330,6 +333,7 @@ const MAX_STREAMS: usize = 1 << 14;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;

@@ -267,6 +267,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             let now = u32::try_from(self.born.elapsed().as_secs()).unwrap_or(u32::MAX);
             let seen = self.frames.sent(bytes, now);
             self.count(seen);
+            if seen.goodbye
+                && let Some(limit) = enforced_by_h2(bytes)
+            {
+                self.gate.limited(limit, &self.peer);
+            }
         }
     }
 
@@ -491,6 +496,18 @@ pub(super) fn go_away(last: u32, why: &str) -> Bytes {
     frame.extend(ENHANCE_YOUR_CALM.to_be_bytes());
     frame.extend(why.as_bytes());
     frame.into()
+}
+
+/// The limit that h2 ended a connection for, by the debug text of its GOAWAY: its errors do not tell.
+fn enforced_by_h2(bytes: &[u8]) -> Option<Limit> {
+    let says = |words: &str| memchr::memmem::find(bytes, words.as_bytes()).is_some();
+    if says("header_list_way_too_large") {
+        Some(Limit::MaxHeaderSize)
+    } else if says("too_many_") {
+        Some(Limit::MaxControlFrames)
+    } else {
+        None
+    }
 }
 
 /// 0 means no limit.

@@ -348,26 +348,52 @@ async fn floods_of_control_frames_end_in_a_goaway() {
         let client = TcpStream::connect(address).await.unwrap();
         let bytes: Vec<u8> = (0..400).flat_map(flood).collect();
         let answer = exchange(client, &[greeting(), bytes].concat()).await;
-        assert!(calm(&answer).is_some(), "{name}: {:?}", frames(&answer));
+        let text = calm(&answer);
+        assert_eq!(text.as_deref(), Some("too many control frames"), "{name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn continuation_and_empty_data_floods_end_in_a_goaway() {
+async fn what_h2_refuses_by_itself_is_counted_too() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
     let (_server, address) = start(counting(), Options::default());
     let post = frame(HEADERS, 0x4, 1, b"\x83\x86\x84\x41\x01s");
-    for (name, first, flood) in [
+    // One large header, put into the table and then named again and again (HPACK bomb, CVE-2016-6581).
+    let large = [
+        &b"\x82\x86\x84\x41\x01s\x40\x01x\x7f\x81\x1e"[..],
+        &[b'x'; 3968],
+    ]
+    .concat();
+    let bomb = [frame(HEADERS, 0, 1, &large), frame(9, 4, 1, &[0xbe; 4000])].concat();
+    let counted = |limit: &str| {
+        let line = format!(",limit=\"{limit}\"}} ");
+        let text = recorder.handle().render();
+        let of_limit = text.lines().find_map(|text| text.split_once(&line));
+        of_limit.map_or(0, |(_, count)| count.parse().unwrap())
+    };
+    for (limit, before, bytes) in [
         (
-            "CONTINUATION",
-            frame(HEADERS, 0, 1, b"\x82"),
-            frame(9, 0, 1, b""),
+            "max_control_frames",
+            0,
+            [
+                frame(HEADERS, 0, 1, b"\x82"),
+                frame(9, 0, 1, b"").repeat(400),
+            ]
+            .concat(),
         ),
-        ("empty DATA", post, frame(0, 0, 1, b"")),
+        (
+            "max_control_frames",
+            1,
+            [post, frame(0, 0, 1, b"").repeat(400)].concat(),
+        ),
+        ("max_header_size", 0, bomb),
     ] {
+        assert_eq!(counted(limit), before);
         let client = TcpStream::connect(address).await.unwrap();
-        let bytes = [greeting(), first, flood.repeat(400)].concat();
-        let answer = exchange(client, &bytes).await;
-        assert!(calm(&answer).is_some(), "{name}: {:?}", frames(&answer));
+        let answer = exchange(client, &[greeting(), bytes].concat()).await;
+        assert!(calm(&answer).is_some(), "{limit}: {:?}", frames(&answer));
+        assert_eq!(counted(limit), before + 1);
     }
 }
 
