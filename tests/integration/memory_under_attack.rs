@@ -279,9 +279,9 @@ async fn structures(target: &Target) {
     .await;
 }
 
-type Streams = SendRequest<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+type Pieces = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-async fn connect(address: SocketAddr) -> Streams {
+async fn connect(address: SocketAddr) -> SendRequest<Pieces> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -289,11 +289,7 @@ async fn connect(address: SocketAddr) -> Streams {
 }
 
 /// A call with this beginning of a body, which goes on for ever unless it is complete.
-fn call(
-    address: SocketAddr,
-    begin: Bytes,
-    complete: bool,
-) -> Request<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>> {
+fn call(address: SocketAddr, begin: Bytes, complete: bool) -> Request<Pieces> {
     let begin = stream::iter([Ok(Frame::data(begin))]);
     let body = if complete {
         begin.boxed()
