@@ -20,26 +20,40 @@ pub fn return_freed_memory() {
 /// Looks every few seconds whether the process has much more memory than the telemetry it holds, and gives back what is
 /// free. For ever; to be spawned.
 pub async fn keep_small(budget: Arc<Budget>) {
-    // A start leaves nothing behind worth looking at.
-    let mut floor = usize::MAX;
+    // What the process has besides telemetry: when it began, after the last attempt.
+    let Some(mut lowest) = resident_bytes() else {
+        return;
+    };
+    let mut last = lowest;
+    let mut pause = 0;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let Some(resident) = resident_bytes() else {
-            return;
-        };
-        let surplus = resident.saturating_sub(budget.used());
-        floor = floor.min(surplus);
-        if surplus < floor.saturating_add(WORTH_IT) {
+        let surplus = surplus(&budget);
+        lowest = lowest.min(surplus);
+        if surplus < lowest + WORTH_IT {
             continue;
         }
-        // It may take milliseconds, and a panic in it is nobody's business.
-        let trimmed = tokio::task::spawn_blocking(trim).await;
-        if trimmed.is_err() {
+        // What did not go is in use, by connections say. They may close: it is tried again, but not soon.
+        if surplus < last + WORTH_IT && pause > 0 {
+            pause -= 1;
+            continue;
+        }
+        // It may take milliseconds.
+        if tokio::task::spawn_blocking(trim).await.is_err() {
             return;
         }
-        // What does not go is in use, by connections say. Only more than that is a reason to try again.
-        floor = resident_bytes().map_or(surplus, |resident| resident.saturating_sub(budget.used()));
+        last = self::surplus(&budget);
+        pause = if surplus.saturating_sub(last) < WORTH_IT {
+            PAUSE
+        } else {
+            0
+        };
     }
+}
+
+fn surplus(budget: &Budget) -> usize {
+    let resident = resident_bytes().unwrap_or_default();
+    resident.saturating_sub(budget.used())
 }
 
 /// The memory of the process in bytes; none where it cannot be read.
@@ -57,7 +71,9 @@ fn trim() {
 
 /// How often to look. A look costs some microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How much more than after the last time there must be.
+/// How many looks without an attempt follow one that did not help.
+const PAUSE: u32 = 9;
+/// How much more than at the lowest there must be.
 const WORTH_IT: usize = 8 << 20;
 /// The usual page. Where pages are larger less is given back.
 const PAGE: usize = 4 << 10;

@@ -50,7 +50,7 @@ impl Target {
         let backend = Backend::start().await;
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let queue = format!(
-            "timeout: 60s, sending_queue: {{sizer: bytes, queue_size: {}}}",
+            "timeout: 60s, sending_queue: {{num_consumers: 2, sizer: bytes, queue_size: {}}}",
             4 * LARGEST
         );
         let yaml = format!(
@@ -279,9 +279,9 @@ async fn structures(target: &Target) {
     .await;
 }
 
-type Streams = SendRequest<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+type Pieces = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-async fn connect(address: SocketAddr) -> Streams {
+async fn connect(address: SocketAddr) -> SendRequest<Pieces> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -289,11 +289,7 @@ async fn connect(address: SocketAddr) -> Streams {
 }
 
 /// A call with this beginning of a body, which goes on for ever unless it is complete.
-fn call(
-    address: SocketAddr,
-    begin: Bytes,
-    complete: bool,
-) -> Request<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>> {
+fn call(address: SocketAddr, begin: Bytes, complete: bool) -> Request<Pieces> {
     let begin = stream::iter([Ok(Frame::data(begin))]);
     let body = if complete {
         begin.boxed()
@@ -417,8 +413,9 @@ async fn large_headers(target: &Target, requests: usize) {
 /// Metrics that stay in the queue until that is full.
 async fn fill_the_queue(target: &Target) {
     let http = target.collector.http();
-    let body = Bytes::from(request(&empty_records(LARGEST / 4)));
-    for _ in 0..40 {
+    let points = [0x0a, 0].repeat(LARGEST / 8);
+    let body = Bytes::from(request(&field(2, &field(5, &points))));
+    for _ in 0..100 {
         let status = post(http, Signal::Metrics, PROTOBUF, "identity", body.clone()).await;
         if status != 200 {
             assert_eq!(status, 429);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::metrics::Metrics;
 use super::{GLANCE, PATIENCE, raw, within};
 
-/// The binary.
+/// The binary, unless the variable `COLLECTOR` names another, a release build say.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_collector");
 
 /// A running collector. It is killed when dropped; if the test has failed, what it logged is printed.
