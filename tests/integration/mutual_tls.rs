@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
 
@@ -142,8 +144,12 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
         }
     }
     // Plain text does not get in either.
-    let plain = Client::http("plain", rack.http(), &Oracle::default());
-    let refused = plain.send(&plain.request(Signal::Traces, 1)).await;
-    assert!(refused.unwrap_err().message.contains("no answer"));
+    let mut plain = TcpStream::connect(rack.http()).await.unwrap();
+    let request = b"POST /v1/traces HTTP/1.1\r\nhost: rack\r\ncontent-length: 0\r\n\r\n";
+    plain.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("use https://"), "{answer}");
     assert_eq!(backend.record().attempts, 0);
 }
