@@ -151,7 +151,8 @@ fn alerted(alert: AlertDescription) -> (Reason, String) {
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown
-        | AlertDescription::UnsupportedCertificate => (
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::DecryptError => (
             Reason::Distrusted,
             format!(
                 "the client does not trust this server's certificate (its alert: {alert:?}): let tls::ca_file at the \

@@ -63,6 +63,10 @@ fn for_alert(alert: AlertDescription) -> &'static str {
             "the server knows no authority that signed our certificate, or none that says whether it is revoked: let \
              tls::cert_file name a certificate of its authority, or add ours to its client_ca_file"
         }
+        AlertDescription::DecryptError => {
+            "our certificate is of another authority than the one of that name that the server trusts: renew \
+             tls::cert_file, or add ours to its client_ca_file"
+        }
         AlertDescription::CertificateExpired => {
             "our certificate has expired or is not valid yet, as the server's clock says: renew tls::cert_file"
         }
@@ -75,8 +79,7 @@ fn for_alert(alert: AlertDescription) -> &'static str {
         }
         AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::DecryptError => {
+        | AlertDescription::UnsupportedCertificate => {
             "the server does not accept our certificate: its log says why; see tls::cert_file"
         }
         AlertDescription::ProtocolVersion => {

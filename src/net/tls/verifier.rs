@@ -210,6 +210,15 @@ impl Words {
                 );
                 (Reason::UnknownAuthority, text)
             }
+            // Authorities that were made anew under their old name.
+            CertificateError::BadSignature => {
+                let text = format!(
+                    "the {whose}'s certificate {title} was issued by another \"{}\" than that in {authorities}: add \
+                     its authority there, or give the {whose} a certificate of the one that is there",
+                    facts.issuer
+                );
+                (Reason::UnknownAuthority, text)
+            }
             CertificateError::ExpiredContext { not_after, .. } => {
                 let end = moment(*not_after);
                 let which = which(end, facts.not_after);

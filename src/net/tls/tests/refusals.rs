@@ -187,6 +187,7 @@ async fn meet(
 #[tokio::test]
 async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
     let (ours, theirs) = (Authority::new("our CA"), Authority::new("their CA"));
+    let namesake = Authority::new("our CA");
     let serial = |params: &mut CertificateParams| params.serial_number = Some(vec![77].into());
     let named = |names: &[&str]| ServerTls {
         allowed_client_names: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -232,6 +233,26 @@ async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
             Reason::UnknownAuthority,
             vec!["\"CN=leaf\"", "issued by \"CN=their CA\"", "ca.pem"],
             vec!["UnknownCA", "client_ca_file"],
+        ),
+        (
+            ours.server(),
+            ClientTls {
+                ca_file: ours.ca(),
+                ..namesake.client(|_| {})
+            },
+            Reason::UnknownAuthority,
+            vec!["another \"CN=our CA\"", "ca.pem"],
+            vec!["DecryptError", "client_ca_file"],
+        ),
+        (
+            ours.server(),
+            ClientTls {
+                ca_file: namesake.ca(),
+                ..ours.client(|_| {})
+            },
+            Reason::Distrusted,
+            vec!["tls::ca_file"],
+            vec!["another \"CN=our CA\"", "tls::ca_file"],
         ),
         (
             ours.server(),
