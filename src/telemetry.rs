@@ -18,6 +18,7 @@ pub mod exposition;
 mod help;
 pub mod logs;
 mod process;
+mod refusals;
 
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ use crate::batch::Signal;
 use crate::component::BuildContext;
 use crate::config::ComponentId;
 use crate::health::Trouble;
+
+pub use self::refusals::Refusals;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +78,7 @@ pub struct ReceiverMetrics {
     accepted: [Counter; 4],
     refused: [Counter; 4],
     unreadable: [Counter; 4],
+    refusals: Refusals,
 }
 
 impl ReceiverMetrics {
@@ -90,6 +94,7 @@ impl ReceiverMetrics {
             })
         };
         ReceiverMetrics {
+            refusals: Refusals::new(receiver, transport),
             accepted: each("accepted"),
             refused: each("refused"),
             unreadable: Signal::ALL.map(|signal| {
@@ -111,6 +116,11 @@ impl ReceiverMetrics {
     /// The items were refused, and the client was told. A request that could not be read counts no item.
     pub fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
+    }
+
+    /// A request of this client, if it is known who it is, was answered with a refusal of any kind.
+    pub fn refused_request(&self, client: Option<&Arc<str>>) {
+        self.refusals.count(client);
     }
 
     /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.

@@ -68,6 +68,10 @@ pub struct ServerTls {
     /// File with the certificate authorities of clients (PEM). When given, every client must present a certificate
     /// that one of them signed: mutual TLS.
     pub client_ca_file: PathBuf,
+    /// Resource attribute to put the client's identity in, on everything it sends: the first URI of its certificate's
+    /// subject alternative names, else the first DNS name, else the common name. What the client wrote under that key
+    /// itself is replaced. Needs `client_ca_file`. Not set by default: nothing is added.
+    pub client_identity_attribute: String,
     /// The lowest version to accept: `1.2` or `1.3`. Default: `1.3`.
     pub min_version: Option<TlsVersion>,
     /// The highest version to accept: `1.2` or `1.3`. Default: `1.3`.
@@ -107,6 +111,7 @@ impl Default for ServerTls {
             key_file: PathBuf::new(),
             key_pem: Secret::default(),
             client_ca_file: PathBuf::new(),
+            client_identity_attribute: String::new(),
             min_version: None,
             max_version: None,
             reload_interval: RELOAD_INTERVAL,

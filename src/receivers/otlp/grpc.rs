@@ -27,6 +27,7 @@ impl Handler for Grpc {
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
         if request.method() != Method::POST {
+            self.0.refused(peer);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response
                 .headers_mut()
@@ -34,12 +35,14 @@ impl Handler for Grpc {
             return response;
         }
         if !is_grpc(request.headers().get(CONTENT_TYPE)) {
+            self.0.refused(peer);
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let deadline = match request.headers().get("grpc-timeout").map(timeout) {
             None => None,
             Some(Some(timeout)) => Some(Instant::now() + timeout),
             Some(None) => {
+                self.0.refused(peer);
                 return refused(Nack::permanent(Code::Internal, "malformed grpc-timeout"));
             }
         };
@@ -57,7 +60,10 @@ impl Handler for Grpc {
         };
         match result {
             Ok(()) => accepted(),
-            Err(nack) => refused(nack),
+            Err(nack) => {
+                self.0.refused(peer);
+                refused(nack)
+            }
         }
     }
 }
@@ -86,7 +92,7 @@ impl Grpc {
         let (compressed, held) = reader
             .message(intake.limit, intake.limit_key, &intake.budget)
             .await
-            .inspect_err(|nack| intake.unreadable(signal, nack))?;
+            .inspect_err(|nack| intake.unreadable(signal, nack, peer))?;
         let codec = if compressed {
             encoding.codec(&held.bytes)
         } else {
@@ -100,7 +106,7 @@ impl Grpc {
             ));
         }
         intake
-            .take(signal, Format::Protobuf, codec, held, metadata)
+            .take(signal, Format::Protobuf, codec, held, metadata, peer)
             .await
     }
 }

@@ -71,6 +71,7 @@ impl Http {
                 if may_be_sending {
                     reader.discard(intake.limit).await;
                 }
+                intake.refused(peer);
                 return self.misdirected(why);
             }
         };
@@ -84,10 +85,12 @@ impl Http {
         let result = match read {
             Ok((held, encoding)) => {
                 let codec = encoding.codec(&held.bytes);
-                intake.take(signal, format, codec, held, metadata).await
+                intake
+                    .take(signal, format, codec, held, metadata, peer)
+                    .await
             }
             Err(nack) => {
-                intake.unreadable(signal, &nack);
+                intake.unreadable(signal, &nack, peer);
                 if may_be_sending && nack.code != Code::DeadlineExceeded {
                     reader.discard(intake.limit).await;
                 }
@@ -96,7 +99,10 @@ impl Http {
         };
         match result {
             Ok(()) => accepted(format),
-            Err(nack) => refused(nack, format),
+            Err(nack) => {
+                intake.refused(peer);
+                refused(nack, format)
+            }
         }
     }
 
@@ -204,6 +210,7 @@ impl Handler for Http {
                 timeout(limit, self.within_cors(request, peer, origin))
                     .await
                     .unwrap_or_else(|_| {
+                        self.intake.refused(peer);
                         let nack =
                             Nack::unavailable("the data was not taken within `write_timeout`");
                         refused(nack, format.unwrap_or(Format::Protobuf))

@@ -13,8 +13,10 @@ use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
+use crate::net::server::Peer;
 use crate::telemetry::ReceiverMetrics;
 use crate::wire;
+use crate::wire::stamp::Stamp;
 
 /// The common part of both transports.
 pub(super) struct Intake {
@@ -22,6 +24,8 @@ pub(super) struct Intake {
     pub(super) outputs: Outputs,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
+    /// Puts the client's identity on what it sends.
+    pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
     /// Largest body in bytes, before and after decompression.
     pub(super) limit: usize,
@@ -45,9 +49,10 @@ impl Intake {
         codec: Option<Codec>,
         held: Held,
         metadata: Option<Arc<Metadata>>,
+        peer: &Peer,
     ) -> Result<(), Nack> {
-        let prepared = self.prepare(signal, format, codec, held).await;
-        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
+        let prepared = self.prepare(signal, format, codec, held, peer).await;
+        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack, peer))?;
         if items == 0 {
             return Ok(());
         }
@@ -59,7 +64,7 @@ impl Intake {
         held.permit
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
-            .inspect_err(|nack| self.unreadable(signal, nack))?;
+            .inspect_err(|nack| self.unreadable(signal, nack, peer))?;
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
@@ -71,16 +76,33 @@ impl Intake {
         };
         let result = consumer.consume(batch).await;
         counted.end(result.is_ok());
-        result
+        result.inspect_err(|nack| {
+            debug!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                otelcol.signal = %signal,
+                client.address = %peer.address,
+                client.identity = peer.identity.as_deref(),
+                error = %nack,
+                "Refused a request that the pipeline did not take"
+            );
+        })
+    }
+
+    /// Counts an answer that is a refusal, whatever the reason.
+    pub(super) fn refused(&self, peer: &Peer) {
+        self.metrics.refused_request(peer.identity.as_ref());
     }
 
     /// Counts a request that was refused before its items could be counted.
-    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack) {
+    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack, peer: &Peer) {
         self.metrics.unreadable(signal);
         debug!(
             otelcol.component.id = %self.id,
             otelcol.component.kind = "receiver",
             otelcol.signal = %signal,
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
             error = %nack,
             "Refused a request that could not be read"
         );
@@ -120,6 +142,7 @@ impl Intake {
         format: Format,
         codec: Option<Codec>,
         held: Held,
+        peer: &Peer,
     ) -> Result<(usize, Held), Nack> {
         let work = Work {
             signal,
@@ -127,6 +150,10 @@ impl Intake {
             codec,
             limit: self.limit,
             limit_key: self.limit_key,
+            stamp: self
+                .stamp
+                .clone()
+                .map(|stamp| (stamp, peer.identity.clone())),
         };
         if work.is_short(held.bytes.len()) {
             return work.run(held);
@@ -141,13 +168,14 @@ impl Intake {
 }
 
 /// Everything between the body as sent and the request.
-#[derive(Clone, Copy)]
 struct Work {
     signal: Signal,
     format: Format,
     codec: Option<Codec>,
     limit: usize,
     limit_key: &'static str,
+    /// What to put on the request, and who sent it.
+    stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
 }
 
 impl Work {
@@ -183,7 +211,31 @@ impl Work {
             held.bytes = wire::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
             held.permit.shrink_to(held.bytes.len());
         }
+        if let Some((stamp, identity)) = &self.stamp
+            && checked.items > 0
+        {
+            held = self.stamped(stamp, identity.as_deref(), held)?;
+        }
         Ok((checked.items, held))
+    }
+
+    fn stamped(&self, stamp: &Stamp, identity: Option<&str>, held: Held) -> Result<Held, Nack> {
+        let malformed =
+            |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
+        let Held { bytes, mut permit } = held;
+        let stamping = stamp
+            .prepare(self.signal, identity, &bytes)
+            .map_err(malformed)?;
+        // The request and its copy are both there for a moment.
+        permit
+            .grow(stamping.bytes().unwrap_or(0))
+            .map_err(out_of_memory)?;
+        let output = stamping.write().map_err(malformed)?;
+        let held = Held { bytes, permit };
+        Ok(match output {
+            Some(output) => replace(held, output),
+            None => held,
+        })
     }
 
     fn transcode(&self, mut held: Held) -> Result<Held, Nack> {

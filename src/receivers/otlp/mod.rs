@@ -31,6 +31,7 @@ use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
 use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::ReceiverMetrics;
+use crate::wire::stamp::Stamp;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
@@ -49,19 +50,22 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
-        let intake = |transport, include_metadata, limit, limit_key| Intake {
-            id: cx.id.clone(),
-            outputs: outputs.clone(),
-            budget: cx.budget.clone(),
-            metrics: ReceiverMetrics::new(&cx.id, transport),
-            include_metadata,
-            limit,
-            limit_key,
-        };
+        let intake =
+            |transport, tls: &Section<ServerTls>, include_metadata, limit, limit_key| Intake {
+                id: cx.id.clone(),
+                outputs: outputs.clone(),
+                budget: cx.budget.clone(),
+                metrics: ReceiverMetrics::new(&cx.id, transport),
+                stamp: stamp(tls),
+                include_metadata,
+                limit,
+                limit_key,
+            };
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
             let handler = Grpc(intake(
                 "grpc",
+                &grpc.tls,
                 grpc.include_metadata,
                 grpc.max_message(),
                 "max_recv_msg_size_mib",
@@ -75,6 +79,7 @@ impl ReceiverConfig for Config {
                 http,
                 intake(
                     "http",
+                    &http.tls,
                     http.include_metadata,
                     http.max_body(),
                     "max_request_body_size",
@@ -130,6 +135,12 @@ fn bind(
         .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(move || bound.start()))
+}
+
+/// Where the client's identity goes, if anywhere.
+fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
+    let key = &(**tls).as_ref()?.client_identity_attribute;
+    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
 /// The files are read here, and again when the configuration is reloaded.
