@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -81,10 +82,17 @@ impl Collector {
 
     /// The same with more arguments.
     pub async fn start_with(yaml: &str, arguments: &[&str]) -> Self {
+        Collector::run(Command::new(BINARY), yaml, arguments).await
+    }
+
+    /// The same by this command, which ends where the arguments begin.
+    pub async fn run(mut command: Command, yaml: &str, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("collector.yaml");
         std::fs::write(&config, yaml).unwrap();
-        let mut child = Command::new(BINARY)
+        // The command may run it as somebody else.
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let mut child = command
             .arg(format!("--config={}", config.display()))
             .args(OWN_TELEMETRY)
             .args(arguments)
@@ -266,6 +274,10 @@ impl Collector {
         let balanced = |metrics: &Metrics| metrics.balance().is_ok_and(|in_flight| in_flight > 0.0);
         self.wait_for_metrics("all accounts balance, something in flight", balanced)
             .await
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The most memory the process had so far, in bytes.

@@ -1,6 +1,7 @@
 //! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
 
 pub mod backend;
+pub mod certificates;
 pub mod client;
 pub mod codec;
 pub mod collector;
