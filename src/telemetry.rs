@@ -28,6 +28,7 @@ use crate::batch::Signal;
 use crate::component::BuildContext;
 use crate::config::ComponentId;
 use crate::health::Trouble;
+use crate::net::tls::reason::Reason;
 
 pub use self::refusals::Refusals;
 
@@ -126,6 +127,28 @@ impl ReceiverMetrics {
     /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.
     pub fn unreadable(&self, signal: Signal) {
         self.unreadable[signal.index()].increment(1);
+    }
+}
+
+/// What a server with TLS counts.
+#[derive(Clone)]
+pub struct HandshakeFailures([Counter; Reason::ALL.len()]);
+
+impl HandshakeFailures {
+    /// The handles of the server of the component `id`, of this kind (`receiver`, `extension`, ...).
+    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
+        HandshakeFailures(Reason::ALL.map(|reason| {
+            counter!(
+                "tributary_tls_handshake_failures",
+                kind => id.to_string(),
+                "reason" => reason.name()
+            )
+        }))
+    }
+
+    /// A TLS handshake failed.
+    pub fn count(&self, reason: Reason) {
+        self.0[reason as usize].increment(1);
     }
 }
 

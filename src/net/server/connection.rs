@@ -1,5 +1,6 @@
 //! One connection: handshake, protocol, and its end by idleness, age or shutdown.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -21,37 +22,51 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Handler, Options, Owner, Protocol};
+use crate::net::tls::accept::{self, AcceptError};
+use crate::net::tls::reason::Reason;
+use crate::telemetry::HandshakeFailures;
 
 /// What all connections of a server share.
 pub(super) struct Shared<H> {
     pub(super) owner: Owner,
     handler: H,
     options: Options,
-    /// When the last failure was logged for people.
-    complained: Mutex<Option<Instant>>,
+    /// When the last failure of each kind was logged for people.
+    complained: Mutex<HashMap<&'static str, Instant>>,
+    /// Counts TLS handshakes that failed; None without TLS.
+    handshake_failures: Option<HandshakeFailures>,
 }
 
 impl<H> Shared<H> {
     pub(super) fn new(handler: H, options: Options, owner: Owner) -> Self {
+        let tls = options.tls.as_ref();
         Shared {
+            handshake_failures: tls.map(|_| HandshakeFailures::new(&owner.id, owner.kind)),
             owner,
             handler,
             options,
-            complained: Mutex::new(None),
+            complained: Mutex::default(),
         }
     }
 
-    /// Whether it is time to log a failure.
-    pub(super) fn may_complain(&self) -> bool {
-        let mut last = self
+    /// Whether it is time to log a failure of this kind. One broken client must not hide what is wrong with others.
+    pub(super) fn may_complain(&self, kind: &'static str) -> bool {
+        let mut complained = self
             .complained
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let last = complained.get(kind);
         let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
         if due {
-            *last = Some(Instant::now());
+            complained.insert(kind, Instant::now());
         }
         due
+    }
+
+    fn count(&self, reason: Reason) {
+        if let Some(failures) = &self.handshake_failures {
+            failures.count(reason);
+        }
     }
 }
 
@@ -59,8 +74,13 @@ impl<H> Shared<H> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The two sides do not understand each other: somebody has to change a configuration.
-    #[error("{0}")]
-    Mismatch(String),
+    #[error("{text}")]
+    Mismatch {
+        /// In one word; one of a few.
+        kind: &'static str,
+        /// For people.
+        text: String,
+    },
     /// What happens in networks.
     #[error(transparent)]
     Network(#[from] io::Error),
@@ -86,11 +106,20 @@ pub struct Peer {
     last_request: AtomicU64,
 }
 
+impl Failure {
+    fn mismatch(kind: &'static str, text: impl Into<String>) -> Self {
+        Failure::Mismatch {
+            kind,
+            text: text.into(),
+        }
+    }
+}
+
 impl Peer {
-    fn new(address: SocketAddr) -> Self {
+    fn new(address: SocketAddr, identity: Option<Arc<str>>) -> Self {
         Peer {
             address,
-            identity: None,
+            identity,
             largest_piece: AtomicUsize::new(0),
             opened: Instant::now(),
             requests_under_way: AtomicUsize::new(0),
@@ -140,66 +169,131 @@ pub(super) async fn serve<H: Handler>(
         read = timeout(HANDSHAKE_TIMEOUT, stream.peek(&mut first)) => read.map_err(|_| timed_out())??,
         () = stop.cancelled() => return Ok(()),
     };
-    let Some(tls) = &shared.options.tls else {
-        let first = first.get(..read).unwrap_or_default();
-        if let Some(mistake) = Mistake::of(first, shared.options.protocol) {
-            return mistake.answer(stream).await;
+    let first = first.get(..read).unwrap_or_default();
+    if first.is_empty() {
+        // A probe that connects and leaves.
+        return Ok(());
+    }
+    let protocol = shared.options.protocol;
+    if let Some(mistake) = Mistake::of(first, protocol, shared.options.tls.is_some()) {
+        if mistake.is_about_tls() {
+            shared.count(Reason::Plaintext);
         }
-        return speak(&shared, TokioIo::new(stream), address, stop).await;
+        return mistake.answer(stream).await;
+    }
+    let Some(tls) = &shared.options.tls else {
+        return speak(
+            &shared,
+            TokioIo::new(stream),
+            Peer::new(address, None),
+            stop,
+        )
+        .await;
     };
-    let acceptor = tokio_rustls::TlsAcceptor::from(tls.config());
     let stream = tokio::select! {
         biased;
-        done = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => done
-            .map_err(|_| timed_out())?
-            .map_err(|error| Failure::Mismatch(format!("TLS handshake: {error}")))?,
+        done = timeout(HANDSHAKE_TIMEOUT, accept::accept(tls.config(), stream)) => match done {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(AcceptError::Network(error))) => {
+                shared.count(Reason::Closed);
+                return Err(error.into());
+            }
+            Ok(Err(AcceptError::Refused(refused))) => {
+                shared.count(refused.reason);
+                return Err(Failure::mismatch(refused.reason.name(), refused.to_string()));
+            }
+            Err(_) => {
+                shared.count(Reason::Timeout);
+                return Err(timed_out().into());
+            }
+        },
         () = stop.cancelled() => return Ok(()),
     };
-    speak(&shared, TokioIo::new(stream), address, stop).await
+    let peer = Peer::new(address, accept::identity(&stream));
+    speak(&shared, TokioIo::new(stream), peer, stop).await
 }
 
-/// What a client speaks that this port does not. Both are common mistakes in configurations, and neither side's
+/// What a client speaks that this port does not. These are common mistakes in configurations, and neither side's
 /// library gives a hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
+    /// TLS to a plaintext port.
     Tls,
+    /// HTTP/1 to a port for gRPC.
     Http1,
+    /// HTTP/1 in plaintext to a TLS port.
+    PlainHttp1,
+    /// HTTP/2 in plaintext to a TLS port.
+    PlainHttp2,
+    /// Neither TLS nor HTTP, to a TLS port.
+    Noise,
 }
 
 impl Mistake {
     /// What the first bytes of a connection show, if they all came at once.
-    fn of(first: &[u8], protocol: Protocol) -> Option<Self> {
+    fn of(first: &[u8], protocol: Protocol, tls: bool) -> Option<Self> {
+        let is_http1 = matches!(
+            first,
+            b"GET " | b"POST" | b"HEAD" | b"OPTI" | b"PUT " | b"DELE" | b"PATC"
+        );
         match first {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
+            [0x16, ..] if tls => None,
             [0x16, 0x03, ..] => Some(Mistake::Tls),
-            b"GET " | b"POST" | b"HEAD" | b"OPTI" if protocol == Protocol::Http2 => {
-                Some(Mistake::Http1)
-            }
+            _ if tls && is_http1 => Some(Mistake::PlainHttp1),
+            b"PRI " if tls => Some(Mistake::PlainHttp2),
+            _ if tls => Some(Mistake::Noise),
+            _ if is_http1 && protocol == Protocol::Http2 => Some(Mistake::Http1),
             _ => None,
         }
     }
 
+    fn is_about_tls(self) -> bool {
+        matches!(
+            self,
+            Mistake::PlainHttp1 | Mistake::PlainHttp2 | Mistake::Noise
+        )
+    }
+
+    /// Tells the client in the words of its own protocol, as far as there are any, and closes.
     async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
-        match self {
-            Mistake::Tls => Err(Failure::Mismatch(
-                "the client speaks TLS, and this port does not".to_owned(),
-            )),
-            Mistake::Http1 => {
-                // Take what is there: closing with unread data would reset the connection under the answer.
-                let _ = stream.try_read(&mut [0; 16 << 10]);
-                stream.write_all(NOT_HTTP1).await?;
-                stream.shutdown().await?;
-                Err(Failure::Mismatch(
-                    "the client speaks HTTP/1, and this port only gRPC".to_owned(),
-                ))
-            }
-        }
+        let (answer, kind, text): (&[u8], _, _) = match self {
+            Mistake::Tls => (
+                b"",
+                "tls_to_plaintext",
+                "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or tls here",
+            ),
+            Mistake::Http1 => (
+                NOT_HTTP1,
+                "http1_to_grpc",
+                "the client speaks HTTP/1, and this port only gRPC",
+            ),
+            Mistake::PlainHttp1 => (
+                NOT_PLAIN_HTTP1,
+                Reason::Plaintext.name(),
+                "the client speaks plaintext HTTP, and this port TLS: let the client's URL begin with https://",
+            ),
+            Mistake::PlainHttp2 => (
+                NOT_PLAIN_HTTP2,
+                Reason::Plaintext.name(),
+                "the client speaks plaintext HTTP/2, and this port TLS: remove tls::insecure at the client",
+            ),
+            Mistake::Noise => (
+                NOT_TLS,
+                Reason::Plaintext.name(),
+                "the client speaks neither TLS, as this port does, nor HTTP",
+            ),
+        };
+        stream.write_all(answer).await?;
+        accept::end(stream).await;
+        Err(Failure::mismatch(kind, text))
     }
 }
 
 async fn speak<H, I>(
     shared: &Arc<Shared<H>>,
     io: I,
-    address: SocketAddr,
+    peer: Peer,
     stop: CancellationToken,
 ) -> Result<(), Failure>
 where
@@ -207,7 +301,7 @@ where
     I: Read + Write + Unpin + Send + 'static,
 {
     let options = &shared.options;
-    let peer = Arc::new(Peer::new(address));
+    let peer = Arc::new(peer);
     let service = {
         let (shared, peer) = (shared.clone(), peer.clone());
         service_fn(move |request| {
@@ -360,6 +454,15 @@ fn timed_out() -> io::Error {
 
 const NOT_HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
     content-length: 71\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\n";
+const NOT_PLAIN_HTTP1: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
+    content-length: 36\r\n\r\nthis port speaks TLS; use https://\r\n";
+/// An empty SETTINGS frame, as a server must begin (RFC 9113, 3.4), and a GOAWAY: INADEQUATE_SECURITY, with the reason
+/// in words (6.8, 7).
+const NOT_PLAIN_HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
+    \0\0\x1c\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0cthis port speaks TLS";
+/// A fatal alert, unexpected_message (RFC 8446, 6).
+const NOT_TLS: &[u8] = &[0x15, 0x03, 0x01, 0, 2, 2, 10];
 /// The largest DATA frame a client may send. A request that comes in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 /// Bytes of request headers, as HPACK counts them.

@@ -316,20 +316,21 @@ fn spawn_connection<H: Handler>(
 }
 
 /// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be told.
-/// At most once in ten seconds for people, always for debugging.
+/// Of each kind at most once in ten seconds for people, always for debugging.
 fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connection::Failure) {
-    let for_people = matches!(error, connection::Failure::Mismatch(_));
-    if !for_people || !shared.may_complain() {
-        debug!(%peer, %error, "Connection ended");
-    } else {
-        let owner = &shared.owner;
-        warn!(
-            otelcol.component.id = %owner.id,
-            otelcol.component.kind = owner.kind,
-            %peer,
-            %error,
-            "Cannot serve a client; more of these are logged at debug level only for ten seconds"
-        );
+    match error {
+        connection::Failure::Mismatch { kind, .. } if shared.may_complain(kind) => {
+            let owner = &shared.owner;
+            warn!(
+                otelcol.component.id = %owner.id,
+                otelcol.component.kind = owner.kind,
+                %peer,
+                reason = kind,
+                %error,
+                "Cannot serve a client; more with this reason are logged at debug level only for ten seconds"
+            );
+        }
+        _ => debug!(%peer, %error, "Connection ended"),
     }
 }
 

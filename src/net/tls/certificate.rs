@@ -66,7 +66,8 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
     for extension in certificate.extensions() {
         match extension.parsed_extension() {
             ParsedExtension::SubjectAlternativeName(alternative) => {
-                names.extend(alternative.general_names.iter().filter_map(name));
+                let found = alternative.general_names.iter();
+                names.extend(found.filter_map(|general| name(general, printable)));
             }
             ParsedExtension::BasicConstraints(constraints) => is_authority = constraints.ca,
             _ => {}
@@ -85,6 +86,30 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
         not_after: moment(validity.not_after),
         names,
         is_authority,
+    })
+}
+
+/// The last moment at which it is valid; None for what cannot be read.
+pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(moment(certificate.validity().not_after))
+}
+
+/// Whether any subject alternative name, exactly as it stands there, is such a one; false for what cannot be read.
+pub(super) fn any_name(der: &CertificateDer<'_>, mut wanted: impl FnMut(&Name) -> bool) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return false;
+    };
+    let extensions = certificate.extensions().iter();
+    let mut alternatives = extensions.filter_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::SubjectAlternativeName(alternative) => Some(alternative),
+        _ => None,
+    });
+    alternatives.any(|alternative| {
+        let names = alternative.general_names.iter();
+        names
+            .filter_map(|general| name(general, str::to_owned))
+            .any(|name| wanted(&name))
     })
 }
 
@@ -140,10 +165,10 @@ impl fmt::Display for Name {
     }
 }
 
-fn name(general: &GeneralName<'_>) -> Option<Name> {
+fn name(general: &GeneralName<'_>, text: impl Fn(&str) -> String) -> Option<Name> {
     match general {
-        GeneralName::URI(uri) => Some(Name::Uri(printable(uri))),
-        GeneralName::DNSName(dns) => Some(Name::Dns(printable(dns))),
+        GeneralName::URI(uri) => Some(Name::Uri(text(uri))),
+        GeneralName::DNSName(dns) => Some(Name::Dns(text(dns))),
         GeneralName::IPAddress(bytes) => {
             let v4 = <[u8; 4]>::try_from(*bytes).map(|bytes| Ipv4Addr::from(bytes).into());
             let v6 = || <[u8; 16]>::try_from(*bytes).map(|bytes| Ipv6Addr::from(bytes).into());
@@ -157,7 +182,7 @@ fn distinguished(name: &X509Name<'_>) -> String {
     printable(&name.to_string())
 }
 
-fn moment(time: ASN1Time) -> SystemTime {
+pub(super) fn moment(time: ASN1Time) -> SystemTime {
     let seconds = time.timestamp();
     let distance = Duration::from_secs(seconds.unsigned_abs());
     let moment = match seconds < 0 {

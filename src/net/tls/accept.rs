@@ -1,0 +1,173 @@
+//! The server's side of a handshake, and words for those that fail.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{AlertDescription, Error, PeerIncompatible, ServerConfig};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::certificate;
+use super::notes::{self, Notes};
+use super::reason::Reason;
+
+/// A client that was not let in, or did not want to be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("TLS handshake: {text}")]
+pub struct Refused {
+    /// In few words.
+    pub reason: Reason,
+    /// For people: what to do, on which side.
+    pub text: String,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// Somebody has to change something.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// What happens in networks.
+    #[error(transparent)]
+    Network(#[from] io::Error),
+}
+
+/// Does the handshake. A client that is refused is told why before this returns, which takes a second at most.
+///
+/// # Errors
+/// When there is no connection.
+pub async fn accept<S>(config: Arc<ServerConfig>, stream: S) -> Result<TlsStream<S>, AcceptError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let accepted = TlsAcceptor::from(config).accept(stream).into_fallible();
+    let (outcome, notes) = notes::taken(accepted).await;
+    match outcome {
+        Ok(stream) => Ok(stream),
+        Err((error, stream)) => {
+            end(stream).await;
+            Err(explain(error, notes))
+        }
+    }
+}
+
+/// Who the client is, from the certificate that was verified; None when none was asked for.
+pub fn identity<S>(stream: &TlsStream<S>) -> Option<Arc<str>> {
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    let facts = certificate::describe(certificate).ok()?;
+    // One without any name still is somebody: rather its number than nobody.
+    Some(
+        facts
+            .identity()
+            .map_or_else(|| facts.title().into(), Arc::from),
+    )
+}
+
+/// Closes a connection so that the client reads what was written last. With unread data, closing would reset it, and
+/// the client would lose the reason: under TLS 1.3 it sends its first request before it knows whether it is let in.
+pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let closing = async {
+        let _ = stream.shutdown().await;
+        let mut left = MOST_UNREAD;
+        let mut buffer = vec![0; 4 << 10];
+        while left > 0 {
+            match stream.read(&mut buffer).await {
+                Ok(read @ 1..) => left = left.saturating_sub(read),
+                _ => break,
+            }
+        }
+    };
+    let _ = timeout(CLOSING, closing).await;
+}
+
+fn explain(error: io::Error, notes: Notes) -> AcceptError {
+    if let Some((reason, text)) = notes.refused {
+        return Refused { reason, text }.into();
+    }
+    let inner = error.get_ref();
+    let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => refused(
+                Reason::Closed,
+                "the client closed the connection in its middle; if it is one of ours, its log says why".to_owned(),
+            ),
+            _ => error.into(),
+        };
+    };
+    let (reason, text) = match tls {
+        Error::NoCertificatesPresented => (
+            Reason::NoCertificate,
+            "the client shows no certificate, and tls::client_ca_file demands one: set tls::cert_file and \
+             tls::key_file at the client"
+                .to_owned(),
+        ),
+        Error::AlertReceived(alert) => alerted(*alert),
+        Error::PeerIncompatible(why) => incompatible(why),
+        Error::NoApplicationProtocol => (
+            Reason::Parameters,
+            "the client offers only protocols (ALPN) that this port does not speak".to_owned(),
+        ),
+        Error::InvalidMessage(_) => {
+            (Reason::Protocol, format!("the client does not speak TLS as it should: {tls}"))
+        }
+        other => (Reason::Protocol, other.to_string()),
+    };
+    refused(reason, text)
+}
+
+fn refused(reason: Reason, text: String) -> AcceptError {
+    Refused { reason, text }.into()
+}
+
+fn incompatible(why: &PeerIncompatible) -> (Reason, String) {
+    match why {
+        PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::ServerDoesNotSupportTls12Or13 => (
+            Reason::Version,
+            "the client offers only versions of TLS that are off here: let it use TLS 1.3, or set tls::min_version to \
+             \"1.2\" here"
+                .to_owned(),
+        ),
+        other => (
+            Reason::Parameters,
+            format!(
+                "there is no way to speak that both sides know ({other:?}): compare tls::cipher_suites, \
+                 tls::curve_preferences and the kind of the certificate's key with what the client supports"
+            ),
+        ),
+    }
+}
+
+/// What a client said when it left.
+fn alerted(alert: AlertDescription) -> (Reason, String) {
+    match alert {
+        AlertDescription::UnknownCA
+        | AlertDescription::BadCertificate
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnsupportedCertificate => (
+            Reason::Distrusted,
+            format!(
+                "the client does not trust this server's certificate (its alert: {alert:?}): let tls::ca_file at the \
+                 client name the authority, and the client connect by a name that is in the certificate; or change \
+                 tls::cert_file here"
+            ),
+        ),
+        AlertDescription::ProtocolVersion => (
+            Reason::Version,
+            "the client wants another version of TLS: see tls::min_version and tls::max_version on both sides".to_owned(),
+        ),
+        other => (Reason::Closed, format!("the client gave up (its alert: {other:?})")),
+    }
+}
+
+/// How long closing may take.
+const CLOSING: Duration = Duration::from_secs(1);
+/// How much of what a refused client has sent is read, in bytes: more than fits on the way of most.
+const MOST_UNREAD: usize = 1 << 20;

@@ -1,0 +1,364 @@
+//! From the `tls` sections to rustls' configurations.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use super::certificate::date;
+use super::config::{ClientTls, ServerTls, TlsError, problem};
+use super::material::{Pair, add_roots, is_set, lists_end, revocation_lists, source, text};
+use super::names::Pattern;
+use super::parameters::Parameters;
+use super::tickets;
+use super::verifier::{AcceptAny, ClientVerifier, ServerVerifier, Words};
+
+impl ClientTls {
+    /// The client's configuration; reads all files. `alpn` lists the protocols to offer, most wanted first.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is not what it should be, or parts do not fit together.
+    pub fn build(&self, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
+        let parameters = self.parameters();
+        let provider = parameters.provider()?;
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&parameters.versions()?)
+            .map_err(|error| problem("min_version", error))?;
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(&provider)?);
+        let mut config = match self.pair().load(&provider)? {
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+
+    fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+        self.check_lists_are_used()?;
+        if self.insecure_skip_verify {
+            return Ok(Arc::new(AcceptAny(provider.clone())));
+        }
+        let roots = match (self.has_ca(), self.include_system_ca_certs_pool) {
+            (true, false) => Arc::new(self.own_roots()?),
+            (false, _) => system_roots()?,
+            (true, true) => {
+                let mut roots = self.own_roots()?;
+                roots.roots.extend(system_roots()?.roots.iter().cloned());
+                Arc::new(roots)
+            }
+        };
+        let lists = revocation_lists("crl_file", &self.crl_file)?;
+        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
+            .with_crls(lists)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|error| problem("crl_file", format!("{}: {error}", source(&self.crl_file))))?;
+        Ok(Arc::new(ServerVerifier {
+            inner,
+            words: Words {
+                whose: "server",
+                authorities: self.authorities(),
+                lists: format!("tls::crl_file ({})", source(&self.crl_file)),
+                allowed: String::new(),
+            },
+        }))
+    }
+
+    fn authorities(&self) -> String {
+        let own = match is_set(&self.ca_file) {
+            true => format!(
+                "the authorities in tls::ca_file ({})",
+                source(&self.ca_file)
+            ),
+            false => "the authorities in tls::ca_pem".to_owned(),
+        };
+        match (self.has_ca(), self.include_system_ca_certs_pool) {
+            (true, false) => own,
+            (true, true) => format!("{own} or this system's"),
+            (false, _) => "this system's authorities (tls::ca_file names others)".to_owned(),
+        }
+    }
+
+    fn own_roots(&self) -> Result<RootCertStore, TlsError> {
+        let mut roots = RootCertStore::empty();
+        if let Some(pem) = text("ca_file", &self.ca_file, &self.ca_pem)? {
+            add_roots(&mut roots, "ca_file", &self.ca_file, &pem)?;
+        }
+        Ok(roots)
+    }
+
+    fn check_lists_are_used(&self) -> Result<(), TlsError> {
+        match self.insecure_skip_verify && is_set(&self.crl_file) {
+            true => {
+                let reason =
+                    "has no effect with insecure_skip_verify, which accepts any certificate";
+                Err(problem("crl_file", reason))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// What is wrong with the section and its files, as far as the system's authorities are not needed to tell.
+    pub(super) fn mistakes(&self) -> Vec<TlsError> {
+        let parameters = self.parameters();
+        let provider = parameters.provider();
+        let default = || Arc::new(rustls::crypto::ring::default_provider());
+        let usable = provider.as_ref().map_or_else(|_| default(), Arc::clone);
+        let found = [
+            provider.map(drop),
+            parameters.versions().map(drop),
+            self.own_roots().map(drop),
+            self.check_lists_are_used(),
+            revocation_lists("crl_file", &self.crl_file).map(drop),
+            self.pair().load(&usable).map(drop),
+            self.server_name("localhost").map(drop),
+        ];
+        found.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// What works, but not as it is meant.
+    pub(super) fn warnings(&self, now: SystemTime) -> Vec<TlsError> {
+        let suites = self.parameters().idle_suites();
+        let found = [
+            suites.map(|reason| problem("cipher_suites", reason)),
+            self.pair().warning(now),
+            expired_list("crl_file", &self.crl_file, "no server is trusted", now),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    fn pair(&self) -> Pair<'_> {
+        Pair {
+            cert_file: &self.cert_file,
+            cert_pem: &self.cert_pem,
+            key_file: &self.key_file,
+            key_pem: &self.key_pem,
+        }
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Parameters {
+            min: self.min_version,
+            max: self.max_version,
+            suites: &self.cipher_suites,
+            insecure_suites: self.include_insecure_cipher_suites,
+            curves: &self.curve_preferences,
+        }
+    }
+}
+
+impl ServerTls {
+    /// The server's configuration; reads all files. `alpn` lists the protocols to accept, most wanted first. Sessions
+    /// can be resumed with this configuration alone, and no longer than the client's certificate is good.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is not what it should be, or parts do not fit together.
+    pub fn build(&self, alpn: &[&[u8]]) -> Result<ServerConfig, TlsError> {
+        let parameters = self.parameters();
+        let provider = parameters.provider()?;
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&parameters.versions()?)
+            .map_err(|error| problem("min_version", error))?;
+        let verifier = self.verifier(&provider)?;
+        let clients_are_verified = verifier.is_some();
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let own = self.own(&provider)?;
+        let mut config = builder.with_cert_resolver(own);
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        tickets::enable(&mut config, clients_are_verified)
+            .map_err(|error| problem("cert_file", error))?;
+        Ok(config)
+    }
+
+    fn own(&self, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>, TlsError> {
+        let own = self.pair().load(provider)?.ok_or_else(|| {
+            let reason =
+                "TLS configuration must include both certificate and key for server connections";
+            problem("cert_file", reason)
+        })?;
+        Ok(Arc::new(SingleCertAndKey::from(own)))
+    }
+
+    fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        let Some(pem) = text("client_ca_file", &self.client_ca_file, "")? else {
+            return match self.needs_client_ca().into_iter().next() {
+                Some(error) => Err(error),
+                None => Ok(None),
+            };
+        };
+        let mut roots = RootCertStore::empty();
+        add_roots(&mut roots, "client_ca_file", &self.client_ca_file, &pem)?;
+        let lists = revocation_lists("client_crl_file", &self.client_crl_file)?;
+        let lists_end = lists_end(&lists).map(|(end, _)| end);
+        let lists_named = format!("tls::client_crl_file ({})", source(&self.client_crl_file));
+        let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .with_crls(lists)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|error| {
+                let reason = format!("{}: {error}", source(&self.client_crl_file));
+                problem("client_crl_file", reason)
+            })?;
+        Ok(Some(Arc::new(ClientVerifier {
+            inner,
+            allowed: self.patterns()?,
+            words: Words {
+                whose: "client",
+                authorities: format!(
+                    "the authorities in tls::client_ca_file ({})",
+                    source(&self.client_ca_file)
+                ),
+                lists: lists_named,
+                allowed: self.allowed_client_names.join(", "),
+            },
+            lists_end,
+        })))
+    }
+
+    fn patterns(&self) -> Result<Vec<Pattern>, TlsError> {
+        let names = self.allowed_client_names.iter();
+        names
+            .map(|name| Pattern::parse(name).map_err(|why| problem("allowed_client_names", why)))
+            .collect()
+    }
+
+    /// Keys about the certificates of clients, where none are asked for.
+    fn needs_client_ca(&self) -> Vec<TlsError> {
+        let keys = [
+            (
+                "allowed_client_names",
+                !self.allowed_client_names.is_empty(),
+            ),
+            ("client_crl_file", is_set(&self.client_crl_file)),
+            (
+                "client_identity_attribute",
+                !self.client_identity_attribute.is_empty(),
+            ),
+        ];
+        let lonely = keys
+            .into_iter()
+            .filter(|(_, is_set)| *is_set && !self.verifies_clients());
+        let reason = "needs client_ca_file: without it clients are not asked for certificates";
+        lonely.map(|(key, _)| problem(key, reason)).collect()
+    }
+
+    fn verifies_clients(&self) -> bool {
+        is_set(&self.client_ca_file)
+    }
+
+    /// Everything that is wrong with the section and its files.
+    pub(super) fn mistakes(&self) -> Vec<TlsError> {
+        let parameters = self.parameters();
+        let provider = parameters.provider();
+        let default = || Arc::new(rustls::crypto::ring::default_provider());
+        let usable = provider.as_ref().map_or_else(|_| default(), Arc::clone);
+        let mut found: Vec<_> = [
+            provider.map(drop),
+            parameters.versions().map(drop),
+            self.own(&usable).map(drop),
+        ]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
+        let lonely = self.needs_client_ca();
+        match lonely.is_empty() {
+            true => found.extend(self.verifier(&usable).err()),
+            false => found.extend(lonely),
+        }
+        if !self.verifies_clients() {
+            found.extend(self.patterns().err());
+        }
+        found
+    }
+
+    /// What works, but not as it is meant.
+    pub(super) fn warnings(&self, now: SystemTime) -> Vec<TlsError> {
+        let suites = self.parameters().idle_suites();
+        let found = [
+            suites.map(|reason| problem("cipher_suites", reason)),
+            self.pair().warning(now),
+            expired_list(
+                "client_crl_file",
+                &self.client_crl_file,
+                "its clients are refused",
+                now,
+            ),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    fn pair(&self) -> Pair<'_> {
+        Pair {
+            cert_file: &self.cert_file,
+            cert_pem: &self.cert_pem,
+            key_file: &self.key_file,
+            key_pem: &self.key_pem,
+        }
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Parameters {
+            min: self.min_version,
+            max: self.max_version,
+            suites: &self.cipher_suites,
+            insecure_suites: self.include_insecure_cipher_suites,
+            curves: &self.curve_preferences,
+        }
+    }
+}
+
+/// The system's certificate authorities, once for all clients: they are a hundred and more.
+///
+/// # Errors
+/// When there are none.
+pub fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
+    static SHARED: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(roots) = shared.upgrade() {
+        return Ok(roots);
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        let reason = "this system has no certificate authorities (is ca-certificates installed?); \
+                      name those to trust with ca_file";
+        return Err(problem("ca_file", reason));
+    }
+    let roots = Arc::new(roots);
+    *shared = Arc::downgrade(&roots);
+    Ok(roots)
+}
+
+fn expired_list(
+    key: &'static str,
+    file: &std::path::Path,
+    so: &str,
+    now: SystemTime,
+) -> Option<TlsError> {
+    let (end, issuer) = lists_end(&revocation_lists(key, file).ok()?)?;
+    (end < now).then(|| {
+        let end = date(end);
+        let reason = format!(
+            "the list of \"{issuer}\" in {} expired on {end}: {so}",
+            file.display()
+        );
+        problem(key, reason)
+    })
+}

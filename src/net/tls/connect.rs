@@ -1,0 +1,100 @@
+//! The client's side of a handshake, and words for those that fail.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::{AlertDescription, ClientConfig, Error, PeerIncompatible};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::notes;
+
+/// Does the handshake. Under TLS 1.3 the server judges the client's certificate afterwards: see [`explained`].
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub async fn connect<S>(
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    stream: S,
+) -> Result<TlsStream<S>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let connecting = TlsConnector::from(config).connect(name, stream);
+    let (outcome, notes) = notes::taken(connecting).await;
+    outcome.map_err(|error| match notes.refused {
+        Some((_, text)) => format!("invalid peer certificate: {text}"),
+        None => explained(error).to_string(),
+    })
+}
+
+/// The error of a TLS connection, with what to do about it in its text. Everything else stays as it is.
+pub fn explained(error: io::Error) -> io::Error {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
+    let advice = match tls {
+        Some(Error::AlertReceived(alert)) => for_alert(*alert),
+        Some(Error::InvalidMessage(_)) => {
+            "if the server speaks plaintext, set tls::insecure to true"
+        }
+        Some(Error::PeerIncompatible(
+            PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13,
+        )) => "if the server knows no TLS 1.3, set tls::min_version to \"1.2\"",
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection; if it speaks plaintext, set tls::insecure to true"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error} ({advice})"))
+}
+
+/// What a server means by it. RFC 8446, 6.2.
+fn for_alert(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::CertificateRequired => {
+            "the server demands a client certificate: set tls::cert_file and tls::key_file"
+        }
+        AlertDescription::UnknownCA => {
+            "the server knows no authority that signed our certificate, or none that says whether it is revoked: let \
+             tls::cert_file name a certificate of its authority, or add ours to its client_ca_file"
+        }
+        AlertDescription::CertificateExpired => {
+            "our certificate has expired or is not valid yet, as the server's clock says: renew tls::cert_file"
+        }
+        AlertDescription::CertificateRevoked => {
+            "our certificate has been revoked: let tls::cert_file name a new one"
+        }
+        AlertDescription::AccessDenied => {
+            "the server does not allow the names in our certificate: see its allowed_client_names, or let \
+             tls::cert_file name another certificate"
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::DecryptError => {
+            "the server does not accept our certificate: its log says why; see tls::cert_file"
+        }
+        AlertDescription::ProtocolVersion => {
+            "if the server knows no TLS 1.3, set tls::min_version to \"1.2\""
+        }
+        AlertDescription::HandshakeFailure => {
+            "there is no way to speak that both sides know, or the server demands a client certificate: compare \
+             tls::min_version, tls::cipher_suites and tls::curve_preferences, and set tls::cert_file and tls::key_file"
+        }
+        AlertDescription::InsufficientSecurity => {
+            "the server demands other cipher suites: see tls::cipher_suites"
+        }
+        AlertDescription::NoApplicationProtocol => {
+            "the server does not speak our protocol on this port (ALPN): is it the port for OTLP/gRPC or OTLP/HTTP?"
+        }
+        AlertDescription::UnrecognisedName => {
+            "the server has no certificate for this name: see tls::server_name_override"
+        }
+        _ => "the server's log says why",
+    }
+}

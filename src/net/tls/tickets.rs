@@ -1,0 +1,74 @@
+//! Session resumption that ends when the certificate does.
+//!
+//! A client that resumes a session shows no certificate, so the verifier is not asked. What it would say can only change
+//! with the configuration or with time. Every configuration has ticket keys of its own: one with other authorities,
+//! names or revocation lists knows no ticket of the one before. And every ticket carries the moment at which the first of
+//! the certificates, or of the revocation lists, runs out; later the ticket is not taken, and the client does a full
+//! handshake, in which it is told what is wrong. Sessions are kept in tickets alone: a cache of sessions would resume
+//! without this check.
+
+use std::sync::Arc;
+
+use rustls::crypto::ring::Ticketer;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls_pki_types::UnixTime;
+
+use super::notes;
+
+/// Tickets around rustls' own, whose keys change by themselves.
+#[derive(Debug)]
+struct Tickets {
+    inner: Arc<dyn ProducesTickets>,
+    /// Whether clients have certificates: then a ticket without an end must not be.
+    clients_are_verified: bool,
+}
+
+/// Lets clients resume sessions of this configuration.
+///
+/// # Errors
+/// When there is no randomness for the keys.
+pub(super) fn enable(
+    config: &mut rustls::ServerConfig,
+    clients_are_verified: bool,
+) -> Result<(), rustls::Error> {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = Arc::new(Tickets {
+        inner: Ticketer::new()?,
+        clients_are_verified,
+    });
+    Ok(())
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        self.inner.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.inner.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let noted = notes::with(|notes| notes.good_until).flatten();
+        let good_until = match self.clients_are_verified {
+            true => noted?,
+            false => u64::MAX,
+        };
+        let mut bounded = Vec::with_capacity(size_of::<u64>() + plain.len());
+        bounded.extend_from_slice(&good_until.to_be_bytes());
+        bounded.extend_from_slice(plain);
+        self.inner.encrypt(&bounded)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        let mut bounded = self.inner.decrypt(cipher)?;
+        let (good_until, _) = bounded.split_first_chunk()?;
+        let good_until = u64::from_be_bytes(*good_until);
+        if good_until < UnixTime::now().as_secs() {
+            return None;
+        }
+        // The tickets that follow from this one end with it.
+        notes::with(|notes| notes.good_until = Some(good_until));
+        Some(bounded.split_off(size_of::<u64>()))
+    }
+}

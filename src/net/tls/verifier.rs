@@ -1,0 +1,333 @@
+//! Deciding about the other side's certificate: webpki does it, and this adds the allowed names, and the words.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::certificate::{self, Facts, date};
+use super::names::Pattern;
+use super::notes;
+use super::reason::Reason;
+
+/// The verifier of clients.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    pub(super) inner: Arc<dyn ClientCertVerifier>,
+    /// Empty: any name will do.
+    pub(super) allowed: Vec<Pattern>,
+    pub(super) words: Words,
+    /// When the first of the revocation lists runs out.
+    pub(super) lists_end: Option<SystemTime>,
+}
+
+/// The verifier of servers.
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    pub(super) inner: Arc<dyn ServerCertVerifier>,
+    pub(super) words: Words,
+}
+
+/// What explanations name.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// `client` or `server`: whose certificate it is.
+    pub(super) whose: &'static str,
+    /// Where the trusted authorities are.
+    pub(super) authorities: String,
+    /// The file with the revocation lists.
+    pub(super) lists: String,
+    /// The names allowed.
+    pub(super) allowed: String,
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.inner.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.inner.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .inner
+            .verify_client_cert(end_entity, intermediates, now)
+            .inspect_err(|error| self.words.note(error, end_entity))?;
+        let is_allowed = |name: &_| self.allowed.iter().any(|pattern| pattern.matches(name));
+        if !self.allowed.is_empty() && !certificate::any_name(end_entity, is_allowed) {
+            let error = Error::from(CertificateError::ApplicationVerificationFailure);
+            self.words.note(&error, end_entity);
+            return Err(error);
+        }
+        notes::with(|notes| notes.good_until = self.good_until(end_entity, intermediates));
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+impl ClientVerifier {
+    fn good_until(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+    ) -> Option<u64> {
+        let mut end = certificate::not_after(end_entity)?;
+        for intermediate in intermediates {
+            end = end.min(certificate::not_after(intermediate)?);
+        }
+        end = self.lists_end.map_or(end, |lists| lists.min(end));
+        let since = end.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(since.as_secs())
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.inner
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            .inspect_err(|error| self.words.note(error, end_entity))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+
+    fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
+        self.inner.root_hint_subjects()
+    }
+}
+
+impl Words {
+    /// Leaves a note about why this certificate is refused.
+    fn note(&self, error: &Error, end_entity: &CertificateDer<'_>) {
+        let Error::InvalidCertificate(error) = error else {
+            let reason = match error {
+                Error::InvalidCertRevocationList(_) => Reason::RevocationUnknown,
+                _ => Reason::BadCertificate,
+            };
+            let text = format!(
+                "the {}'s certificate cannot be checked: {error}",
+                self.whose
+            );
+            notes::with(|notes| notes.refused = Some((reason, text)));
+            return;
+        };
+        let refused = match certificate::describe(end_entity) {
+            Ok(facts) => self.explain(error, &facts),
+            Err(unreadable) => (
+                Reason::BadCertificate,
+                format!("the {} shows {unreadable}", self.whose),
+            ),
+        };
+        notes::with(|notes| notes.refused = Some(refused));
+    }
+
+    fn explain(&self, error: &CertificateError, facts: &Facts) -> (Reason, String) {
+        let Words {
+            whose,
+            authorities,
+            lists,
+            allowed,
+        } = self;
+        let title = facts.title();
+        let which = |moment: SystemTime, of_leaf: SystemTime| match moment == of_leaf {
+            true => format!("the {whose}'s certificate {title}"),
+            false => format!("a certificate above the {whose}'s, {title},"),
+        };
+        let now = || date(SystemTime::now());
+        match error {
+            CertificateError::UnknownIssuer => {
+                let text = format!(
+                    "the {whose}'s certificate {title} was issued by \"{}\", and that leads to none of {authorities}: \
+                     add its authority there, give the {whose} a certificate of one that is there, or have the {whose} \
+                     send the intermediate certificates too",
+                    facts.issuer
+                );
+                (Reason::UnknownAuthority, text)
+            }
+            CertificateError::ExpiredContext { not_after, .. } => {
+                let end = moment(*not_after);
+                let which = which(end, facts.not_after);
+                (
+                    Reason::Expired,
+                    format!("{which} expired on {}: renew it", date(end)),
+                )
+            }
+            CertificateError::NotValidYetContext { not_before, .. } => {
+                let start = moment(*not_before);
+                let text = format!(
+                    "{} is not valid before {}, and here it is {}: wait, or set the clock that is wrong",
+                    which(start, facts.not_before),
+                    date(start),
+                    now()
+                );
+                (Reason::NotYetValid, text)
+            }
+            CertificateError::Revoked => {
+                let text = format!(
+                    "the {whose}'s certificate {title} with the serial number {}, or one above it, is revoked by \
+                     {lists}: issue a new one if it shall have access",
+                    facts.serial
+                );
+                (Reason::Revoked, text)
+            }
+            CertificateError::UnknownRevocationStatus => {
+                let text = format!(
+                    "{lists} has no list for an authority above the {whose}'s certificate {title}, which \"{}\" \
+                     issued: add the lists of all authorities up to {authorities}",
+                    facts.issuer
+                );
+                (Reason::RevocationUnknown, text)
+            }
+            CertificateError::ExpiredRevocationListContext { next_update, .. } => {
+                let text = format!(
+                    "nobody can tell whether the {whose}'s certificate {title} is revoked: a list in {lists} expired \
+                     on {}; fetch a new one",
+                    date(moment(*next_update))
+                );
+                (Reason::RevocationUnknown, text)
+            }
+            CertificateError::NotValidForNameContext { expected, .. } => {
+                let text = format!(
+                    "the {whose}'s certificate {title} is not for \"{}\" but for: {}; if it is the right {whose}, set \
+                     tls::server_name_override to one of these",
+                    expected.to_str(),
+                    facts.names_listed()
+                );
+                (Reason::NameNotAllowed, text)
+            }
+            CertificateError::ApplicationVerificationFailure => {
+                let text = format!(
+                    "the {whose}'s certificate {title} has the names: {}; tls::allowed_client_names allows only: \
+                     {allowed}",
+                    facts.names_listed()
+                );
+                (Reason::NameNotAllowed, text)
+            }
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                let text = format!(
+                    "the {whose}'s certificate {title} is not for {whose}s: issue one with the extended key usage \
+                     {whose}Auth"
+                );
+                (Reason::BadCertificate, text)
+            }
+            other => {
+                let text = format!("the {whose}'s certificate {title} is not acceptable: {other}");
+                (Reason::BadCertificate, text)
+            }
+        }
+    }
+}
+
+fn moment(time: UnixTime) -> SystemTime {
+    let since = Duration::from_secs(time.as_secs());
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Accepts any certificate, for `insecure_skip_verify`; the peer must still own the key of the one it shows.
+#[derive(Debug)]
+pub(super) struct AcceptAny(pub(super) Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
