@@ -181,12 +181,13 @@ fn steps() -> Vec<Step> {
     });
     let stamp = Stamp::new("client.identity");
     let identity = Some("spiffe://example.com/ns/shop/sa/checkout");
+    let forgeries = stamp.clone();
     step!("stamp: all resources", requests.clone(), |r| {
         let stamping = stamp.prepare(Signal::Traces, identity, r);
         stamping.and_then(|stamping| stamping.write())
     });
     step!("stamp: look for forgeries", requests.clone(), |r| {
-        let stamping = stamp.prepare(Signal::Traces, None, r);
+        let stamping = forgeries.prepare(Signal::Traces, None, r);
         stamping.and_then(|stamping| stamping.write())
     });
     step!("prost: decode", requests.clone(), |r| Decoded::decode(
