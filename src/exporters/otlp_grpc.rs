@@ -134,7 +134,7 @@ impl Exporter {
         let response = self.pool.send(request).await.map_err(|error| {
             let reason = match error {
                 RequestError::Connect(ConnectError(reason)) => reason,
-                broken @ RequestError::Broken(_) => broken.to_string(),
+                broken => broken.to_string(),
             };
             refused(Code::Unavailable, &reason, None)
         })?;

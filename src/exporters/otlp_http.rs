@@ -71,6 +71,7 @@ struct Exporter {
 /// Where a signal goes.
 struct Target {
     url: Uri,
+    connector: Connector,
     /// Shared by all targets of a host, when there is a limit.
     in_flight: Option<Arc<Semaphore>>,
 }
@@ -88,10 +89,11 @@ impl Exporter {
                 format!("{signal} have no endpoint: set endpoint or {signal}_endpoint")
             })?;
             let authority = url.authority().cloned().ok_or("the endpoint has no host")?;
-            if !connectors.contains_key(&authority) {
-                let connector = connector(config, &url).map_err(|error| error.to_string())?;
-                connectors.insert(authority.clone(), connector);
-            }
+            let connector = match connectors.get(&authority) {
+                Some(known) => Connector::clone(known),
+                None => connector(config, &url).map_err(|error| error.to_string())?,
+            };
+            connectors.insert(authority.clone(), connector.clone());
             let most = config.max_conns_per_host.min(Semaphore::MAX_PERMITS);
             let in_flight = (most > 0).then(|| {
                 let limit = limits.entry(authority);
@@ -100,7 +102,11 @@ impl Exporter {
                     .clone()
             });
             if let Some(target) = targets.get_mut(signal.index()) {
-                *target = Some(Target { url, in_flight });
+                *target = Some(Target {
+                    url,
+                    connector,
+                    in_flight,
+                });
             }
         }
         let level = config.compression_params.level;
@@ -132,7 +138,11 @@ impl Exporter {
         *request.uri_mut() = target.url.clone();
         *request.headers_mut() = self.headers.clone();
         let response = self.client.request(request).await.map_err(|error| {
-            let reason = format!("request to {} failed: {}", target.url, full_error(&error));
+            let reason = match target.connector.verdict() {
+                Some(verdict) => verdict,
+                None => full_error(&error),
+            };
+            let reason = format!("request to {} failed: {reason}", target.url);
             SendError::transient(Code::Unavailable, reason)
         })?;
         let (head, body) = response.into_parts();

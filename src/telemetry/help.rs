@@ -64,6 +64,10 @@ pub(super) fn describe() {
             "tributary_receiver_unreadable_requests",
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
+        (
+            "tributary_tls_handshake_failures",
+            "Connections that ended in the TLS handshake, by what was wrong",
+        ),
     ] {
         describe_counter!(name, meaning);
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,13 +12,16 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::net::tls;
 
 /// How long one address may take before the next one is tried.
 const PER_ADDRESS: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How far into what a server says first its last words can begin.
+const SETTINGS_AND_GOAWAY: usize = 128;
 
 /// Connects to one host and port.
 #[derive(Clone)]
@@ -26,6 +29,19 @@ pub struct Connector {
     host: Arc<str>,
     port: u16,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    verdict: Verdict,
+}
+
+/// What the other side of the last connection that went wrong said about it, and what to do. Under TLS 1.3 a server
+/// judges our certificate when the handshake is long over for us: its alert ends the connection, and HTTP has no place
+/// for it in the errors of requests.
+#[derive(Debug, Clone, Default)]
+struct Verdict(Arc<Mutex<Option<String>>>);
+
+impl Verdict {
+    fn set(&self, verdict: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
+    }
 }
 
 /// Why there is no connection. Trying again may help.
@@ -34,10 +50,16 @@ pub struct Connector {
 pub struct ConnectError(pub String);
 
 /// A TCP connection, with or without TLS.
-pub enum Stream {
-    /// Plaintext.
+pub struct Stream {
+    inner: Inner,
+    address: SocketAddr,
+    verdict: Verdict,
+    /// Whether the server has said anything yet.
+    heard: bool,
+}
+
+enum Inner {
     Plain(TcpStream),
-    /// TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -53,12 +75,20 @@ impl Connector {
             host: host.into(),
             port,
             tls,
+            verdict: Verdict::default(),
         }
     }
 
     /// Whether it speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Why the server of the last connection that went wrong ended it, if it said so, and what to do. For when a request
+    /// failed and its error does not say.
+    pub fn verdict(&self) -> Option<String> {
+        let verdict = self.verdict.0.lock();
+        verdict.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The addresses of the host, at least one.
@@ -93,6 +123,7 @@ impl Connector {
                 Err(_) => reasons.push(format!("{address}: no answer within {PER_ADDRESS:?}")),
             }
         }
+        self.verdict.set(None);
         Err(ConnectError(format!(
             "cannot connect to {}: {}",
             self.host,
@@ -101,48 +132,101 @@ impl Connector {
     }
 
     async fn secure(&self, tcp: TcpStream, address: &SocketAddr) -> Result<Stream, ConnectError> {
+        let stream = |inner| Stream {
+            inner,
+            address: *address,
+            verdict: self.verdict.clone(),
+            heard: false,
+        };
         let Some((config, name)) = &self.tls else {
-            return Ok(Stream::Plain(tcp));
+            return Ok(stream(Inner::Plain(tcp)));
         };
         let failed = |reason: String| {
+            self.verdict.set(None);
             ConnectError(format!(
                 "TLS handshake with {} ({address}) failed: {reason}",
                 self.host
             ))
         };
-        let handshake = TlsConnector::from(config.clone()).connect(name.clone(), tcp);
+        let handshake = tls::connect::connect(config.clone(), name.clone(), tcp);
         match timeout(HANDSHAKE, handshake).await {
-            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
-            Ok(Err(error)) => Err(failed(explain(&error))),
-            Err(_) => Err(failed(format!("no answer within {HANDSHAKE:?}"))),
+            Ok(Ok(secured)) => Ok(stream(Inner::Tls(Box::new(secured)))),
+            Ok(Err(reason)) => Err(failed(reason)),
+            Err(_) => Err(failed(format!(
+                "no answer within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
+            ))),
         }
     }
-}
-
-/// The reason of a failed handshake, and what to do about the two that are mistakes of configuration.
-fn explain(error: &io::Error) -> String {
-    let tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let hint = match tls {
-        Some(rustls::Error::AlertReceived(rustls::AlertDescription::ProtocolVersion)) => {
-            " (if the server knows no TLS 1.3, set tls::min_version to \"1.2\")"
-        }
-        Some(rustls::Error::InvalidMessage(_)) => {
-            " (if the server speaks plaintext, set tls::insecure to true)"
-        }
-        _ => "",
-    };
-    format!("{error}{hint}")
 }
 
 impl Stream {
     /// Whether the server chose HTTP/2 in the TLS handshake.
     pub fn negotiated_http2(&self) -> bool {
-        match self {
-            Stream::Plain(_) => false,
-            Stream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        match &self.inner {
+            Inner::Plain(_) => false,
+            Inner::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.inner {
+            Inner::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Inner::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+        }
+    }
+
+    /// The error with what to do about it, which is kept for those who do not see the error.
+    fn explained(&self, error: io::Error) -> io::Error {
+        let error = match self.inner {
+            Inner::Plain(_) => return error,
+            Inner::Tls(_) => tls::connect::explained(error),
+        };
+        if error.kind() == io::ErrorKind::InvalidData {
+            self.say(format!("TLS with {}: {error}", self.address));
+        }
+        error
+    }
+
+    fn say(&self, verdict: String) {
+        self.verdict.set(Some(verdict));
+    }
+
+    /// The first that the server says.
+    fn first_heard(&mut self, said: &[u8]) {
+        self.heard = true;
+        let hint = match (&self.inner, said) {
+            // A TLS alert (RFC 8446, 5.1), or the words of our own servers.
+            (Inner::Plain(_), [0x15, 0x03, ..]) => true,
+            (Inner::Plain(_), said) => {
+                let beginning = said.get(..SETTINGS_AND_GOAWAY).unwrap_or(said);
+                memchr::memmem::find(beginning, b"this port speaks TLS").is_some()
+            }
+            (Inner::Tls(_), _) => false,
+        };
+        self.verdict.set(hint.then(|| {
+            format!(
+                "{} speaks TLS: set tls::insecure to false, or let the endpoint begin with https://",
+                self.address
+            )
+        }));
+    }
+
+    /// A server that ends the connection may have said why before.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Poll::Ready(Err(error)) = outcome else {
+            return outcome;
+        };
+        let mut buffer = [0; 1 << 10];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        let said = match self.poll_inner(cx, &mut buffer) {
+            Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
+            _ => error,
+        };
+        Poll::Ready(Err(self.explained(said)))
     }
 }
 
@@ -174,9 +258,18 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        let stream = self.get_mut();
+        let before = buf.filled().len();
+        match stream.poll_inner(cx, buf) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(stream.explained(error))),
+            Poll::Ready(Ok(())) => {
+                let said = buf.filled().get(before..).unwrap_or_default();
+                if !stream.heard && !said.is_empty() {
+                    stream.first_heard(said);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -187,10 +280,12 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => return Pin::new(inner).poll_write(cx, buf),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write(cx, buf),
+        };
+        stream.written(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -198,30 +293,34 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => return Pin::new(inner).poll_write_vectored(cx, bufs),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write_vectored(cx, bufs),
+        };
+        stream.written(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
+        match &self.inner {
+            Inner::Plain(stream) => stream.is_write_vectored(),
+            Inner::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => return Pin::new(inner).poll_flush(cx),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_flush(cx),
+        };
+        stream.written(cx, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().inner {
+            Inner::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Inner::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
     }
 }

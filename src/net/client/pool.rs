@@ -64,6 +64,9 @@ pub enum RequestError {
     /// The connection, or this stream of it, broke.
     #[error("the connection broke: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
+    /// The server ended the connection and said why.
+    #[error("the server refused the connection: {0}")]
+    Refused(String),
 }
 
 struct Shared {
@@ -160,7 +163,10 @@ impl Pool {
                 Err(error) => {
                     drop(unanswered);
                     if !(again && served_before) {
-                        return Err(RequestError::Broken(error));
+                        return Err(match self.0.connector.verdict() {
+                            Some(verdict) => RequestError::Refused(verdict),
+                            None => RequestError::Broken(error),
+                        });
                     }
                     again = false;
                 }

@@ -21,3 +21,5 @@ pub use config::{ClientTls, ServerTls, TlsError, TlsVersion};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_refusals;

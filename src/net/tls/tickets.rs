@@ -72,3 +72,42 @@ impl ProducesTickets for Tickets {
         Some(bounded.split_off(size_of::<u64>()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tickets(clients_are_verified: bool) -> Tickets {
+        Tickets {
+            inner: Ticketer::new().unwrap(),
+            clients_are_verified,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_good_until_the_certificates_end_and_passes_that_on() {
+        let now = UnixTime::now().as_secs();
+        let tickets = tickets(true);
+        let given_at = async |good_until| {
+            let ticket = async {
+                notes::with(|notes| notes.good_until = good_until);
+                tickets.encrypt(b"session")
+            };
+            notes::taken(ticket).await.0
+        };
+        assert_eq!(given_at(None).await, None, "nobody was verified");
+        let over = given_at(Some(now - 1)).await.unwrap();
+        assert_eq!(tickets.decrypt(&over), None);
+        let good = given_at(Some(now + 1000)).await.unwrap();
+        let (session, notes) = notes::taken(async { tickets.decrypt(&good) }).await;
+        assert_eq!(session.as_deref(), Some(&b"session"[..]));
+        assert_eq!(notes.good_until, Some(now + 1000));
+    }
+
+    #[test]
+    fn without_client_certificates_tickets_have_no_end_of_their_own() {
+        let tickets = tickets(false);
+        let ticket = tickets.encrypt(b"session").unwrap();
+        assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
+    }
+}
