@@ -244,6 +244,39 @@ async fn curl_is_refused_without_a_certificate_and_refuses_a_server_it_does_not_
 }
 
 #[tokio::test]
+async fn who_was_refused_is_in_the_log_and_in_the_metrics() {
+    if !installed("curl") {
+        return;
+    }
+    let Some(rack) = Rack::start().await else {
+        return;
+    };
+    let authority = rack.certificates.file("ca.crt");
+    let [certificate, key] = rack.sidecar();
+    let tls = [
+        "--cacert",
+        &authority,
+        "--cert",
+        &certificate,
+        "--key",
+        &key,
+    ];
+    let broken = [&tls[..], &["--data", "nonsense"]].concat();
+    let answer = said(&rack.curl("https", &broken).await);
+    assert!(answer.contains("400 HTTP/"), "{answer}");
+    let line = rack.collector.wait_for("Refused a request").await;
+    assert_eq!(line.field("client.identity"), IDENTITY, "{}", line.text);
+    let metrics = rack.collector.metrics().await;
+    let labels = [
+        ("receiver", "otlp"),
+        ("transport", "http"),
+        ("client", IDENTITY),
+    ];
+    let refused = metrics.sum("tributary_receiver_refused_requests", &labels);
+    assert_eq!(refused, 1.0, "{metrics}");
+}
+
+#[tokio::test]
 async fn curl_without_tls_is_told_what_is_missing() {
     if !installed("curl") {
         return;

@@ -27,7 +27,7 @@ impl Handler for Grpc {
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
         if request.method() != Method::POST {
-            self.0.refused(peer);
+            self.0.turned_away(peer);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response
                 .headers_mut()
@@ -35,15 +35,16 @@ impl Handler for Grpc {
             return response;
         }
         if !is_grpc(request.headers().get(CONTENT_TYPE)) {
-            self.0.refused(peer);
+            self.0.turned_away(peer);
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let deadline = match request.headers().get("grpc-timeout").map(timeout) {
             None => None,
             Some(Some(timeout)) => Some(Instant::now() + timeout),
             Some(None) => {
-                self.0.refused(peer);
-                return refused(Nack::permanent(Code::Internal, "malformed grpc-timeout"));
+                let nack = Nack::permanent(Code::Internal, "malformed grpc-timeout");
+                self.0.refused(&nack, peer);
+                return refused(nack);
             }
         };
         let export = self.export(request, peer);
@@ -61,7 +62,7 @@ impl Handler for Grpc {
         match result {
             Ok(()) => accepted(),
             Err(nack) => {
-                self.0.refused(peer);
+                self.0.refused(&nack, peer);
                 refused(nack)
             }
         }
@@ -92,7 +93,7 @@ impl Grpc {
         let (compressed, held) = reader
             .message(intake.limit, intake.limit_key, &intake.budget)
             .await
-            .inspect_err(|nack| intake.unreadable(signal, nack, peer))?;
+            .inspect_err(|_| intake.unreadable(signal))?;
         let codec = if compressed {
             encoding.codec(&held.bytes)
         } else {

@@ -71,7 +71,7 @@ impl Http {
                 if may_be_sending {
                     reader.discard(intake.limit).await;
                 }
-                intake.refused(peer);
+                intake.turned_away(peer);
                 return self.misdirected(why);
             }
         };
@@ -90,7 +90,7 @@ impl Http {
                     .await
             }
             Err(nack) => {
-                intake.unreadable(signal, &nack, peer);
+                intake.unreadable(signal);
                 if may_be_sending && nack.code != Code::DeadlineExceeded {
                     reader.discard(intake.limit).await;
                 }
@@ -100,7 +100,7 @@ impl Http {
         match result {
             Ok(()) => accepted(format),
             Err(nack) => {
-                intake.refused(peer);
+                intake.refused(&nack, peer);
                 refused(nack, format)
             }
         }
@@ -210,9 +210,9 @@ impl Handler for Http {
                 timeout(limit, self.within_cors(request, peer, origin))
                     .await
                     .unwrap_or_else(|_| {
-                        self.intake.refused(peer);
                         let nack =
                             Nack::unavailable("the data was not taken within `write_timeout`");
+                        self.intake.refused(&nack, peer);
                         refused(nack, format.unwrap_or(Format::Protobuf))
                     })
             }

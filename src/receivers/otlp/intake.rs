@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::body::{Held, out_of_memory, too_large};
 use crate::batch::{Batch, Code, Metadata, Nack, Signal};
@@ -14,6 +14,7 @@ use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
 use crate::net::server::Peer;
+use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
 use crate::wire;
 use crate::wire::stamp::Stamp;
@@ -24,6 +25,8 @@ pub(super) struct Intake {
     pub(super) outputs: Outputs,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
+    /// Limits what a client can write into the log by being refused.
+    pub(super) refusals: SampledLog,
     /// Puts the client's identity on what it sends.
     pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
@@ -52,7 +55,7 @@ impl Intake {
         peer: &Peer,
     ) -> Result<(), Nack> {
         let prepared = self.prepare(signal, format, codec, held, peer).await;
-        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack, peer))?;
+        let (items, mut held) = prepared.inspect_err(|_| self.unreadable(signal))?;
         if items == 0 {
             return Ok(());
         }
@@ -64,7 +67,7 @@ impl Intake {
         held.permit
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
-            .inspect_err(|nack| self.unreadable(signal, nack, peer))?;
+            .inspect_err(|_| self.unreadable(signal))?;
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
@@ -76,36 +79,44 @@ impl Intake {
         };
         let result = consumer.consume(batch).await;
         counted.end(result.is_ok());
-        result.inspect_err(|nack| {
-            debug!(
+        result
+    }
+
+    /// Counts an answer that is a refusal, and says who got it. What the client will not get through by trying again,
+    /// somebody has to look at: that is in the log for people, as far as they can read it.
+    pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
+        self.turned_away(peer);
+        // A body that broke off is no refusal to anybody.
+        let people = !nack.retryable && nack.code != Code::Cancelled;
+        match people.then(|| self.refusals.admit()).flatten() {
+            Some(suppressed) => warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
-                otelcol.signal = %signal,
                 client.address = %peer.address,
                 client.identity = peer.identity.as_deref(),
                 error = %nack,
-                "Refused a request that the pipeline did not take"
-            );
-        })
+                suppressed,
+                "Refused a request"
+            ),
+            None => debug!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                client.address = %peer.address,
+                client.identity = peer.identity.as_deref(),
+                error = %nack,
+                "Refused a request"
+            ),
+        }
     }
 
-    /// Counts an answer that is a refusal, whatever the reason.
-    pub(super) fn refused(&self, peer: &Peer) {
+    /// Counts a refusal of what is no request for telemetry.
+    pub(super) fn turned_away(&self, peer: &Peer) {
         self.metrics.refused_request(peer.identity.as_ref());
     }
 
     /// Counts a request that was refused before its items could be counted.
-    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack, peer: &Peer) {
+    pub(super) fn unreadable(&self, signal: Signal) {
         self.metrics.unreadable(signal);
-        debug!(
-            otelcol.component.id = %self.id,
-            otelcol.component.kind = "receiver",
-            otelcol.signal = %signal,
-            client.address = %peer.address,
-            client.identity = peer.identity.as_deref(),
-            error = %nack,
-            "Refused a request that could not be read"
-        );
     }
 
     /// The refusal of a signal without a pipeline.

@@ -30,6 +30,7 @@ use crate::config::{Endpoint, Section, units};
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, TlsSource};
 use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
 use crate::wire::stamp::Stamp;
 
@@ -56,6 +57,7 @@ impl ReceiverConfig for Config {
                 outputs: outputs.clone(),
                 budget: cx.budget.clone(),
                 metrics: ReceiverMetrics::new(&cx.id, transport),
+                refusals: SampledLog::default(),
                 stamp: stamp(tls),
                 include_metadata,
                 limit,
