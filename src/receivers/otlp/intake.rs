@@ -323,3 +323,53 @@ impl Drop for Counted<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use prost::Message;
+
+    use super::*;
+
+    /// Stamps a request of one record within that budget.
+    fn stamped(budget: &Arc<Budget>) -> Result<Held, Nack> {
+        let scope = ScopeLogs {
+            log_records: vec![LogRecord::default()],
+            ..ScopeLogs::default()
+        };
+        let request = ExportLogsServiceRequest {
+            resource_logs: vec![ResourceLogs {
+                scope_logs: vec![scope],
+                ..ResourceLogs::default()
+            }],
+        };
+        let bytes = Bytes::from(request.encode_to_vec());
+        let permit = budget.acquire(bytes.len()).unwrap();
+        let work = Work {
+            signal: Signal::Logs,
+            format: Format::Protobuf,
+            codec: None,
+            limit: 1000,
+            limit_key: "a key",
+            stamp: Some((Arc::new(Stamp::new("who")), Some(Arc::from("me")))),
+        };
+        work.run(Held { bytes, permit }).map(|(items, held)| {
+            assert_eq!(items, 1);
+            held
+        })
+    }
+
+    #[test]
+    fn a_stamp_is_in_the_memory_budget_while_it_is_made_and_afterwards() {
+        let budget = Budget::new(1000);
+        let held = stamped(&budget).unwrap();
+        assert_eq!(held.permit.bytes(), held.bytes.len());
+        assert_eq!(budget.used(), held.bytes.len());
+        // The request and its copy do not fit together.
+        let budget = Budget::new(held.bytes.len());
+        let refused = stamped(&budget).unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(budget.used(), 0);
+    }
+}
