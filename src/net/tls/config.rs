@@ -1,12 +1,13 @@
 //! The `tls` sections.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use rustls_pki_types::ServerName;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::de::{self, EnumAccess, VariantAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::material::is_set;
 use crate::config::units::Duration;
@@ -167,16 +168,30 @@ pub enum TlsVersion {
 
 impl<'de> Deserialize<'de> for TlsVersion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        match &*text {
+        deserializer.deserialize_enum("TlsVersion", &["1.2", "1.3"], AnyVersion)
+    }
+}
+
+/// Knows the old versions too, to say why they are not supported.
+struct AnyVersion;
+
+impl<'de> Visitor<'de> for AnyVersion {
+    type Value = TlsVersion;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a version of TLS: `1.2` or `1.3`")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<TlsVersion, A::Error> {
+        let (name, variant): (String, _) = data.variant()?;
+        variant.unit_variant()?;
+        match name.as_str() {
             "1.2" => Ok(TlsVersion::V1_2),
             "1.3" => Ok(TlsVersion::V1_3),
-            old @ ("1.0" | "1.1") => Err(de::Error::custom(format!(
-                "TLS {old} can be broken (RFC 8996) and is not supported; write `1.2` or `1.3`"
+            "1.0" | "1.1" => Err(de::Error::custom(format!(
+                "TLS {name} can be broken (RFC 8996) and is not supported; write `1.2` or `1.3`"
             ))),
-            other => Err(de::Error::custom(format!(
-                "`{other}` is not a version of TLS; write `1.2` or `1.3`"
-            ))),
+            other => Err(de::Error::unknown_variant(other, &["1.2", "1.3"])),
         }
     }
 }

@@ -21,5 +21,3 @@ pub use config::{ClientTls, ServerTls, TlsError, TlsVersion};
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_refusals;

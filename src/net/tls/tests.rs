@@ -1,5 +1,8 @@
 //! Handshakes between the two sides, as configured.
 
+mod cost;
+mod refusals;
+
 use std::io::Write;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};

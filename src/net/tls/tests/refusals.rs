@@ -22,20 +22,20 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::accept::{AcceptError, accept, identity};
-use super::connect::connect;
-use super::reason::Reason;
-use super::{ClientTls, ServerTls, TlsVersion};
 use crate::net::client::{Balancing, Chunks, Connector, Pool, PoolSettings};
+use crate::net::tls::accept::{AcceptError, accept, identity};
+use crate::net::tls::connect::connect;
+use crate::net::tls::reason::Reason;
+use crate::net::tls::{ClientTls, ServerTls, TlsVersion};
 
 /// A certificate authority, and the files it has made.
-struct Authority {
+pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: TempDir,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let (params, key) = (authority(name), KeyPair::generate().unwrap());
         let certificate = params.self_signed(&key).unwrap();
@@ -85,7 +85,7 @@ impl Authority {
         file
     }
 
-    fn server(&self) -> ServerTls {
+    pub(super) fn server(&self) -> ServerTls {
         let (cert_pem, key) = self.sign(|_| {});
         ServerTls {
             cert_pem,
@@ -95,7 +95,7 @@ impl Authority {
         }
     }
 
-    fn client(&self, change: impl FnOnce(&mut CertificateParams)) -> ClientTls {
+    pub(super) fn client(&self, change: impl FnOnce(&mut CertificateParams)) -> ClientTls {
         let (cert_pem, key) = self.sign(change);
         ClientTls {
             ca_file: self.ca(),
@@ -114,7 +114,7 @@ fn authority(name: &str) -> CertificateParams {
     params
 }
 
-fn spiffe(params: &mut CertificateParams) {
+pub(super) fn spiffe(params: &mut CertificateParams) {
     let id = Ia5String::try_from("spiffe://zone.example/ns/a/sa/agent").unwrap();
     params.subject_alt_names = vec![SanType::URI(id)];
 }
