@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use http::{Method, StatusCode};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
 /// A certificate authority, and the files it has made.
 struct Authority {
@@ -129,9 +130,9 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }
     }
-    // Plain text does not get in either.
-    let plain = Client::http("plain", rack.http(), &Oracle::default());
-    let refused = plain.send(&plain.request(Signal::Traces, 1)).await;
-    assert!(refused.unwrap_err().message.contains("no answer"));
+    // Plain text does not get in either, and is told why.
+    let answer = raw::http(rack.http(), Method::POST, "/v1/traces", &[], "").await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.text().contains("TLS"), "{}", answer.text());
     assert_eq!(backend.record().attempts, 0);
 }
