@@ -108,10 +108,21 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
     let rack = rack(&authority, &backend).await;
     let (ours, theirs) = (authority.file("ca.pem"), stranger.file("ca.pem"));
     for exporter in ["otlp_grpc", "otlp_http"] {
-        for (trusted, certificate) in [
-            (&ours, String::new()),
-            (&ours, stranger.certificate(exporter)),
-            (&theirs, authority.certificate(exporter)),
+        let wanted = "set tls::cert_file and tls::key_file";
+        for (trusted, certificate, advice, reason) in [
+            (&ours, String::new(), wanted, "no_certificate"),
+            (
+                &ours,
+                stranger.certificate(exporter),
+                "add ours to its client_ca_file",
+                "unknown_authority",
+            ),
+            (
+                &theirs,
+                authority.certificate(exporter),
+                "tls::ca_file",
+                "distrusted",
+            ),
         ] {
             let sidecar = sidecar(&rack, exporter, trusted, &certificate).await;
             let client = Client::grpc(exporter, sidecar.grpc(), &Oracle::default()).await;
@@ -121,11 +132,12 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
                 .unwrap();
             let retry = "Exporting failed. Will retry the request after interval.";
             let line = sidecar.wait_for(retry).await;
-            let error = line.field("error").to_lowercase();
-            // What the server has against a client may be lost with the connection.
-            if trusted == &theirs {
-                assert!(error.contains("certificate"), "{}", line.text);
-            }
+            let error = line.field("error");
+            assert!(error.contains(advice), "{}", line.text);
+            // The other side knows why, too.
+            let label = format!("\"reason\":\"{reason}\"");
+            rack.wait_for_line(reason, 0, |line| line.text.contains(&label))
+                .await;
             let ended = sidecar.terminate().await;
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }

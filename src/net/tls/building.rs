@@ -111,20 +111,17 @@ impl ClientTls {
 
     /// What is wrong with the section and its files, as far as the system's authorities are not needed to tell.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
-        let parameters = self.parameters();
-        let provider = parameters.provider();
-        let default = || Arc::new(rustls::crypto::ring::default_provider());
-        let usable = provider.as_ref().map_or_else(|_| default(), Arc::clone);
+        let mut mistakes = self.parameters().mistakes();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let found = [
-            provider.map(drop),
-            parameters.versions().map(drop),
             self.own_roots().map(drop),
             self.check_lists_are_used(),
             revocation_lists("crl_file", &self.crl_file).map(drop),
-            self.pair().load(&usable).map(drop),
+            self.pair().load(&provider).map(drop),
             self.server_name("localhost").map(drop),
         ];
-        found.into_iter().filter_map(Result::err).collect()
+        mistakes.extend(found.into_iter().filter_map(Result::err));
+        mistakes
     }
 
     /// What works, but not as it is meant.
@@ -265,21 +262,12 @@ impl ServerTls {
 
     /// Everything that is wrong with the section and its files.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
-        let parameters = self.parameters();
-        let provider = parameters.provider();
-        let default = || Arc::new(rustls::crypto::ring::default_provider());
-        let usable = provider.as_ref().map_or_else(|_| default(), Arc::clone);
-        let mut found: Vec<_> = [
-            provider.map(drop),
-            parameters.versions().map(drop),
-            self.own(&usable).map(drop),
-        ]
-        .into_iter()
-        .filter_map(Result::err)
-        .collect();
+        let mut found = self.parameters().mistakes();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        found.extend(self.own(&provider).err());
         let lonely = self.needs_client_ca();
         match lonely.is_empty() {
-            true => found.extend(self.verifier(&usable).err()),
+            true => found.extend(self.verifier(&provider).err()),
             false => found.extend(lonely),
         }
         if !self.verifies_clients() {

@@ -89,15 +89,33 @@ impl Parameters<'_> {
     /// # Errors
     /// When one is not supported.
     pub(super) fn provider(&self) -> Result<Arc<CryptoProvider>, TlsError> {
-        if self.insecure_suites {
-            let reason = "there are no insecure cipher suites here to include; remove this key";
-            return Err(problem("include_insecure_cipher_suites", reason));
-        }
+        self.check_insecure()?;
         Ok(Arc::new(CryptoProvider {
             cipher_suites: self.cipher_suites()?,
             kx_groups: self.kx_groups()?,
             ..ring::default_provider()
         }))
+    }
+
+    /// All that is wrong with them.
+    pub(super) fn mistakes(&self) -> Vec<TlsError> {
+        let found = [
+            self.range().map(drop),
+            self.check_insecure(),
+            self.cipher_suites().map(drop),
+            self.kx_groups().map(drop),
+        ];
+        found.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn check_insecure(&self) -> Result<(), TlsError> {
+        match self.insecure_suites {
+            true => {
+                let reason = "there are no insecure cipher suites here to include; remove this key";
+                Err(problem("include_insecure_cipher_suites", reason))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Says which named suites can never be used.
