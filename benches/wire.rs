@@ -16,6 +16,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message;
 use tributary::batch::{Decoded, Requests, Signal};
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
+use tributary::wire::stamp::Stamp;
 use tributary::wire::{self, Limit, json};
 
 /// Samples, and spans in each.
@@ -177,6 +178,17 @@ fn steps() -> Vec<Step> {
     let actions = edit("host.name", Operation::Upsert(value()));
     step!("attributes: upsert, resource", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Resources, r)
+    });
+    let stamp = Stamp::new("client.identity");
+    let identity = Some("spiffe://example.com/ns/shop/sa/checkout");
+    let forgeries = stamp.clone();
+    step!("stamp: all resources", requests.clone(), |r| {
+        let stamping = stamp.prepare(Signal::Traces, identity, r);
+        stamping.and_then(|stamping| stamping.write())
+    });
+    step!("stamp: look for forgeries", requests.clone(), |r| {
+        let stamping = forgeries.prepare(Signal::Traces, None, r);
+        stamping.and_then(|stamping| stamping.write())
     });
     step!("prost: decode", requests.clone(), |r| Decoded::decode(
         Signal::Traces,

@@ -19,6 +19,7 @@ pub mod exposition;
 mod help;
 pub mod logs;
 mod process;
+mod refusals;
 
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ use crate::config::ComponentId;
 use crate::health::Trouble;
 use crate::net::server::Limit;
 use crate::net::tls::reason::Reason;
+
+pub use self::refusals::Refusals;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,6 +81,7 @@ pub struct ReceiverMetrics {
     accepted: [Counter; 4],
     refused: [Counter; 4],
     unreadable: [Counter; 4],
+    refusals: Refusals,
 }
 
 impl ReceiverMetrics {
@@ -93,6 +97,7 @@ impl ReceiverMetrics {
             })
         };
         ReceiverMetrics {
+            refusals: Refusals::new(receiver, transport),
             accepted: each("accepted"),
             refused: each("refused"),
             unreadable: Signal::ALL.map(|signal| {
@@ -114,6 +119,11 @@ impl ReceiverMetrics {
     /// The items were refused, and the client was told. A request that could not be read counts no item.
     pub fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
+    }
+
+    /// A request of this client, if it is known who it is, was answered with a refusal of any kind.
+    pub fn refused_request(&self, client: Option<&Arc<str>>) {
+        self.refusals.count(client);
     }
 
     /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.

@@ -33,6 +33,14 @@ pub fn edit(input: &[u8]) {
     oracle::edits_like_prost(signal, &request, level, &Actions::new(actions.collect()));
 }
 
+/// A client's identity gets on every resource, and nothing that could be taken for it stays.
+pub fn stamp(input: &[u8]) {
+    let (signal, request, mut entropy) = request(input);
+    let key = ["a", "b", "c", "d", "text.7"][usize::from(entropy.below(5))];
+    let identity = (entropy.below(4) > 0).then(|| "v".repeat(entropy.byte().into()));
+    oracle::stamps_like_prost(signal, &request, key, identity.as_deref());
+}
+
 /// Splitting loses and reorders nothing, and pieces are within the limits.
 pub fn split(input: &[u8]) {
     let (signal, request, mut entropy) = request(input);

@@ -17,7 +17,7 @@ mod entry;
 mod held;
 mod pace;
 mod room;
-mod sampled_log;
+pub(crate) mod sampled_log;
 mod sending;
 
 pub use config::{

@@ -1,4 +1,4 @@
-//! Log lines that an outage repeats: the first ones of every ten seconds in full, then a count.
+//! Log lines that an outage, or a client, repeats: the first ones of every ten seconds in full, then a count.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// Decides about one kind of line.
 #[derive(Debug, Default)]
-pub(super) struct SampledLog(Mutex<State>);
+pub(crate) struct SampledLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,7 +23,7 @@ struct State {
 
 impl SampledLog {
     /// `Some` when the line is to be written, with the number of lines that were not since the last one.
-    pub(super) fn admit(&self) -> Option<u64> {
+    pub(crate) fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {
             state.window = Some(Instant::now());

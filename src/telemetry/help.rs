@@ -57,6 +57,10 @@ pub(super) fn describe() {
             "Number of times the batch was sent due to a timeout trigger",
         ),
         (
+            "tributary_receiver_refused_requests",
+            "Requests that were refused for any reason, by the identity of the client's certificate",
+        ),
+        (
             "tributary_receiver_unreadable_requests",
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),

@@ -6,10 +6,20 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::harness::Collector;
+use crate::harness::certificates::Certificates;
 use crate::harness::collector::BINARY;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(BINARY).args(arguments).output().unwrap()
+}
+
+/// The same where the examples find these certificates.
+fn run_with(certificates: Option<&Certificates>, arguments: &[&str]) -> Output {
+    let mut command = Command::new(BINARY);
+    if let Some(certificates) = certificates {
+        command.env("TLS_DIR", certificates.directory());
+    }
+    command.args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -174,9 +184,18 @@ fn set_wins_over_files_and_secrets_do_not_show_in_errors() {
 
 #[tokio::test]
 async fn every_configuration_of_this_repository_validates_and_starts() {
+    let certificates = Certificates::make();
     for path in configurations() {
+        let mut yaml = std::fs::read_to_string(&path).unwrap();
+        if yaml.contains("TLS_DIR") {
+            let Some(certificates) = &certificates else {
+                continue;
+            };
+            yaml = certificates.example(path.file_name().unwrap().to_str().unwrap());
+        }
+        let certificates = certificates.as_ref();
         let file = format!("--config={}", path.display());
-        let output = run(&[&file, "--validate", "--strict"]);
+        let output = run_with(certificates, &[&file, "--validate", "--strict"]);
         assert_eq!(
             code(&output),
             0,
@@ -185,7 +204,7 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
             text(&output.stderr)
         );
 
-        let printed = run(&[&file, "print-config", "--format=json"]);
+        let printed = run_with(certificates, &[&file, "print-config", "--format=json"]);
         let config: Value = serde_json::from_slice(&printed.stdout).unwrap();
         let mut ports = Vec::new();
         for section in ["receivers", "extensions"] {
@@ -193,7 +212,6 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
         }
         assert!(!ports.is_empty(), "{}", path.display());
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
-        let yaml = std::fs::read_to_string(&path).unwrap();
         let collector = Collector::start_with(&yaml, &ports).await;
         let ended = collector.terminate().await;
         assert!(

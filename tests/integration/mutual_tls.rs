@@ -93,8 +93,9 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }
     }
-    // Plain text does not get in either, and is told so.
-    let refused = raw::http(rack.http(), Method::GET, "/v1/traces", &[], "").await;
-    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    // Plain text does not get in either, and is told why.
+    let answer = raw::http(rack.http(), Method::POST, "/v1/traces", &[], "").await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.text().contains("TLS"), "{}", answer.text());
     assert_eq!(backend.record().attempts, 0);
 }

@@ -240,7 +240,7 @@ fn check_log(log: &LogRecord) {
 }
 
 /// What an environment variable says, or a word about why the test does nothing.
-fn told(variable: &str) -> Option<String> {
+pub fn told(variable: &str) -> Option<String> {
     let value = std::env::var(variable).ok();
     if value.is_none() {
         eprintln!("skipped: {variable} is not set; see tests/sdk/README.md");
@@ -248,7 +248,8 @@ fn told(variable: &str) -> Option<String> {
     value
 }
 
-fn script(name: &str) -> std::path::PathBuf {
+/// Where a script of tests/sdk is.
+pub fn script(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/sdk")
         .join(name)

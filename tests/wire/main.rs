@@ -7,6 +7,7 @@ mod attributes;
 mod generator;
 mod oracle;
 mod split;
+mod stamp;
 mod validate;
 mod view;
 

@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use tributary::batch::{Decoded, Signal};
 use tributary::wire::attributes::{Actions, Level};
+use tributary::wire::stamp::Stamp;
 use tributary::wire::{self, Limit};
 
 /// Accepts what prost accepts, refuses what prost refuses, and counts what prost would have decoded. Groups are the
@@ -33,6 +37,59 @@ pub(crate) fn edits_like_prost(signal: Signal, request: &[u8], level: Level, act
     let edited = Decoded::decode(signal, edited).unwrap();
     // Debug output, because NaN is not equal to itself.
     assert_eq!(format!("{edited:?}"), format!("{expected:?}"));
+}
+
+/// Stamping on the wire equals decoding, removing what could be taken for the stamp, adding it, and encoding.
+pub(crate) fn stamps_like_prost(signal: Signal, request: &[u8], key: &str, identity: Option<&str>) {
+    let mut expected = Decoded::decode(signal, request).unwrap();
+    stamp_decoded(&mut expected, key, identity);
+    let stamp = Stamp::new(key);
+    let stamping = stamp.prepare(signal, identity, request).unwrap();
+    let output = stamping.write().unwrap();
+    assert_eq!(stamping.bytes(), output.as_ref().map(Vec::len));
+    let stamped = output.as_deref().unwrap_or(request);
+    assert_eq!(wire::validate(signal, stamped), Ok(items(&expected)));
+    let stamped = Decoded::decode(signal, stamped).unwrap();
+    assert_eq!(format!("{stamped:?}"), format!("{expected:?}"));
+}
+
+fn stamp_decoded(request: &mut Decoded, key: &str, identity: Option<&str>) {
+    let edit = |resource: &mut Option<Resource>, names_key: &dyn Fn(&KeyValue) -> bool| {
+        if let Some(resource) = resource {
+            resource.attributes.retain(|found| !names_key(found));
+        }
+        if let Some(identity) = identity {
+            let value = Some(Value::StringValue(identity.to_owned()));
+            let attributes = &mut resource.get_or_insert_default().attributes;
+            attributes.push(KeyValue {
+                key: key.to_owned(),
+                value: Some(AnyValue { value }),
+                ..KeyValue::default()
+            });
+        }
+    };
+    let by_text = |attribute: &KeyValue| attribute.key == key;
+    match request {
+        Decoded::Traces(request) => (request.resource_spans.iter_mut())
+            .for_each(|entry| edit(&mut entry.resource, &by_text)),
+        Decoded::Metrics(request) => (request.resource_metrics.iter_mut())
+            .for_each(|entry| edit(&mut entry.resource, &by_text)),
+        Decoded::Logs(request) => {
+            (request.resource_logs.iter_mut()).for_each(|entry| edit(&mut entry.resource, &by_text))
+        }
+        Decoded::Profiles(request) => {
+            let texts = request.dictionary.clone().unwrap_or_default().string_table;
+            let by_either = |attribute: &KeyValue| {
+                let index = attribute.key_strindex;
+                let text = usize::try_from(index)
+                    .ok()
+                    .and_then(|index| texts.get(index));
+                by_text(attribute) || index != 0 && text.is_none_or(|text| text == key)
+            };
+            (request.resource_profiles.iter_mut())
+                .for_each(|entry| edit(&mut entry.resource, &by_either));
+        }
+    }
 }
 
 /// Pieces are valid and within the limits; together they have everything, in order.

@@ -85,8 +85,8 @@ pub struct ServerTls {
     /// are refused. Needs `client_ca_file`. (The Collector has no such key.)
     pub client_crl_file: PathBuf,
     /// The resource attribute to put the client's identity into, on all it sends: the first URI of its certificate (a
-    /// SPIFFE id), else the first DNS name, else the common name. Needs `client_ca_file`. Default: none. (The Collector
-    /// has no such key.)
+    /// SPIFFE id), else the first DNS name, else the common name. What the client wrote under that key itself is
+    /// replaced. Needs `client_ca_file`. Default: none. (The Collector has no such key.)
     pub client_identity_attribute: String,
     /// The lowest version to accept: `1.2` or `1.3`. Default: `1.3`.
     pub min_version: Option<TlsVersion>,

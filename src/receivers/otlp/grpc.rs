@@ -31,6 +31,7 @@ impl Handler for Grpc {
 
     async fn handle(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
         if request.method() != Method::POST {
+            self.intake.turned_away(peer);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response
                 .headers_mut()
@@ -38,6 +39,7 @@ impl Handler for Grpc {
             return response;
         }
         if !is_grpc(request.headers().get(CONTENT_TYPE)) {
+            self.intake.turned_away(peer);
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         if let Some(guard) = &self.guard
@@ -49,7 +51,9 @@ impl Handler for Grpc {
             None => None,
             Some(Some(timeout)) => Some(Instant::now() + timeout),
             Some(None) => {
-                return refused(Nack::permanent(Code::Internal, "malformed grpc-timeout"));
+                let nack = Nack::permanent(Code::Internal, "malformed grpc-timeout");
+                self.intake.refused(&nack, peer);
+                return refused(nack);
             }
         };
         let export = self.export(request, peer);
@@ -66,7 +70,10 @@ impl Handler for Grpc {
         };
         match result {
             Ok(()) => accepted(),
-            Err(nack) => refused(nack),
+            Err(nack) => {
+                self.intake.refused(&nack, peer);
+                refused(nack)
+            }
         }
     }
 
@@ -99,7 +106,7 @@ impl Grpc {
         let (compressed, held) = reader
             .message(&intake.bounds())
             .await
-            .inspect_err(|nack| intake.unreadable(signal, nack))?;
+            .inspect_err(|_| intake.unreadable(signal))?;
         let codec = if compressed {
             encoding.codec(&held.bytes)
         } else {

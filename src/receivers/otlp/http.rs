@@ -76,6 +76,7 @@ impl Http {
                 if may_be_sending {
                     reader.discard().await;
                 }
+                intake.turned_away(peer);
                 return self.misdirected(why);
             }
         };
@@ -94,7 +95,7 @@ impl Http {
                     .await
             }
             Err(nack) => {
-                intake.unreadable(signal, &nack);
+                intake.unreadable(signal);
                 if may_be_sending && nack.code == Code::DeadlineExceeded {
                     peer.answered_early();
                 } else if may_be_sending {
@@ -105,7 +106,10 @@ impl Http {
         };
         match result {
             Ok(()) => accepted(format),
-            Err(nack) => refused(nack, format),
+            Err(nack) => {
+                intake.refused(&nack, peer);
+                refused(nack, format)
+            }
         }
     }
 
@@ -215,6 +219,7 @@ impl Handler for Http {
                     .unwrap_or_else(|_| {
                         let nack =
                             Nack::unavailable("the data was not taken within `write_timeout`");
+                        self.intake.refused(&nack, peer);
                         refused(nack, format.unwrap_or(Format::Protobuf))
                     })
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::body::{Bounds, Held, Pace, out_of_memory, too_large};
 use crate::batch::{Batch, Code, Metadata, Nack, Signal};
@@ -15,8 +15,10 @@ use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
 use crate::net::server::{BUSY_RETRY_AFTER, Peer, cores};
+use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
 use crate::wire;
+use crate::wire::stamp::Stamp;
 
 /// The common part of both transports.
 pub(super) struct Intake {
@@ -24,6 +26,10 @@ pub(super) struct Intake {
     pub(super) outputs: Outputs,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
+    /// Limits what a client can write into the log by being refused.
+    pub(super) refusals: SampledLog,
+    /// Puts the client's identity on what it sends.
+    pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
     pub(super) pace: Pace,
     /// Largest body in bytes, before and after decompression.
@@ -60,7 +66,7 @@ impl Intake {
         peer: &Peer,
     ) -> Result<(), Nack> {
         let prepared = self.prepare(signal, format, codec, held, peer).await;
-        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
+        let (items, mut held) = prepared.inspect_err(|_| self.unreadable(signal))?;
         if items == 0 {
             return Ok(());
         }
@@ -72,7 +78,7 @@ impl Intake {
         held.permit
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
-            .inspect_err(|nack| self.unreadable(signal, nack))?;
+            .inspect_err(|_| self.unreadable(signal))?;
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
@@ -87,16 +93,41 @@ impl Intake {
         result
     }
 
+    /// Counts an answer that is a refusal, and says who got it. What the client will not get through by trying again,
+    /// somebody has to look at: that is in the log for people, as far as they can read it.
+    pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
+        self.turned_away(peer);
+        // A body that broke off is no refusal to anybody.
+        let people = !nack.retryable && nack.code != Code::Cancelled;
+        match people.then(|| self.refusals.admit()).flatten() {
+            Some(suppressed) => warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                client.address = %peer.address,
+                client.identity = peer.identity.as_deref(),
+                error = %nack,
+                suppressed,
+                "Refused a request"
+            ),
+            None => debug!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                client.address = %peer.address,
+                client.identity = peer.identity.as_deref(),
+                error = %nack,
+                "Refused a request"
+            ),
+        }
+    }
+
+    /// Counts a refusal of what is no request for telemetry.
+    pub(super) fn turned_away(&self, peer: &Peer) {
+        self.metrics.refused_request(peer.identity.as_ref());
+    }
+
     /// Counts a request that was refused before its items could be counted.
-    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack) {
+    pub(super) fn unreadable(&self, signal: Signal) {
         self.metrics.unreadable(signal);
-        debug!(
-            otelcol.component.id = %self.id,
-            otelcol.component.kind = "receiver",
-            otelcol.signal = %signal,
-            error = %nack,
-            "Refused a request that could not be read"
-        );
     }
 
     /// The refusal of a signal without a pipeline.
@@ -142,6 +173,10 @@ impl Intake {
             codec,
             limit: self.limit,
             limit_key: self.limit_key,
+            stamp: self
+                .stamp
+                .clone()
+                .map(|stamp| (stamp, peer.identity.clone())),
         };
         if work.is_short(held.bytes.len()) {
             let Some(codec) = codec else {
@@ -174,13 +209,14 @@ impl Intake {
 }
 
 /// Everything between the body as sent and the request.
-#[derive(Clone, Copy)]
 struct Work {
     signal: Signal,
     format: Format,
     codec: Option<Codec>,
     limit: usize,
     limit_key: &'static str,
+    /// What to put on the request, and who sent it.
+    stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
 }
 
 impl Work {
@@ -221,7 +257,31 @@ impl Work {
             held.bytes = wire::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
             held.permit.shrink_to(held.bytes.len());
         }
+        if let Some((stamp, identity)) = &self.stamp
+            && checked.items > 0
+        {
+            held = self.stamped(stamp, identity.as_deref(), held)?;
+        }
         Ok((checked.items, held))
+    }
+
+    fn stamped(&self, stamp: &Stamp, identity: Option<&str>, held: Held) -> Result<Held, Nack> {
+        let malformed =
+            |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
+        let Held { bytes, mut permit } = held;
+        let stamping = stamp
+            .prepare(self.signal, identity, &bytes)
+            .map_err(malformed)?;
+        // The request and its copy are both there for a moment.
+        permit
+            .grow(stamping.bytes().unwrap_or(0))
+            .map_err(out_of_memory)?;
+        let output = stamping.write().map_err(malformed)?;
+        let held = Held { bytes, permit };
+        Ok(match output {
+            Some(output) => replace(held, output),
+            None => held,
+        })
     }
 
     fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
@@ -329,5 +389,55 @@ impl Drop for Counted<'_> {
         } else {
             self.metrics.refused(self.signal, self.items);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use prost::Message;
+
+    use super::*;
+
+    /// Stamps a request of one record within that budget.
+    fn stamped(budget: &Arc<Budget>) -> Result<Held, Nack> {
+        let scope = ScopeLogs {
+            log_records: vec![LogRecord::default()],
+            ..ScopeLogs::default()
+        };
+        let request = ExportLogsServiceRequest {
+            resource_logs: vec![ResourceLogs {
+                scope_logs: vec![scope],
+                ..ResourceLogs::default()
+            }],
+        };
+        let bytes = Bytes::from(request.encode_to_vec());
+        let permit = budget.acquire(bytes.len()).unwrap();
+        let work = Work {
+            signal: Signal::Logs,
+            format: Format::Protobuf,
+            codec: None,
+            limit: 1000,
+            limit_key: "a key",
+            stamp: Some((Arc::new(Stamp::new("who")), Some(Arc::from("me")))),
+        };
+        work.run(Held { bytes, permit }).map(|(items, held)| {
+            assert_eq!(items, 1);
+            held
+        })
+    }
+
+    #[test]
+    fn a_stamp_is_in_the_memory_budget_while_it_is_made_and_afterwards() {
+        let budget = Budget::new(1000);
+        let held = stamped(&budget).unwrap();
+        assert_eq!(held.permit.bytes(), held.bytes.len());
+        assert_eq!(budget.used(), held.bytes.len());
+        // The request and its copy do not fit together.
+        let budget = Budget::new(held.bytes.len());
+        let refused = stamped(&budget).unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -12,6 +12,7 @@ mod http;
 mod intake;
 mod status;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,11 +28,14 @@ use self::intake::Intake;
 use crate::auth;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, units};
+use crate::config::{Endpoint, Section, units};
 use crate::net::Owner;
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
+use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
+use crate::wire::stamp::Stamp;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
@@ -50,22 +54,28 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
-        let intake = |transport, include_metadata, pace, limit, limit_key| Intake {
-            id: cx.id.clone(),
-            outputs: outputs.clone(),
-            budget: cx.budget.clone(),
-            metrics: ReceiverMetrics::new(&cx.id, transport),
-            include_metadata,
-            pace,
-            limit,
-            limit_key,
-        };
+        let intake =
+            |transport, tls: &Section<ServerTls>, include_metadata, pace, limit, limit_key| {
+                Intake {
+                    id: cx.id.clone(),
+                    outputs: outputs.clone(),
+                    budget: cx.budget.clone(),
+                    metrics: ReceiverMetrics::new(&cx.id, transport),
+                    refusals: SampledLog::default(),
+                    stamp: stamp(tls),
+                    include_metadata,
+                    pace,
+                    limit,
+                    limit_key,
+                }
+            };
         let owner = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
             let handler = Grpc {
                 intake: intake(
                     "grpc",
+                    &grpc.tls,
                     grpc.include_metadata,
                     Pace::new(&grpc.limits, None),
                     grpc.max_message(),
@@ -85,6 +95,7 @@ impl ReceiverConfig for Config {
                 http,
                 intake(
                     "http",
+                    &http.tls,
                     http.include_metadata,
                     Pace::new(&http.limits, some(http.read_timeout)),
                     http.max_body(),
@@ -150,6 +161,12 @@ fn bind(
 /// An error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
+}
+
+/// Where the client's identity goes, if anywhere.
+fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
+    let key = &(**tls).as_ref()?.client_identity_attribute;
+    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
 fn grpc_options(config: &GrpcConfig) -> Options {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -16,6 +17,11 @@ use super::{GLANCE, PATIENCE, raw, within};
 
 /// The binary, unless the variable `COLLECTOR` names another, a release build say.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_collector");
+
+/// The binary under test: that of this build, or another one (a release build, say) by the variable `COLLECTOR`.
+fn binary() -> String {
+    std::env::var("COLLECTOR").unwrap_or_else(|_| BINARY.to_owned())
+}
 
 /// A running collector. It is killed when dropped; if the test has failed, what it logged is printed.
 pub struct Collector {
@@ -81,10 +87,17 @@ impl Collector {
 
     /// The same with more arguments.
     pub async fn start_with(yaml: &str, arguments: &[&str]) -> Self {
+        Collector::run(Command::new(binary()), yaml, arguments).await
+    }
+
+    /// The same by this command, which ends where the arguments begin.
+    pub async fn run(mut command: Command, yaml: &str, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("collector.yaml");
         std::fs::write(&config, yaml).unwrap();
-        let mut child = Command::new(std::env::var("COLLECTOR").unwrap_or(BINARY.to_owned()))
+        // The command may run it as somebody else.
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let mut child = command
             .arg(format!("--config={}", config.display()))
             .args(OWN_TELEMETRY)
             .args(arguments)
@@ -266,6 +279,10 @@ impl Collector {
         let balanced = |metrics: &Metrics| metrics.balance().is_ok_and(|in_flight| in_flight > 0.0);
         self.wait_for_metrics("all accounts balance, something in flight", balanced)
             .await
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The most memory the process had so far, in bytes.

@@ -2,6 +2,7 @@
 
 pub mod authority;
 pub mod backend;
+pub mod certificates;
 pub mod client;
 pub mod codec;
 pub mod collector;

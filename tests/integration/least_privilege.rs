@@ -1,0 +1,218 @@
+//! The collector needs no rights: it opens the ports it was told to and no others, runs as anybody, and needs its files
+//! at the start only.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::certificates::{Certificates, installed};
+use crate::harness::collector::BINARY;
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, yaml};
+
+/// A collector with everything that listens.
+fn everything(backend: &Backend) -> String {
+    let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(backend, ""))]);
+    let extension = "extensions: {health_check: {endpoint: '127.0.0.1:0'}}\n";
+    extension.to_owned() + &yaml.replace("service:\n", "service:\n  extensions: [health_check]\n")
+}
+
+/// What it says it listens on.
+fn announced(collector: &Collector) -> BTreeSet<SocketAddr> {
+    let lines = collector.lines();
+    let starting = lines.iter().filter(|line| {
+        let message = line.message();
+        message.starts_with("Starting ") && message.ends_with(" server")
+    });
+    starting
+        .map(|line| line.field("endpoint").parse().unwrap())
+        .collect()
+}
+
+/// The inodes of its sockets.
+fn sockets(pid: u32) -> BTreeSet<u64> {
+    let mut inodes = BTreeSet::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        // It may be closed by now.
+        let Ok(target) = std::fs::read_link(entry.unwrap().path()) else {
+            continue;
+        };
+        let target = target.to_string_lossy();
+        let inode = target.strip_prefix("socket:[");
+        inodes.extend(inode.map(|inode| inode.trim_end_matches(']').parse::<u64>().unwrap()));
+    }
+    inodes
+}
+
+/// The local addresses of a process's sockets in a table of the kernel, in this state.
+fn bound(pid: u32, table: &str, state: &str) -> BTreeSet<SocketAddr> {
+    let own = sockets(pid);
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap();
+    let mut addresses = BTreeSet::new();
+    for line in table.lines().skip(1) {
+        // "sl local_address rem_address st tx:rx tr:tm retrnsmt uid timeout inode ..."
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if fields[3] == state && own.contains(&fields[9].parse().unwrap()) {
+            addresses.insert(address(fields[1]));
+        }
+    }
+    addresses
+}
+
+/// The kernel writes each 32 bits of an address as one number, and the port as another.
+fn address(text: &str) -> SocketAddr {
+    let (host, port) = text.split_once(':').unwrap();
+    let words = host.as_bytes().chunks(8).map(|word| {
+        let word = std::str::from_utf8(word).unwrap();
+        u32::from_str_radix(word, 16).unwrap().to_ne_bytes()
+    });
+    let bytes: Vec<u8> = words.flatten().collect();
+    let host = match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(bytes) => IpAddr::from(Ipv4Addr::from(bytes)),
+        Err(_) => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap())),
+    };
+    SocketAddr::new(host, u16::from_str_radix(port, 16).unwrap())
+}
+
+/// Every endpoint in a part of a configuration, as it is after defaults were filled in.
+fn endpoints(part: &Value, found: &mut Vec<String>) {
+    for (key, value) in part.as_object().into_iter().flatten() {
+        if key == "endpoint" || key == "address" {
+            found.extend(value.as_str().map(str::to_owned));
+        }
+        endpoints(value, found);
+    }
+}
+
+#[test]
+fn everything_listens_on_localhost_unless_told_otherwise() {
+    let yaml = "yaml:{receivers: {otlp: {protocols: {grpc: {}, http: {}}}}, exporters: {debug: {}}, \
+                extensions: {health_check: {}}, service: {extensions: [health_check], \
+                pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}";
+    let output = Command::new(BINARY)
+        .args(["--config", yaml, "print-config", "--format=json"])
+        .output()
+        .unwrap();
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut found = Vec::new();
+    endpoints(&config, &mut found);
+    assert!(found.len() >= 3, "{found:?}");
+    for endpoint in found {
+        assert!(endpoint.starts_with("localhost:"), "{endpoint}");
+    }
+}
+
+#[tokio::test]
+async fn it_listens_where_it_was_told_to_and_nowhere_else() {
+    let backend = Backend::start().await;
+    let collector = Collector::start(&everything(&backend)).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    client
+        .send(&client.request(Signal::Traces, 1))
+        .await
+        .unwrap();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    let announced = announced(&collector);
+    assert_eq!(announced.len(), 4, "gRPC, HTTP, health, metrics");
+    let pid = collector.pid();
+    let listening: BTreeSet<SocketAddr> = ["tcp", "tcp6"]
+        .iter()
+        .flat_map(|table| bound(pid, table, LISTEN))
+        .collect();
+    assert_eq!(listening, announced);
+    for table in ["udp", "udp6"] {
+        assert_eq!(bound(pid, table, UNCONNECTED), BTreeSet::new(), "{table}");
+    }
+}
+
+/// `TCP_LISTEN`.
+const LISTEN: &str = "0A";
+/// `TCP_CLOSE`: what a UDP socket is in that takes from anybody.
+const UNCONNECTED: &str = "07";
+
+#[tokio::test]
+async fn it_runs_as_nobody_without_any_capability() {
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        eprintln!("skipped: only root can run it as somebody else");
+        return;
+    }
+    if !installed("setpriv") {
+        return;
+    }
+    // Where this repository is, others may have no access.
+    let directory = TempDir::new().unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let binary = directory.path().join("collector");
+    // Copied by another process: what one of our own threads still had open for writing could not be run.
+    let copied = Command::new("cp").arg(BINARY).arg(&binary).status();
+    assert!(copied.unwrap().success());
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args(["--bounding-set=-all", "--no-new-privs", "--"])
+        .arg(&binary);
+    let backend = Backend::start().await;
+    let collector = Collector::run(command, &everything(&backend), &[]).await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
+    let line = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(line("Uid:"), "65534");
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(line(set), "0000000000000000", "{set}");
+    }
+    let oracle = Oracle::default();
+    let client = Client::http("client", collector.http(), &oracle);
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 10)).await.unwrap();
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn it_serves_on_when_its_files_are_gone() {
+    let Some(certificates) = Certificates::make() else {
+        return;
+    };
+    let backend = Backend::start().await;
+    let tls = format!(
+        "endpoint: '127.0.0.1:0', tls: {{cert_file: '{}', key_file: '{}', client_ca_file: '{}', \
+         reload_interval: 10ms}}",
+        certificates.file("rack.crt"),
+        certificates.file("rack.key"),
+        certificates.file("ca.crt"),
+    );
+    let server = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))]);
+    let rack = Collector::start(&server.replace("endpoint: '127.0.0.1:0'", &tls)).await;
+    let exporter = format!(
+        "{{endpoint: '{}', tls: {{ca_file: '{}', cert_file: '{}', key_file: '{}', reload_interval: 10ms}}}}",
+        rack.grpc(),
+        certificates.file("ca.crt"),
+        certificates.file("sidecar.crt"),
+        certificates.file("sidecar.key"),
+    );
+    let sidecar = Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await;
+    remove(certificates.directory());
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", sidecar.grpc(), &oracle).await;
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 10)).await.unwrap();
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    sidecar.assert_conservation().await;
+    rack.assert_conservation().await;
+}
+
+/// Empties a directory.
+fn remove(directory: &Path) {
+    std::fs::remove_dir_all(directory).unwrap();
+    std::fs::create_dir(directory).unwrap();
+}

@@ -1,0 +1,255 @@
+//! The three tiers of the examples, as they are in their files: sidecar, rack and zone, with mutual TLS between them.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use tokio::net::TcpSocket;
+
+use crate::harness::certificates::Certificates;
+use crate::harness::telemetry::text;
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, within};
+use crate::sdk;
+
+const SIDECAR: &str = "spiffe://example.com/sidecar";
+const RACK: &str = "spiffe://example.com/rack";
+
+struct Tiers {
+    certificates: Certificates,
+    backend: Backend,
+    zone: Collector,
+    rack: Option<Collector>,
+    sidecar: Collector,
+    /// Keeps the rack's port while there is no rack: bound, never listening.
+    _place: TcpSocket,
+    rack_address: SocketAddr,
+}
+
+impl Tiers {
+    /// None where there is no openssl to make certificates with.
+    async fn start() -> Option<Self> {
+        let certificates = Certificates::make()?;
+        let backend = Backend::start().await;
+        let zone = tier(&certificates, "zone.yaml", backend.grpc(), "127.0.0.1:0").await;
+        let place = TcpSocket::new_v4().unwrap();
+        place.set_reuseaddr(true).unwrap();
+        place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let rack_address = place.local_addr().unwrap();
+        let rack = tier(
+            &certificates,
+            "rack.yaml",
+            zone.grpc(),
+            &rack_address.to_string(),
+        )
+        .await;
+        let sidecar = tier(&certificates, "sidecar.yaml", rack_address, "127.0.0.1:0").await;
+        Some(Tiers {
+            certificates,
+            backend,
+            zone,
+            rack: Some(rack),
+            sidecar,
+            _place: place,
+            rack_address,
+        })
+    }
+
+    /// Ends the rack without a word.
+    fn kill_rack(&mut self) {
+        self.rack = None;
+    }
+
+    async fn start_rack(&mut self) {
+        let address = self.rack_address.to_string();
+        let rack = tier(&self.certificates, "rack.yaml", self.zone.grpc(), &address).await;
+        self.rack = Some(rack);
+    }
+
+    async fn assert_conservation(&self) {
+        self.sidecar.assert_conservation().await;
+        self.zone.assert_conservation().await;
+        self.rack.as_ref().unwrap().assert_conservation().await;
+    }
+
+    /// Everything that has arrived was stamped on its way, once by each tier.
+    fn assert_stamped(&self) {
+        let record = self.backend.record();
+        assert!(!record.accepted.is_empty());
+        for accepted in &record.accepted {
+            for resource in resources(&accepted.telemetry) {
+                for (key, identity) in [("sidecar.identity", SIDECAR), ("rack.identity", RACK)] {
+                    assert_eq!(values(&resource.attributes, key), [identity], "{key}");
+                }
+            }
+        }
+    }
+}
+
+/// One tier, from its example: on other ports, with the next hop there.
+async fn tier(certificates: &Certificates, name: &str, next: SocketAddr, grpc: &str) -> Collector {
+    let retries = "exporters.otlp_grpc.retry_on_failure";
+    let arguments = [
+        format!("--set=receivers.otlp.protocols.grpc.endpoint={grpc}"),
+        "--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:0".to_owned(),
+        "--set=extensions.health_check.endpoint=127.0.0.1:0".to_owned(),
+        format!("--set=exporters.otlp_grpc.endpoint={next}"),
+        "--set=exporters.otlp_grpc.sending_queue.batch.flush_timeout=20ms".to_owned(),
+        format!("--set={retries}.initial_interval=10ms"),
+        format!("--set={retries}.max_interval=100ms"),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Collector::start_with(&certificates.example(name), &arguments).await
+}
+
+fn resources(telemetry: &Telemetry) -> Vec<Resource> {
+    macro_rules! all {
+        ($entries:expr) => {
+            $entries
+                .iter()
+                .map(|entry| entry.resource.clone().unwrap())
+                .collect()
+        };
+    }
+    match telemetry {
+        Telemetry::Traces(request) => all!(request.resource_spans),
+        Telemetry::Metrics(request) => all!(request.resource_metrics),
+        Telemetry::Logs(request) => all!(request.resource_logs),
+        Telemetry::Profiles(request) => all!(request.resource_profiles),
+    }
+}
+
+/// The texts of all attributes of that key.
+fn values(attributes: &[KeyValue], key: &str) -> Vec<String> {
+    let found = attributes.iter().filter(|attribute| attribute.key == key);
+    let value = |attribute: &KeyValue| match attribute.value.clone()?.value? {
+        Value::StringValue(text) => Some(text),
+        _ => None,
+    };
+    found.filter_map(value).collect()
+}
+
+/// The same request from somebody who claims to be somebody else.
+fn forged(mut telemetry: Telemetry) -> Telemetry {
+    macro_rules! forge {
+        ($entries:expr) => {
+            for entry in &mut $entries {
+                let attributes = &mut entry.resource.get_or_insert_default().attributes;
+                attributes.insert(0, text("sidecar.identity", "spiffe://example.com/admin"));
+                attributes.push(text("sidecar.identity", "spiffe://example.com/admin"));
+                attributes.push(text("rack.identity", "spiffe://example.com/admin"));
+            }
+        };
+    }
+    match &mut telemetry {
+        Telemetry::Traces(request) => forge!(request.resource_spans),
+        Telemetry::Metrics(request) => forge!(request.resource_metrics),
+        Telemetry::Logs(request) => forge!(request.resource_logs),
+        Telemetry::Profiles(request) => {
+            forge!(request.resource_profiles);
+            // By reference too.
+            let strings = &mut request.dictionary.as_mut().unwrap().string_table;
+            let key_strindex = i32::try_from(strings.len()).unwrap();
+            strings.push("sidecar.identity".to_owned());
+            let resource = request.resource_profiles[0].resource.as_mut().unwrap();
+            resource.attributes.push(KeyValue {
+                key: String::new(),
+                key_strindex,
+                ..text("", "spiffe://example.com/admin")
+            });
+        }
+    }
+    telemetry
+}
+
+#[tokio::test]
+async fn everything_gets_through_all_tiers_and_says_which_way_it_came_whatever_it_claims() {
+    let Some(tiers) = Tiers::start().await else {
+        return;
+    };
+    let oracle = Oracle::default();
+    let clients = [
+        Client::grpc("grpc", tiers.sidecar.grpc(), &oracle).await,
+        Client::http("http", tiers.sidecar.http(), &oracle),
+    ];
+    for client in &clients {
+        for signal in Signal::ALL {
+            client.send(&client.request(signal, 100)).await.unwrap();
+            let request = forged(client.request(signal, 10));
+            client.send(&request).await.unwrap();
+        }
+    }
+    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    tiers.assert_stamped();
+    for accepted in &tiers.backend.record().accepted {
+        if let Telemetry::Profiles(request) = &accepted.telemetry {
+            let resources = resources(&accepted.telemetry);
+            let mut attributes = resources.iter().flat_map(|resource| &resource.attributes);
+            let strings = &request.dictionary.as_ref().unwrap().string_table;
+            let name = |index: i32| strings[usize::try_from(index).unwrap()].as_str();
+            assert!(attributes.all(|found| name(found.key_strindex) != "sidecar.identity"));
+        }
+    }
+    tiers.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn the_python_sdk_gets_through_all_tiers() {
+    let Some(python) = sdk::told("SDK_PYTHON") else {
+        return;
+    };
+    let Some(tiers) = Tiers::start().await else {
+        return;
+    };
+    for (protocol, endpoint) in [
+        ("grpc", tiers.sidecar.grpc().to_string()),
+        ("http", format!("http://{}", tiers.sidecar.http())),
+    ] {
+        let mut command = Command::new(&python);
+        command.arg(sdk::script("send.py"));
+        command.args([protocol, &endpoint]);
+        let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let output = within("the end of the script", run).await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let service = format!("python-{protocol}");
+        let arrived = |record: &crate::harness::backend::Record| {
+            [Signal::Traces, Signal::Metrics, Signal::Logs]
+                .iter()
+                .all(|signal| {
+                    let mut resources = record.telemetry(*signal).flat_map(resources);
+                    resources.any(|resource| {
+                        values(&resource.attributes, "service.name") == [service.as_str()]
+                    })
+                })
+        };
+        within("all three signals", tiers.backend.until(arrived)).await;
+    }
+    tiers.assert_stamped();
+    tiers.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn what_comes_while_the_middle_tier_is_dead_arrives_when_it_is_back() {
+    let Some(mut tiers) = Tiers::start().await else {
+        return;
+    };
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", tiers.sidecar.grpc(), &oracle).await;
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 10)).await.unwrap();
+    }
+    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    tiers.rack.as_ref().unwrap().assert_conservation().await;
+
+    tiers.kill_rack();
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 10)).await.unwrap();
+    }
+    let retry = "Exporting failed. Will retry the request after interval.";
+    tiers.sidecar.wait_for(retry).await;
+    tiers.start_rack().await;
+    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    tiers.assert_stamped();
+    tiers.assert_conservation().await;
+}
