@@ -5,6 +5,8 @@
 //! under way finish, and cuts what is left at the deadline.
 
 mod connection;
+#[doc(hidden)]
+pub mod frames;
 mod limits;
 
 use std::future::Future;

@@ -1,0 +1,446 @@
+//! Follows the frames of an HTTP/2 connection without looking into them, and says what they cost.
+//!
+//! h2 parses the same bytes a moment later and refuses what is malformed. What it does not do is count: a client may
+//! send as many PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM frames as it likes, begin a frame and never
+//! finish it, or never take an answer. This is all state and no time and no I/O, so that it can be fuzzed.
+
+/// Both directions of one connection, from a server's side (RFC 9113, 3.4, 4.1 and 6).
+#[derive(Debug, Default)]
+pub struct Frames {
+    phase: Phase,
+    received: Walk,
+    sent: Walk,
+    /// Frames that the client began.
+    begun: u64,
+    /// The frame that opened a header block which is not complete.
+    block: Option<u64>,
+    /// The block's last frame has begun.
+    block_ends: bool,
+    /// The client's last frame is data of this many bytes.
+    data: Option<u32>,
+    /// Streams that neither side ended, by their numbers, which only grow.
+    streams: Vec<Stream>,
+    last_stream: u32,
+    answers: usize,
+}
+
+/// What a connection has said so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// So many bytes of the client's preface.
+    Preface(usize),
+    /// The preface, but no complete SETTINGS frame.
+    Settings,
+    Open,
+    /// The first bytes are not those of HTTP/2; nothing is followed.
+    Foreign,
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Phase::Preface(0)
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: u32,
+    /// When its answer began to be sent.
+    answered: Option<u32>,
+}
+
+/// What some bytes meant.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Frames that make work and carry neither a request nor its data. Of the server's own frames: RST_STREAM, with
+    /// which it refuses or ends what the client began.
+    pub control: u32,
+    /// Of the server's own frames: DATA frames and ends of answers. Clients acknowledge them (WINDOW_UPDATE) and
+    /// measure the line with them (PING), so they earn them control frames.
+    pub answers: u32,
+}
+
+/// What a client has begun and not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// The connection preface with the first SETTINGS frame.
+    Greeting,
+    /// A frame, or a header block, that began with the frame of this number.
+    Frame(u64),
+    /// A DATA frame of this number and of this many bytes.
+    Data(u64, u32),
+}
+
+impl Frames {
+    /// Follows what the client sent. Any split of the same bytes gives the same sums.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        if let Phase::Preface(matched) = self.phase {
+            let expected = PREFACE.get(matched..).unwrap_or_default();
+            let length = expected.len().min(bytes.len());
+            let (greeting, rest) = bytes.split_at(length);
+            if !expected.starts_with(greeting) {
+                self.phase = Phase::Foreign;
+            } else if length == expected.len() {
+                self.phase = Phase::Settings;
+            } else {
+                self.phase = Phase::Preface(matched + length);
+            }
+            bytes = rest;
+        }
+        if self.phase == Phase::Foreign {
+            return seen;
+        }
+        while let Some(head) = self.received.next(&mut bytes) {
+            seen.control += u32::from(self.received(head));
+        }
+        if self.phase == Phase::Settings && self.begun > 0 && self.received.at_boundary() {
+            self.phase = Phase::Open;
+        }
+        seen
+    }
+
+    /// Follows what the server sent at `now`, in seconds of any clock.
+    pub fn sent(&mut self, mut bytes: &[u8], now: u32) -> Seen {
+        let mut seen = Seen::default();
+        if self.phase == Phase::Foreign {
+            return seen;
+        }
+        while let Some(head) = self.sent.next(&mut bytes) {
+            let ends = head.flags & END_STREAM != 0;
+            match head.kind {
+                RST_STREAM => {
+                    seen.control += 1;
+                    self.end(head.stream);
+                }
+                DATA | HEADERS if ends => {
+                    seen.answers += 1;
+                    self.end(head.stream);
+                }
+                DATA => seen.answers += 1,
+                HEADERS => self.answer(head.stream, now),
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    /// Whether this turned out not to be HTTP/2.
+    pub fn is_foreign(&self) -> bool {
+        self.phase == Phase::Foreign
+    }
+
+    /// Whether a frame of the server's own may be inserted after what was sent.
+    pub fn may_insert(&self) -> bool {
+        self.sent.at_boundary()
+    }
+
+    /// How many bytes the server's last frame still needs.
+    pub fn unsent(&self) -> usize {
+        self.sent.missing()
+    }
+
+    /// What the client has to finish.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        match self.phase {
+            Phase::Foreign => None,
+            Phase::Preface(_) | Phase::Settings => Some(Unfinished::Greeting),
+            Phase::Open => match (self.block, self.data) {
+                (Some(number), _) if !self.block_ends || self.received.left > 0 => {
+                    Some(Unfinished::Frame(number))
+                }
+                _ if self.received.at_boundary() => None,
+                // The head of the next frame, of which nothing is known yet.
+                _ if self.received.have > 0 => Some(Unfinished::Frame(self.begun + 1)),
+                (_, Some(size)) => Some(Unfinished::Data(self.begun, size)),
+                (_, None) => Some(Unfinished::Frame(self.begun)),
+            },
+        }
+    }
+
+    /// When the first of the answers began that are not completely sent, because the client does not take them.
+    pub fn oldest_answer(&self) -> Option<u32> {
+        if self.answers == 0 {
+            return None;
+        }
+        self.streams.iter().filter_map(|s| s.answered).min()
+    }
+
+    /// Streams that neither side has ended.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether the client's next frame counts as a control frame.
+    fn received(&mut self, head: Head) -> bool {
+        self.begun += 1;
+        if self.block_ends {
+            self.block = None;
+        }
+        self.data = (head.kind == DATA).then_some(head.length);
+        match head.kind {
+            // Padding hides an empty frame. Nobody pads telemetry.
+            DATA => {
+                let empty = head.length == 0 || head.flags & PADDED != 0 && head.length <= 256;
+                empty && head.flags & END_STREAM == 0
+            }
+            HEADERS => {
+                self.block = (head.flags & END_HEADERS == 0).then_some(self.begun);
+                self.block_ends = false;
+                !self.open(head.stream)
+            }
+            CONTINUATION => {
+                self.block_ends = head.flags & END_HEADERS != 0;
+                true
+            }
+            RST_STREAM => {
+                self.end(head.stream);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the stream is new. HEADERS on an old one are trailers.
+    fn open(&mut self, id: u32) -> bool {
+        if id <= self.last_stream {
+            return false;
+        }
+        self.last_stream = id;
+        // h2 allows far fewer at once, except when it ignores what comes after its GOAWAY.
+        let fits = self.streams.len() < MAX_STREAMS;
+        if fits {
+            self.streams.push(Stream { id, answered: None });
+        }
+        fits
+    }
+
+    fn answer(&mut self, id: u32, now: u32) {
+        if let Ok(at) = self.streams.binary_search_by_key(&id, |s| s.id)
+            && let Some(stream) = self.streams.get_mut(at)
+            && stream.answered.is_none()
+        {
+            stream.answered = Some(now);
+            self.answers += 1;
+        }
+    }
+
+    fn end(&mut self, id: u32) {
+        if let Ok(at) = self.streams.binary_search_by_key(&id, |s| s.id) {
+            self.answers -= usize::from(self.streams.remove(at).answered.is_some());
+        }
+    }
+}
+
+/// A frame's first nine bytes.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    length: u32,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl Head {
+    fn parse(bytes: [u8; HEAD]) -> Self {
+        let [a, b, c, kind, flags, s0, s1, s2, s3] = bytes;
+        Head {
+            length: u32::from_be_bytes([0, a, b, c]),
+            kind,
+            flags,
+            stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
+        }
+    }
+}
+
+/// Finds the heads of frames in one direction.
+#[derive(Debug, Default)]
+struct Walk {
+    head: [u8; HEAD],
+    /// Bytes of `head` that are there.
+    have: usize,
+    /// Bytes of the payload that are to come.
+    left: usize,
+}
+
+impl Walk {
+    /// Goes on to the next head that is complete; none when `bytes` is used up.
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<Head> {
+        let payload = self.left.min(bytes.len());
+        self.left -= payload;
+        *bytes = bytes.get(payload..).unwrap_or_default();
+        let head = match bytes.split_first_chunk::<HEAD>() {
+            Some((head, rest)) if self.have == 0 => {
+                *bytes = rest;
+                *head
+            }
+            _ => {
+                let missing = self.head.get_mut(self.have..).unwrap_or_default();
+                let length = missing.len().min(bytes.len());
+                let (now, rest) = bytes.split_at(length);
+                missing
+                    .iter_mut()
+                    .zip(now)
+                    .for_each(|(to, from)| *to = *from);
+                self.have += length;
+                *bytes = rest;
+                if self.have < HEAD {
+                    return None;
+                }
+                self.have = 0;
+                self.head
+            }
+        };
+        let head = Head::parse(head);
+        self.left = head.length as usize;
+        Some(head)
+    }
+
+    fn at_boundary(&self) -> bool {
+        self.have == 0 && self.left == 0
+    }
+
+    fn missing(&self) -> usize {
+        match self.have {
+            0 => self.left,
+            have => HEAD - have,
+        }
+    }
+}
+
+/// What every client says first (RFC 9113, 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The size of a frame's head (RFC 9113, 4.1).
+const HEAD: usize = 9;
+/// The most streams that are followed on one connection.
+const MAX_STREAMS: usize = 1 << 14;
+
+// Frame types and flags (RFC 9113, 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+const PADDED: u8 = 0x8;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut bytes = length[1..].to_vec();
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn open() -> Frames {
+        let mut frames = Frames::default();
+        frames.feed(&[PREFACE, &frame(4, 0, 0, &[])].concat());
+        frames
+    }
+
+    #[test]
+    fn frames_that_carry_no_request_and_no_data_are_counted() {
+        let padded = frame(DATA, PADDED, 1, &[7, 0, 0, 0, 0, 0, 0, 0]);
+        for (bytes, control) in [
+            (frame(DATA, 0, 1, b"some"), 0),
+            (frame(DATA, END_STREAM, 1, b""), 0),
+            (frame(DATA, 0, 1, b""), 1),
+            (padded, 1),
+            (frame(HEADERS, END_HEADERS, 1, b"head"), 0),
+            (frame(CONTINUATION, END_HEADERS, 1, b"head"), 1),
+            (frame(2, 0, 1, &[0; 5]), 1),
+            (frame(RST_STREAM, 0, 1, &[0; 4]), 1),
+            (frame(4, 0, 0, b""), 1),
+            (frame(6, 0, 0, &[0; 8]), 1),
+            (frame(8, 0, 0, &[0; 4]), 1),
+            (frame(0x77, 0, 0, b"?"), 1),
+        ] {
+            let seen = open().feed(&bytes);
+            assert_eq!(seen.control, control, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_does_not_finish_has_one_name_until_it_is_finished() {
+        let mut frames = Frames::default();
+        assert_eq!(frames.unfinished(), Some(Unfinished::Greeting));
+        frames.feed(PREFACE);
+        assert_eq!(frames.unfinished(), Some(Unfinished::Greeting));
+        frames.feed(&frame(4, 0, 0, &[]));
+        assert_eq!(frames.unfinished(), None);
+        let (first, second) = (
+            frame(HEADERS, 0, 1, b"some"),
+            frame(CONTINUATION, 4, 1, b"more"),
+        );
+        for bytes in [&first[..3], &first[3..], &second[..12]] {
+            frames.feed(bytes);
+            assert_eq!(frames.unfinished(), Some(Unfinished::Frame(2)));
+        }
+        frames.feed(&second[12..]);
+        assert_eq!(frames.unfinished(), None);
+        frames.feed(&frame(DATA, 0, 1, b"data")[..10]);
+        assert_eq!(frames.unfinished(), Some(Unfinished::Data(4, 4)));
+    }
+
+    #[test]
+    fn an_answer_is_open_until_it_is_sent_or_one_side_gives_up() {
+        let ends: [fn(&mut Frames) -> Seen; 3] = [
+            |frames| frames.sent(&frame(DATA, END_STREAM, 3, b"data"), 9),
+            |frames| frames.sent(&frame(RST_STREAM, 0, 3, &[0; 4]), 9),
+            |frames| frames.feed(&frame(RST_STREAM, 0, 3, &[0; 4])),
+        ];
+        for end in ends {
+            let mut frames = open();
+            for id in [1, 3] {
+                frames.feed(&frame(HEADERS, END_HEADERS, id, b"head"));
+            }
+            assert_eq!((frames.oldest_answer(), frames.streams()), (None, 2));
+            frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 5);
+            frames.sent(&frame(HEADERS, END_HEADERS, 3, b"more"), 8);
+            assert_eq!(frames.oldest_answer(), Some(5));
+            end(&mut frames);
+            assert_eq!((frames.oldest_answer(), frames.streams()), (None, 1));
+            // What was already on its way when the stream ended.
+            frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
+            assert_eq!(frames.oldest_answer(), None);
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_left_alone() {
+        let mut frames = Frames::default();
+        assert_eq!(
+            frames.feed(b"POST /v1/traces HTTP/1.1\r\n"),
+            Seen::default()
+        );
+        assert!(frames.is_foreign() && frames.unfinished().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_same_bytes_gives_the_same_sums(
+            bytes in proptest::collection::vec(prop_oneof![Just(0_u8), 0..10_u8, any::<u8>()], 0..300),
+            cut in 0..300_usize,
+        ) {
+            let whole = [PREFACE, &bytes].concat();
+            let (one, two) = whole.split_at(cut.min(whole.len()));
+            let (mut at_once, mut split) = (Frames::default(), Frames::default());
+            let sum = at_once.feed(&whole).control;
+            prop_assert_eq!(sum, split.feed(one).control + split.feed(two).control);
+            prop_assert_eq!(at_once.streams(), split.streams());
+            prop_assert_eq!(at_once.unfinished(), split.unfinished());
+            at_once.sent(&whole, 1);
+            split.sent(one, 1);
+            split.sent(two, 1);
+            prop_assert_eq!(at_once.may_insert(), split.may_insert());
+            prop_assert_eq!(at_once.streams(), split.streams());
+        }
+    }
+}
