@@ -2,6 +2,8 @@
 //!
 //! ring is the only crypto provider and is always passed explicitly, so that no process-wide default matters.
 
+pub mod certificate;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,10 +16,11 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::units::Duration;
 use crate::config::{Problems, Secret, Validate};
 
 /// TLS of a client. An exporter without this section speaks TLS and trusts the system's certificate authorities.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientTls {
     /// Speak plaintext (unless a certificate authority is given, or the endpoint begins with `https://`). Default:
@@ -45,10 +48,13 @@ pub struct ClientTls {
     pub min_version: Option<TlsVersion>,
     /// The highest version to offer: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
+    /// How often to look whether the files have changed; new connections use what is there then. 0 means never.
+    /// Default: 1m. (The Collector never looks unless told to.)
+    pub reload_interval: Duration,
 }
 
 /// TLS of a server. Without this section it speaks plaintext.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerTls {
     /// File with the certificate chain (PEM).
@@ -66,7 +72,51 @@ pub struct ServerTls {
     pub min_version: Option<TlsVersion>,
     /// The highest version to accept: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
+    /// How often to look whether the files have changed; new connections use what is there then. 0 means never.
+    /// Default: 1m. (The Collector never looks unless told to.)
+    pub reload_interval: Duration,
+    /// Look at `client_ca_file` too. Default: true. (The Collector's is false.)
+    pub client_ca_file_reload: bool,
 }
+
+impl Default for ClientTls {
+    fn default() -> Self {
+        ClientTls {
+            insecure: false,
+            insecure_skip_verify: false,
+            server_name_override: String::new(),
+            ca_file: PathBuf::new(),
+            ca_pem: String::new(),
+            cert_file: PathBuf::new(),
+            cert_pem: String::new(),
+            key_file: PathBuf::new(),
+            key_pem: Secret::default(),
+            include_system_ca_certs_pool: false,
+            min_version: None,
+            max_version: None,
+            reload_interval: RELOAD_INTERVAL,
+        }
+    }
+}
+
+impl Default for ServerTls {
+    fn default() -> Self {
+        ServerTls {
+            cert_file: PathBuf::new(),
+            cert_pem: String::new(),
+            key_file: PathBuf::new(),
+            key_pem: Secret::default(),
+            client_ca_file: PathBuf::new(),
+            min_version: None,
+            max_version: None,
+            reload_interval: RELOAD_INTERVAL,
+            client_ca_file_reload: true,
+        }
+    }
+}
+
+/// Long before a short-lived certificate (SPIFFE: an hour) runs out, and nothing next to a handshake.
+const RELOAD_INTERVAL: Duration = Duration::secs(60);
 
 /// A version of TLS. Older ones are broken and not supported.
 #[derive(

@@ -1,0 +1,290 @@
+//! What a certificate says about itself, for people, gauges and the peer's identity.
+//!
+//! Nothing here decides about trust: that is webpki's part. Texts come from whoever made the certificate, so they are
+//! made printable and short.
+
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{ASN1Time, FromDer, ParsedExtension, X509Certificate, X509Name};
+
+/// The most bytes of a text out of a certificate.
+pub const LONGEST_TEXT: usize = 256;
+/// The most names of one certificate that are kept.
+const MOST_NAMES: usize = 256;
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The subject as `CN=a, O=b`; empty when it has none.
+    pub subject: String,
+    /// The issuer, in the same form.
+    pub issuer: String,
+    /// The common name alone.
+    pub common_name: Option<String>,
+    /// The serial number in hexadecimal, bytes separated by colons, as openssl prints it.
+    pub serial: String,
+    /// The first moment at which it is valid.
+    pub not_before: SystemTime,
+    /// The last moment at which it is valid.
+    pub not_after: SystemTime,
+    /// The subject alternative names, in the certificate's order.
+    pub names: Vec<Name>,
+    /// Whether it may sign other certificates.
+    pub is_authority: bool,
+}
+
+/// A subject alternative name of the kinds that name machines and programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// A URI: of a workload, its SPIFFE id.
+    Uri(String),
+    /// A host name, possibly with a wildcard.
+    Dns(String),
+    /// An IP address.
+    Ip(IpAddr),
+}
+
+/// A certificate that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an X.509 certificate: {0}")]
+pub struct Unreadable(String);
+
+/// Reads what a certificate says. It is not verified.
+///
+/// # Errors
+/// When it is not a certificate.
+pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
+    let (_, certificate) =
+        X509Certificate::from_der(der).map_err(|error| Unreadable(error.to_string()))?;
+    let validity = certificate.validity();
+    let mut names = Vec::new();
+    let mut is_authority = false;
+    for extension in certificate.extensions() {
+        match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(alternative) => {
+                names.extend(alternative.general_names.iter().filter_map(name));
+            }
+            ParsedExtension::BasicConstraints(constraints) => is_authority = constraints.ca,
+            _ => {}
+        }
+    }
+    names.truncate(MOST_NAMES);
+    let common_name = certificate.subject().iter_common_name().next();
+    Ok(Facts {
+        subject: distinguished(certificate.subject()),
+        issuer: distinguished(certificate.issuer()),
+        common_name: common_name
+            .and_then(|name| name.as_str().ok())
+            .map(printable),
+        serial: printable(&certificate.raw_serial_as_string()),
+        not_before: moment(validity.not_before),
+        not_after: moment(validity.not_after),
+        names,
+        is_authority,
+    })
+}
+
+impl Facts {
+    /// Who it is: the first URI (a SPIFFE id), else the first host name, else the common name.
+    pub fn identity(&self) -> Option<&str> {
+        let uri = self.names.iter().find_map(|name| match name {
+            Name::Uri(uri) => Some(uri.as_str()),
+            _ => None,
+        });
+        let dns = || {
+            self.names.iter().find_map(|name| match name {
+                Name::Dns(dns) => Some(dns.as_str()),
+                _ => None,
+            })
+        };
+        let found = uri.or_else(dns).or(self.common_name.as_deref());
+        found.filter(|identity| !identity.is_empty())
+    }
+
+    /// How to call it in a message: the subject, else the identity, else the serial number.
+    pub fn title(&self) -> String {
+        match (self.subject.as_str(), self.identity()) {
+            ("", Some(identity)) => format!("\"{identity}\""),
+            ("", None) => format!("number {}", self.serial),
+            (subject, _) => format!("\"{subject}\""),
+        }
+    }
+
+    /// The names as a list for people: `a, b, c`; `none` when there are none.
+    pub fn names_listed(&self) -> String {
+        let mut list = String::new();
+        for (at, name) in self.names.iter().enumerate() {
+            if at == NAMES_SHOWN {
+                let _ = write!(list, " and {} more", self.names.len() - at);
+                break;
+            }
+            let _ = write!(list, "{}{name}", if at == 0 { "" } else { ", " });
+        }
+        match list.is_empty() {
+            true => "none".to_owned(),
+            false => list,
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Uri(text) | Name::Dns(text) => f.write_str(text),
+            Name::Ip(address) => address.fmt(f),
+        }
+    }
+}
+
+fn name(general: &GeneralName<'_>) -> Option<Name> {
+    match general {
+        GeneralName::URI(uri) => Some(Name::Uri(printable(uri))),
+        GeneralName::DNSName(dns) => Some(Name::Dns(printable(dns))),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(|bytes| Ipv4Addr::from(bytes).into());
+            let v6 = || <[u8; 16]>::try_from(*bytes).map(|bytes| Ipv6Addr::from(bytes).into());
+            v4.or_else(|_| v6()).ok().map(Name::Ip)
+        }
+        _ => None,
+    }
+}
+
+fn distinguished(name: &X509Name<'_>) -> String {
+    printable(&name.to_string())
+}
+
+fn moment(time: ASN1Time) -> SystemTime {
+    let seconds = time.timestamp();
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let moment = match seconds < 0 {
+        true => SystemTime::UNIX_EPOCH.checked_sub(distance),
+        false => SystemTime::UNIX_EPOCH.checked_add(distance),
+    };
+    moment.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A moment as `2026-07-01 12:00:00 UTC`.
+pub fn date(moment: SystemTime) -> String {
+    let seconds = match moment.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_secs()),
+        Err(before) => i64::try_from(before.duration().as_secs()).map(|seconds| -seconds),
+    };
+    let parsed = seconds
+        .ok()
+        .and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());
+    match parsed.map(|time| time.to_datetime()) {
+        None => "a date beyond all calendars".to_owned(),
+        Some(time) => format!(
+            "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+            time.year(),
+            u8::from(time.month()),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second()
+        ),
+    }
+}
+
+/// The text with everything escaped that is not printable ASCII, cut to [`LONGEST_TEXT`] bytes. Different short texts
+/// stay different: the backslash is escaped too.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len().min(LONGEST_TEXT));
+    for character in text.chars() {
+        let before = shown.len();
+        match character {
+            ' '..='~' if character != '\\' => shown.push(character),
+            _ => shown.extend(character.escape_default()),
+        }
+        if shown.len() > LONGEST_TEXT {
+            shown.truncate(before.min(LONGEST_TEXT - 3));
+            shown.push_str("...");
+            break;
+        }
+    }
+    shown
+}
+
+/// How many names of a certificate a message lists.
+const NAMES_SHOWN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use rcgen::string::Ia5String;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    use super::*;
+
+    fn facts(common_name: &str, names: Vec<SanType>) -> Facts {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        if !common_name.is_empty() {
+            params
+                .distinguished_name
+                .push(DnType::CommonName, common_name);
+        }
+        params.subject_alt_names = names;
+        params.not_before = rcgen::date_time_ymd(2020, 1, 2);
+        params.not_after = rcgen::date_time_ymd(2031, 12, 31);
+        params.serial_number = Some(vec![1, 2, 0xab].into());
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        describe(certificate.der()).unwrap()
+    }
+
+    fn uri(text: &str) -> SanType {
+        SanType::URI(Ia5String::try_from(text).unwrap())
+    }
+
+    fn dns(text: &str) -> SanType {
+        SanType::DnsName(Ia5String::try_from(text).unwrap())
+    }
+
+    #[test]
+    fn a_certificate_says_who_it_is_for_and_how_long() {
+        let facts = facts(
+            "agent",
+            vec![dns("a.example"), SanType::IpAddress([10, 0, 0, 1].into())],
+        );
+        assert_eq!(facts.subject, "CN=agent");
+        assert_eq!(facts.serial, "01:02:ab");
+        assert_eq!(date(facts.not_before), "2020-01-02 00:00:00 UTC");
+        assert_eq!(date(facts.not_after), "2031-12-31 00:00:00 UTC");
+        assert_eq!(facts.names_listed(), "a.example, 10.0.0.1");
+        assert!(!facts.is_authority);
+        assert!(describe(&CertificateDer::from(b"junk".to_vec())).is_err());
+    }
+
+    #[test]
+    fn the_identity_is_the_first_uri_else_the_first_host_name_else_the_common_name() {
+        let spiffe = "spiffe://zone.example/ns/a/sa/agent";
+        let table = [
+            (
+                facts("cn", vec![dns("a.example"), uri(spiffe), uri("urn:other")]),
+                Some(spiffe),
+            ),
+            (
+                facts("cn", vec![dns("a.example"), dns("b.example")]),
+                Some("a.example"),
+            ),
+            (facts("cn", vec![]), Some("cn")),
+            (facts("", vec![SanType::IpAddress([1; 4].into())]), None),
+        ];
+        for (facts, expected) in table {
+            assert_eq!(facts.identity(), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_certificate_calls_itself_is_printable_and_short() {
+        let evil = facts("line\nbreak \u{1b}[31m", vec![]);
+        assert_eq!(evil.identity(), Some("line\\nbreak \\u{1b}[31m"));
+        assert_ne!(printable("a\nb"), printable("a\\nb"));
+        let long = printable(&"\u{202e}".repeat(1000));
+        assert!(long.len() <= LONGEST_TEXT && long.ends_with("..."));
+        assert_eq!(printable(&"x".repeat(LONGEST_TEXT)).len(), LONGEST_TEXT);
+    }
+}
