@@ -21,6 +21,9 @@ pub mod config;
 pub mod connectors;
 pub mod exporters;
 pub mod extensions;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod health;
 pub mod memory;
 pub mod net;

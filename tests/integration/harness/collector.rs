@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -275,6 +276,16 @@ impl Collector {
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.unwrap().trim().trim_end_matches(" kB");
         kib.parse::<u64>().unwrap() * 1024
+    }
+
+    /// The processor time the process has taken so far, in user and kernel mode.
+    pub fn processor_time(&self) -> Duration {
+        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms. The second field may have spaces, and ends with `)`.
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        Duration::from_millis(ticks.map(|field| field.parse::<u64>().unwrap() * 10).sum())
     }
 }
 

@@ -4,6 +4,7 @@ pub mod backend;
 pub mod client;
 pub mod codec;
 pub mod collector;
+pub mod http2;
 pub mod metrics;
 pub mod oracle;
 pub mod raw;
