@@ -27,6 +27,7 @@ use crate::batch::Signal;
 use crate::component::BuildContext;
 use crate::config::ComponentId;
 use crate::health::Trouble;
+use crate::net::server::Limit;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,6 +117,39 @@ impl ReceiverMetrics {
     /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.
     pub fn unreadable(&self, signal: Signal) {
         self.unreadable[signal.index()].increment(1);
+    }
+}
+
+/// What a listening server counts.
+pub struct ServerMetrics {
+    limited: [Counter; Limit::ALL.len()],
+    /// `tributary_server_connections`, open now.
+    pub connections: Gauge,
+    /// `tributary_server_requests`, under way now.
+    pub requests: Gauge,
+}
+
+impl ServerMetrics {
+    /// The handles of the server of a component of `kind` (`receiver`, `extension`, `service`), for one transport.
+    pub fn new(kind: &'static str, id: &ComponentId, transport: &str) -> Self {
+        let labels = [
+            (kind, id.to_string()),
+            ("transport", transport.to_ascii_lowercase()),
+        ];
+        ServerMetrics {
+            limited: Limit::ALL.map(|limit| {
+                let mut labels = labels.to_vec();
+                labels.push(("limit", limit.key().to_owned()));
+                counter!("tributary_server_limited", &labels)
+            }),
+            connections: gauge!("tributary_server_connections", &labels),
+            requests: gauge!("tributary_server_requests", &labels),
+        }
+    }
+
+    /// A connection or a request was refused or cut because of this limit.
+    pub fn limited(&self, limit: Limit) {
+        self.limited[limit as usize].increment(1);
     }
 }
 

@@ -60,6 +60,10 @@ pub(super) fn describe() {
             "tributary_receiver_unreadable_requests",
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
+        (
+            "tributary_server_limited",
+            "Connections and requests that were refused or cut, by the limit they were over",
+        ),
     ] {
         describe_counter!(name, meaning);
     }
@@ -79,6 +83,14 @@ pub(super) fn describe() {
         (
             "otelcol_processor_batch_metadata_cardinality",
             "Number of distinct metadata value combinations being processed",
+        ),
+        (
+            "tributary_server_connections",
+            "Connections that clients have open",
+        ),
+        (
+            "tributary_server_requests",
+            "Requests under way, from their heads to their answers",
         ),
     ] {
         describe_gauge!(name, meaning);

@@ -1,40 +1,38 @@
-//! One connection: handshake, protocol, and its end by idleness, age or shutdown.
+//! One connection: TLS handshake, first bytes, protocol.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Handler, Options, Owner, Protocol};
+use super::ending::drive;
+use super::farewell;
+use super::gate::{Admission, Gate, Limit, due};
+use super::guard::{Guard, Version};
+use super::peer::{Peer, UnderWay};
+use super::{Handler, Options, Protocol};
 
 /// What all connections of a server share.
 pub(super) struct Shared<H> {
-    pub(super) owner: Owner,
+    pub(super) gate: Arc<Gate>,
     handler: H,
-    options: Options,
+    pub(super) options: Options,
     /// When the last failure was logged for people.
     complained: Mutex<Option<Instant>>,
 }
 
 impl<H> Shared<H> {
-    pub(super) fn new(handler: H, options: Options, owner: Owner) -> Self {
+    pub(super) fn new(handler: H, options: Options, gate: Arc<Gate>) -> Self {
         Shared {
-            owner,
+            gate,
             handler,
             options,
             complained: Mutex::new(None),
@@ -43,15 +41,7 @@ impl<H> Shared<H> {
 
     /// Whether it is time to log a failure.
     pub(super) fn may_complain(&self) -> bool {
-        let mut last = self
-            .complained
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
-        if due {
-            *last = Some(Instant::now());
-        }
-        due
+        due(&self.complained)
     }
 }
 
@@ -61,6 +51,9 @@ pub(super) enum Failure {
     /// The two sides do not understand each other: somebody has to change a configuration.
     #[error("{0}")]
     Mismatch(String),
+    /// The client went over a limit, which was counted and logged.
+    #[error("over the limit `{}`", .0.key())]
+    Limited(Limit),
     /// What happens in networks.
     #[error(transparent)]
     Network(#[from] io::Error),
@@ -69,308 +62,177 @@ pub(super) enum Failure {
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The other end of a connection.
-#[derive(Debug)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// Who it is, from its verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
-    /// first DNS name, else the common name. None without mutual TLS.
-    pub identity: Option<Arc<str>>,
-    /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
-    /// keeps all of it: whoever keeps slices compares.
-    pub largest_piece: AtomicUsize,
-    opened: Instant,
-    requests_under_way: AtomicUsize,
-    /// Milliseconds after `opened` at which the last request ended.
-    last_request: AtomicU64,
-}
-
-impl Peer {
-    fn new(address: SocketAddr) -> Self {
-        Peer {
-            address,
-            identity: None,
-            largest_piece: AtomicUsize::new(0),
-            opened: Instant::now(),
-            requests_under_way: AtomicUsize::new(0),
-            last_request: AtomicU64::new(0),
-        }
-    }
-
-    /// Since when there was no request; now while there is one.
-    fn idle_since(&self) -> Instant {
-        if self.requests_under_way.load(Relaxed) > 0 {
-            return Instant::now();
-        }
-        self.opened + Duration::from_millis(self.last_request.load(Relaxed))
-    }
-}
-
-/// Counts a request as under way until it is answered or given up.
-struct UnderWay(Arc<Peer>);
-
-impl UnderWay {
-    fn new(peer: &Arc<Peer>) -> Self {
-        peer.requests_under_way.fetch_add(1, Relaxed);
-        UnderWay(peer.clone())
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let age = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last_request.store(age, Relaxed);
-        self.0.requests_under_way.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Serves a connection to its end.
 pub(super) async fn serve<H: Handler>(
     shared: Arc<Shared<H>>,
     stream: TcpStream,
     address: SocketAddr,
+    admission: Admission,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
-    // A client that connects and says nothing at all costs no more than its socket, and not for long.
-    let mut first = [0; 4];
-    let read = tokio::select! {
-        biased;
-        read = timeout(HANDSHAKE_TIMEOUT, stream.peek(&mut first)) => read.map_err(|_| timed_out())??,
-        () = stop.cancelled() => return Ok(()),
-    };
+    let peer = Peer::new(address, shared.gate.clone());
     let Some(tls) = &shared.options.tls else {
-        let first = first.get(..read).unwrap_or_default();
-        if let Some(mistake) = Mistake::of(first, shared.options.protocol) {
-            return mistake.answer(stream).await;
+        return speak(&shared, stream, peer, stop).await;
+    };
+    let by = shared.handshake_deadline();
+    // A client that connects and says nothing at all costs no more than its socket, and not for long.
+    let silence = async {
+        tokio::select! {
+            biased;
+            ready = within(by, &peer, stream.readable()) => ready.map(|()| false),
+            () = stop.cancelled() => Ok(true),
         }
-        return speak(&shared, TokioIo::new(stream), address, stop).await;
+    };
+    if silence.await? {
+        return Ok(());
+    }
+    let Some(handshake) = admission.handshake() else {
+        peer.limited(Limit::MaxHandshakes);
+        farewell::say(&shared.gate, stream, peer, true).await;
+        return Err(Failure::Limited(Limit::MaxHandshakes));
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(tls.config());
+    let accepted = async {
+        let stream = acceptor.accept(stream).await;
+        Ok(stream.map_err(|error| Failure::Mismatch(format!("TLS handshake: {error}"))))
+    };
     let stream = tokio::select! {
         biased;
-        done = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => done
-            .map_err(|_| timed_out())?
-            .map_err(|error| Failure::Mismatch(format!("TLS handshake: {error}")))?,
+        done = within(by, &peer, accepted) => done??,
         () = stop.cancelled() => return Ok(()),
     };
-    speak(&shared, TokioIo::new(stream), address, stop).await
+    drop(handshake);
+    speak(&shared, stream, peer, stop).await
 }
 
-/// What a client speaks that this port does not. Both are common mistakes in configurations, and neither side's
-/// library gives a hint.
-enum Mistake {
-    Tls,
-    Http1,
-}
-
-impl Mistake {
-    /// What the first bytes of a connection show, if they all came at once.
-    fn of(first: &[u8], protocol: Protocol) -> Option<Self> {
-        match first {
-            // A TLS record of type "handshake" (RFC 8446, 5.1).
-            [0x16, 0x03, ..] => Some(Mistake::Tls),
-            b"GET " | b"POST" | b"HEAD" | b"OPTI" if protocol == Protocol::Http2 => {
-                Some(Mistake::Http1)
-            }
-            _ => None,
-        }
+impl<H> Shared<H> {
+    /// When a handshake that begins now must be complete; None for no limit.
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let limit = *self.gate.limits.handshake_timeout;
+        (!limit.is_zero()).then(|| Instant::now() + limit)
     }
+}
 
-    async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
-        match self {
-            Mistake::Tls => Err(Failure::Mismatch(
-                "the client speaks TLS, and this port does not".to_owned(),
-            )),
-            Mistake::Http1 => {
-                // Take what is there: closing with unread data would reset the connection under the answer.
-                let _ = stream.try_read(&mut [0; 16 << 10]);
-                stream.write_all(NOT_HTTP1).await?;
-                stream.shutdown().await?;
-                Err(Failure::Mismatch(
-                    "the client speaks HTTP/1, and this port only gRPC".to_owned(),
-                ))
-            }
+/// The outcome, if it comes before the handshake timeout is over.
+async fn within<T>(
+    deadline: Option<Instant>,
+    peer: &Peer,
+    outcome: impl Future<Output = io::Result<T>>,
+) -> Result<T, Failure> {
+    let Some(deadline) = deadline else {
+        return Ok(outcome.await?);
+    };
+    match timeout_at(deadline, outcome).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => {
+            peer.limited(Limit::HandshakeTimeout);
+            Err(Failure::Limited(Limit::HandshakeTimeout))
         }
     }
 }
 
-async fn speak<H, I>(
+/// Finds out what the client speaks, and speaks it.
+async fn speak<H, S>(
     shared: &Arc<Shared<H>>,
-    io: I,
-    address: SocketAddr,
+    stream: S,
+    peer: Peer,
     stop: CancellationToken,
 ) -> Result<(), Failure>
 where
     H: Handler,
-    I: Read + Write + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let options = &shared.options;
-    let peer = Arc::new(Peer::new(address));
+    let (options, peer) = (&shared.options, Arc::new(peer));
+    let mut guard = Guard::new(stream, peer.clone(), options.header_timeout);
+    let version = tokio::select! {
+        biased;
+        version = within(shared.handshake_deadline(), &peer, guard.greet()) => version?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    match (version, options.protocol) {
+        (Version::Nothing, _) => return Ok(()),
+        (Version::Tls, _) => {
+            let mistake = "the client speaks TLS, and this port does not";
+            return Err(Failure::Mismatch(mistake.to_owned()));
+        }
+        (Version::Http1, Protocol::Http2) => {
+            guard.part(farewell::NOT_HTTP1).await;
+            let mistake = "the client speaks HTTP/1, and this port only gRPC";
+            return Err(Failure::Mismatch(mistake.to_owned()));
+        }
+        _ => {}
+    }
     let service = {
         let (shared, peer) = (shared.clone(), peer.clone());
         service_fn(move |request| {
             let shared = shared.clone();
             let under_way = UnderWay::new(&peer);
             async move {
-                let response = shared.handler.handle(request, &under_way.0).await;
+                let response = if under_way.admitted {
+                    shared.handler.handle(request, &under_way.peer).await
+                } else {
+                    shared.handler.busy(&request)
+                };
                 Ok::<_, Infallible>(response)
             }
         })
     };
     // Every HTTP/2 request is a task of its own. Polling requests in the connection's task first was measured: a tenth
     // cheaper at best, dearer where bodies come later than heads, and one connection would keep to one core.
-    match options.protocol {
-        Protocol::Http1 => {
-            let mut builder = http1::Builder::new();
-            builder
-                .timer(TokioTimer::new())
-                .keep_alive(options.keep_alive)
-                .header_read_timeout(options.header_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
+    let io = TokioIo::new(guard);
+    let ended = match (version, options.protocol) {
+        (Version::Http2, Protocol::Http2 | Protocol::Either) => {
+            let connection = http2_builder(options).serve_connection(io, service);
+            drive(connection, &peer, options, stop).await
         }
-        Protocol::Http2 => {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder
-                .timer(TokioTimer::new())
-                .auto_date_header(false)
-                .max_concurrent_streams(options.max_concurrent_streams)
-                .initial_stream_window_size(options.stream_window)
-                .initial_connection_window_size(options.connection_window)
-                .max_frame_size(MAX_FRAME_SIZE)
-                .max_send_buf_size(options.max_send_buffer)
-                .max_header_list_size(MAX_HEADER_LIST_SIZE)
-                .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-                .max_local_error_reset_streams(MAX_ERROR_STREAMS)
-                .keep_alive_interval(options.ping_interval)
-                .keep_alive_timeout(options.ping_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
+        _ => {
+            let connection = http1_builder(options).serve_connection(io, service);
+            drive(connection, &peer, options, stop).await
         }
-        Protocol::Either => {
-            let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .keep_alive(options.keep_alive)
-                .header_read_timeout(options.header_timeout);
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(options.max_concurrent_streams)
-                .initial_stream_window_size(options.stream_window)
-                .initial_connection_window_size(options.connection_window)
-                .max_frame_size(MAX_FRAME_SIZE)
-                .max_send_buf_size(options.max_send_buffer)
-                .max_header_list_size(MAX_HEADER_LIST_SIZE)
-                .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-                .max_local_error_reset_streams(MAX_ERROR_STREAMS)
-                .keep_alive_interval(options.ping_interval)
-                .keep_alive_timeout(options.ping_timeout);
-            drive(builder.serve_connection(io, service), &peer, options, stop).await
-        }
-    }
-}
-
-/// Runs the connection, and begins its end when the time has come.
-async fn drive<C>(
-    connection: C,
-    peer: &Peer,
-    options: &Options,
-    stop: CancellationToken,
-) -> Result<(), Failure>
-where
-    C: GracefulConnection<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
-{
-    let failed = |error: C::Error| Failure::Http(error.into());
-    let mut connection = pin!(connection);
-    let mut due = pin!(ends(peer, options, stop));
-    let reason = tokio::select! {
-        biased;
-        ended = connection.as_mut() => return ended.map_err(failed),
-        reason = due.as_mut() => reason,
     };
-    connection.as_mut().graceful_shutdown();
-    // On shutdown the server's deadline counts, otherwise the connection's own. An idle client that is gone would
-    // never confirm the end, so there the default is not to wait for ever.
-    let grace = match reason {
-        End::Shutdown => None,
-        End::Age => options.grace,
-        End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
-    };
-    let Some(grace) = grace else {
-        return connection.await.map_err(failed);
-    };
-    let ended = timeout(grace, connection).await;
-    ended.unwrap_or(Ok(())).map_err(failed)
-}
-
-/// Why a connection ends although the client did not close it.
-enum End {
-    Shutdown,
-    Age,
-    Idle,
-}
-
-/// Completes when the connection should begin to end.
-async fn ends(peer: &Peer, options: &Options, stop: CancellationToken) -> End {
-    // A tenth more or less, so that connections that began together do not end together.
-    let jitter = 0.9 + 0.2 * fastrand::f64();
-    let mut age = pin!(maybe(
-        options.max_age.map(|age| peer.opened + age.mul_f64(jitter))
-    ));
-    let mut idle = pin!(idle(peer, options.max_idle));
-    tokio::select! {
-        () = stop.cancelled() => End::Shutdown,
-        () = age.as_mut() => End::Age,
-        () = idle.as_mut() => End::Idle,
+    if let Err(Failure::Http(error)) = &ended
+        && let Some(error) = error.downcast_ref::<hyper::Error>()
+        && error.is_parse_too_large()
+    {
+        peer.limited(Limit::MaxHeaderSize);
     }
+    ended
 }
 
-async fn idle(peer: &Peer, limit: Option<Duration>) {
-    let Some(limit) = limit else {
-        return std::future::pending().await;
-    };
-    loop {
-        let due = peer.idle_since() + limit;
-        if due <= Instant::now() {
-            return;
-        }
-        sleep_until(due).await;
-    }
+fn http1_builder(options: &Options) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The guard times request heads: hyper would count from the end of the request before.
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_header_size(options.limits.max_header_size.as_usize())
+        .keep_alive(options.keep_alive);
+    builder
 }
 
-/// Waits until `when`, or for ever.
-fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
-    let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
-    async move {
-        match sleep {
-            Some(sleep) => sleep.await,
-            None => std::future::pending().await,
-        }
-    }
+fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
+    let size = options.limits.max_header_size.0;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .initial_stream_window_size(options.stream_window)
+        .initial_connection_window_size(options.connection_window)
+        .max_frame_size(MAX_FRAME_SIZE)
+        .max_send_buf_size(options.max_send_buffer)
+        .max_header_list_size(u32::try_from(size).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_STREAMS)
+        .keep_alive_interval(options.ping_interval)
+        .keep_alive_timeout(options.ping_timeout);
+    builder
 }
 
-fn timed_out() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        "the client did not complete the handshake in time",
-    )
-}
-
-const NOT_HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
-    content-length: 71\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\n";
 /// The largest DATA frame a client may send. A request that comes in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
-/// Bytes of request headers, as HPACK counts them.
-const MAX_HEADER_LIST_SIZE: u32 = 16 << 10;
 /// Streams that a client opened and reset before they were looked at (CVE-2023-44487, "rapid reset").
 const MAX_RESET_STREAMS: usize = 200;
 /// Streams that this side had to reset because of the client's errors (CVE-2025-8671, "made you reset").
 const MAX_ERROR_STREAMS: usize = 1024;
-/// The longest wait for a first byte, and for a TLS handshake (grpc-go: 120 s for both).
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The least time between two failures in the log.
-const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);
-/// How long an idle connection may take to close.
-const IDLE_GRACE: Duration = Duration::from_secs(20);

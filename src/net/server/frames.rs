@@ -94,7 +94,8 @@ impl Frames {
         while let Some(head) = self.received.next(&mut bytes) {
             seen.control += u32::from(self.received(head));
         }
-        if self.phase == Phase::Settings && self.begun > 0 && self.received.at_boundary() {
+        let settled = self.begun > 1 || self.begun == 1 && self.received.left == 0;
+        if self.phase == Phase::Settings && settled {
             self.phase = Phase::Open;
         }
         seen
@@ -164,6 +165,16 @@ impl Frames {
             return None;
         }
         self.streams.iter().filter_map(|s| s.answered).min()
+    }
+
+    /// Whether there are answers that are not completely sent.
+    pub fn answering(&self) -> bool {
+        self.answers > 0
+    }
+
+    /// The last stream that the client opened.
+    pub fn last_stream(&self) -> u32 {
+        self.last_stream
     }
 
     /// Streams that neither side has ended.

@@ -11,12 +11,13 @@ use crate::config::{ByteSize, Problems, Validate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections of this listener. Default 10000.
+    /// Open connections of this listener. They may not take more than a quarter of the memory limit either, at 48 KiB
+    /// each. Default 10000.
     pub max_connections: usize,
     /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
     /// one address: a NAT gateway, a load balancer. Default 1000.
     pub max_connections_per_peer: usize,
-    /// TLS handshakes under way. Default 256.
+    /// TLS handshakes under way. One address (of IPv6, one /64 network) gets a quarter of them. Default 256.
     pub max_handshakes: usize,
     /// The longest a TLS handshake, and the beginning of the first request, may take. Default 10s.
     pub handshake_timeout: Duration,
@@ -30,8 +31,12 @@ pub struct Limits {
     pub min_body_rate: ByteSize,
     /// How long a request body may take without regard to `min_body_rate`. Default 30s.
     pub body_grace: Duration,
-    /// HTTP/2: frames a second on one connection that carry no data (PING, SETTINGS, RST_STREAM, PRIORITY, empty DATA,
-    /// CONTINUATION), with ten seconds' worth at once. A client that sends more is disconnected. Default 1000.
+    /// How long a client may take to receive an answer. Default 30s.
+    pub send_timeout: Duration,
+    /// HTTP/2: frames a second on one connection that carry neither a request nor its data (PING, SETTINGS,
+    /// WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA), with ten seconds' worth at
+    /// once. Every DATA frame and every end of an answer earn the client two more, because clients measure the line and
+    /// open their windows as answers arrive. A client that sends more is disconnected. Default 1000.
     pub max_control_frames: u32,
 }
 
@@ -47,8 +52,18 @@ impl Default for Limits {
             header_timeout: Duration::secs(10),
             min_body_rate: ByteSize::kib(16),
             body_grace: Duration::secs(30),
+            send_timeout: Duration::secs(30),
             max_control_frames: 1000,
         }
+    }
+}
+
+impl Limits {
+    /// How long so many bytes of a body may take; None for no limit.
+    pub(super) fn time_for(&self, bytes: u32) -> Option<std::time::Duration> {
+        let rate = self.min_body_rate.0;
+        let slowest = u64::from(bytes).checked_div(rate)?;
+        Some(*self.body_grace + std::time::Duration::from_secs(slowest))
     }
 }
 

@@ -5,9 +5,14 @@
 //! under way finish, and cuts what is left at the deadline.
 
 mod connection;
+mod ending;
+mod farewell;
 #[doc(hidden)]
 pub mod frames;
+mod gate;
+mod guard;
 mod limits;
+mod peer;
 
 use std::future::Future;
 use std::io;
@@ -16,7 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,11 +31,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use self::gate::Gate;
 use crate::config::ComponentId;
+use crate::memory::Budget;
 use crate::pipeline::BoxFuture;
 
-pub use connection::Peer;
+pub use gate::Limit;
 pub use limits::Limits;
+pub use peer::Peer;
 
 /// Answers requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {
@@ -42,6 +51,9 @@ pub trait Handler: Send + Sync + 'static {
         request: Request<Incoming>,
         peer: &Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Refuses a request because too many are under way. Its body is not read.
+    fn busy(&self, request: &Request<Incoming>) -> Response<Self::Body>;
 }
 
 /// A handler of simple requests (`/metrics`, health): a function in a box.
@@ -53,6 +65,16 @@ impl Handler for SimpleHandler {
 
     async fn handle(&self, request: Request<Incoming>, _: &Peer) -> Response<Full<Bytes>> {
         self(request).await
+    }
+
+    fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::from(
+            "too many requests are under way; try again later\n",
+        ));
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
+        response
     }
 }
 
@@ -90,7 +112,7 @@ pub struct Options {
     pub tls: Option<Arc<dyn TlsSource>>,
     /// HTTP/1: keep connections open between requests.
     pub keep_alive: bool,
-    /// HTTP/1: the longest a request head may take, counted from the end of the previous request.
+    /// HTTP/1: the longest a request head may take once it has begun, if that is less than the limit.
     pub header_timeout: Option<Duration>,
     /// HTTP/2: requests at once on one connection.
     pub max_concurrent_streams: u32,
@@ -113,6 +135,9 @@ pub struct Options {
     pub grace: Option<Duration>,
     /// What clients may do at most.
     pub limits: Limits,
+    /// Whose limit bounds the memory of open connections (a quarter of it, beside what the budget counts) and of frames
+    /// that have arrived in part (an eighth). Without it only `limits` bounds them.
+    pub budget: Option<Arc<Budget>>,
 }
 
 impl Default for Options {
@@ -121,17 +146,18 @@ impl Default for Options {
             protocol: Protocol::Either,
             tls: None,
             keep_alive: true,
-            header_timeout: Some(Duration::from_secs(60)),
+            header_timeout: None,
             max_concurrent_streams: 1000,
             stream_window: 1 << 20,
             connection_window: 4 << 20,
             max_send_buffer: 400 << 10,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
-            max_idle: None,
+            max_idle: Some(Duration::from_secs(5 * 60)),
             max_age: None,
             grace: None,
             limits: Limits::default(),
+            budget: None,
         }
     }
 }
@@ -259,10 +285,13 @@ async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
         listener,
         handler,
         options,
+        name,
         owner,
         ..
     } = bound;
-    let shared = Arc::new(connection::Shared::new(handler, options, owner.clone()));
+    let (limits, budget) = (options.limits.clone(), options.budget.clone());
+    let gate = Gate::new(limits, owner.clone(), name, budget);
+    let shared = Arc::new(connection::Shared::new(handler, options, gate));
     let mut pause = FIRST_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -301,13 +330,28 @@ fn spawn_connection<H: Handler>(
     address: SocketAddr,
 ) {
     let (serving, shared) = (shared.clone(), shared.clone());
+    let admission = shared.gate.admit(address);
     // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
     let stop = server.stop.child_token();
     let force = server.force.child_token();
     server.tasks.spawn(async move {
+        let admission = match admission {
+            Ok(admission) => admission,
+            Err(limit) => {
+                let peer = Peer::new(address, shared.gate.clone());
+                peer.limited(limit);
+                let tls = shared.options.tls.is_some();
+                let farewell = farewell::say(&shared.gate, stream, peer, tls);
+                tokio::select! {
+                    () = farewell => {}
+                    () = stop.cancelled() => {}
+                }
+                return;
+            }
+        };
         tokio::select! {
             biased;
-            ended = connection::serve(serving, stream, address, stop) => {
+            ended = connection::serve(serving, stream, address, admission, stop) => {
                 if let Err(error) = ended {
                     report(&shared, address, &error);
                 }
@@ -324,7 +368,7 @@ fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connectio
     if !for_people || !shared.may_complain() {
         debug!(%peer, %error, "Connection ended");
     } else {
-        let owner = &shared.owner;
+        let owner = &shared.gate.owner;
         warn!(
             otelcol.component.id = %owner.id,
             otelcol.component.kind = owner.kind,
@@ -346,6 +390,8 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     )
 }
 
+/// When a client should come back that was refused because too many requests are under way.
+pub const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pauses after a failed accept double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

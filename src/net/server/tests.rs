@@ -79,7 +79,6 @@ async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     });
     let options = Options {
         max_idle: Some(Duration::from_secs(10)),
-        header_timeout: None,
         ..Options::default()
     };
     let (_server, address) = start(handler, options);
@@ -118,49 +117,13 @@ async fn a_connection_ends_at_its_age_and_with_the_grace_for_what_is_under_way()
     assert!(request.await.unwrap().is_err());
 }
 
-#[tokio::test(start_paused = true)]
-async fn clients_that_never_finish_their_first_words_are_disconnected() {
-    let options = Options {
-        header_timeout: Some(Duration::from_secs(60)),
-        ..Options::default()
-    };
-    let (_server, address) = start(counting(), options);
-    for (words, seconds) in [("", 120), ("GET / HTTP/1.1\r\nhost", 60)] {
-        let mut client = TcpStream::connect(address).await.unwrap();
-        client.write_all(words.as_bytes()).await.unwrap();
-        let began = Instant::now();
-        let _ = client.read_to_end(&mut Vec::new()).await;
-        assert_eq!(began.elapsed().as_secs(), seconds, "{words:?}");
-    }
-}
-
 #[tokio::test]
 async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
-    let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
-    let certificate = certified.cert.der().clone();
-    let key = rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key.unwrap())
-        .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate).unwrap();
-    let mut client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    client.alpn_protocols = vec![b"h2".to_vec()];
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    let (config, connector) = tls();
     let name = || "server".try_into().unwrap();
-
     let options = Options {
         protocol: Protocol::Http2,
-        tls: Some(Arc::new(Arc::new(config))),
+        tls: Some(Arc::new(config)),
         ..Options::default()
     };
     let (_server, address) = start(counting(), options);
@@ -181,3 +144,29 @@ async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
     let stream = TcpStream::connect(address).await.unwrap();
     assert!(connector.connect(name(), stream).await.is_err());
 }
+
+/// A server's configuration and a client that trusts it, as `server`.
+fn tls() -> (Arc<rustls::ServerConfig>, tokio_rustls::TlsConnector) {
+    let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+    let certificate = certified.cert.der().clone();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.unwrap())
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let mut client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    (Arc::new(config), Arc::new(client).into())
+}
+
+mod limits;

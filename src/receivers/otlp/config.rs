@@ -121,8 +121,8 @@ pub struct HttpConfig {
     /// Longest time for a whole request body to arrive. Default 0: no fixed limit, but a body that makes less progress
     /// than 16 KiB/s for 30 s is given up in any case.
     pub read_timeout: Duration,
-    /// HTTP/1: longest time for a request head to arrive. It counts on top of `idle_timeout`, and only when that is
-    /// set. Default 1m.
+    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
+    /// Default 1m.
     pub read_header_timeout: Duration,
     /// Longest time from the request head to the answer. After it the data was not taken and the client gets status
     /// 503. Default 0: no limit.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::body::Reader;
 use super::encoding::{Encoding, GRPC_NAMES};
-use super::intake::{Format, Intake};
+use super::intake::{Format, Intake, too_busy};
 use super::status::{Refusal, percent_encode};
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
@@ -59,6 +59,10 @@ impl Handler for Grpc {
             Ok(()) => accepted(),
             Err(nack) => refused(nack),
         }
+    }
+
+    fn busy(&self, _: &Request<Incoming>) -> Response<Reply> {
+        refused(too_busy())
     }
 }
 

@@ -15,7 +15,7 @@ use super::body::Reader;
 use super::config::HttpConfig;
 use super::cors::Policy;
 use super::encoding::{Encoding, list};
-use super::intake::{Format, Intake};
+use super::intake::{Format, Intake, too_busy};
 use super::status::Refusal;
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
@@ -214,6 +214,11 @@ impl Handler for Http {
             response.headers_mut().insert(name.clone(), value.clone());
         }
         response
+    }
+
+    fn busy(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let format = request.headers().get(CONTENT_TYPE).and_then(format);
+        refused(too_busy(), format.unwrap_or(Format::Protobuf))
     }
 }
 

@@ -70,6 +70,7 @@ impl ReceiverConfig for Config {
                 "max_recv_msg_size_mib",
             ));
             let mut options = grpc_options(grpc);
+            options.budget = Some(cx.budget.clone());
             options.tls = tls("grpc", &grpc.tls, &[b"h2"])?;
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
         }
@@ -84,6 +85,7 @@ impl ReceiverConfig for Config {
                 ),
             );
             let mut options = http_options(http);
+            options.budget = Some(cx.budget.clone());
             options.tls = tls("http", &http.tls, &[b"h2", b"http/1.1"])?;
             waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
         }
@@ -171,14 +173,11 @@ fn grpc_options(config: &GrpcConfig) -> Options {
 }
 
 fn http_options(config: &HttpConfig) -> Options {
-    let idle = some(config.idle_timeout);
     Options {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
-        // The server counts the time between two requests as part of the second one's head.
-        header_timeout: idle
-            .and_then(|idle| some(config.read_header_timeout).map(|header| idle + header)),
-        max_idle: idle,
+        header_timeout: some(config.read_header_timeout),
+        max_idle: some(config.idle_timeout),
         limits: config.limits.clone(),
         ..Options::default()
     }

@@ -293,3 +293,34 @@ async fn the_clients_deadline_ends_the_call_and_the_data_is_not_taken() {
         "the pipeline's future was dropped"
     );
 }
+
+#[tokio::test]
+async fn one_request_too_many_is_told_when_to_come_back() {
+    let limits = "limits: {max_requests: 1}";
+    let fixture = Fixture::configured(limits, limits, Ok(()), true);
+    let body = framed(0, &encoded(1));
+    let (held, ()) = tokio::join!(fixture.call(EXPORT, &[], body.clone()), async {
+        fixture.sink.entered.acquire().await.unwrap().forget();
+        let reply = fixture.call(EXPORT, &[], body).await;
+        assert_eq!(
+            reply.code,
+            Some(Code::ResourceExhausted as i32),
+            "{reply:?}"
+        );
+        assert_eq!(reply.retry_delay(), Some(Duration::from_secs(1)));
+        fixture.sink.gate.as_ref().unwrap().add_permits(1);
+    });
+    assert_eq!(held.code, Some(0));
+
+    // The other protocol's listener has a count of its own. Its client gets the answer although it is still sending.
+    let (held, ()) = tokio::join!(fixture.post("/v1/traces", &[], encoded(1)), async {
+        fixture.sink.entered.acquire().await.unwrap().forget();
+        let (status, headers, answer) = fixture.post("/v1/traces", &[], vec![0; 200_000]).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(headers["retry-after"], "1");
+        assert_eq!(retry_delay(&answer), Some(Duration::from_secs(1)));
+        fixture.sink.gate.as_ref().unwrap().add_permits(1);
+    });
+    assert_eq!(held.0, StatusCode::OK);
+    assert_eq!(fixture.items(), [1, 1]);
+}

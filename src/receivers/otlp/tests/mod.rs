@@ -74,9 +74,13 @@ impl Fixture {
 
     /// `http` is more configuration of the HTTP side.
     fn with(http: &str, answer: Result<(), Nack>, gated: bool) -> Self {
+        Fixture::configured("", http, answer, gated)
+    }
+
+    fn configured(grpc: &str, http: &str, answer: Result<(), Nack>, gated: bool) -> Self {
         let yaml = format!(
             "protocols:
-  grpc: {{endpoint: '127.0.0.1:0', include_metadata: true}}
+  grpc: {{endpoint: '127.0.0.1:0', include_metadata: true, {grpc}}}
   http: {{endpoint: '127.0.0.1:0', include_metadata: true, {http}}}
 "
         );

@@ -1,0 +1,482 @@
+//! Counts what the clients of one listener hold, says when it is too much, and tells the operator.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::limits::Limits;
+use super::{Owner, Peer};
+use crate::memory::Budget;
+use crate::telemetry::ServerMetrics;
+
+/// What a client can have too much of: the keys of [`Limits`], and the memory budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the fields of `Limits` say what they are")]
+pub enum Limit {
+    MaxConnections,
+    MaxConnectionsPerPeer,
+    MaxHandshakes,
+    HandshakeTimeout,
+    MaxRequests,
+    MaxHeaderSize,
+    HeaderTimeout,
+    MinBodyRate,
+    SendTimeout,
+    MaxControlFrames,
+    /// Not a key of this section: the memory of the whole process.
+    Memory,
+}
+
+impl Limit {
+    /// All limits.
+    pub const ALL: [Limit; 11] = [
+        Limit::MaxConnections,
+        Limit::MaxConnectionsPerPeer,
+        Limit::MaxHandshakes,
+        Limit::HandshakeTimeout,
+        Limit::MaxRequests,
+        Limit::MaxHeaderSize,
+        Limit::HeaderTimeout,
+        Limit::MinBodyRate,
+        Limit::SendTimeout,
+        Limit::MaxControlFrames,
+        Limit::Memory,
+    ];
+
+    /// Its key in the configuration, which is also the value of the label `limit`.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Limit::MaxConnections => "max_connections",
+            Limit::MaxConnectionsPerPeer => "max_connections_per_peer",
+            Limit::MaxHandshakes => "max_handshakes",
+            Limit::HandshakeTimeout => "handshake_timeout",
+            Limit::MaxRequests => "max_requests",
+            Limit::MaxHeaderSize => "max_header_size",
+            Limit::HeaderTimeout => "header_timeout",
+            Limit::MinBodyRate => "min_body_rate",
+            Limit::SendTimeout => "send_timeout",
+            Limit::MaxControlFrames => "max_control_frames",
+            Limit::Memory => "memory",
+        }
+    }
+
+    /// What happened, and what an operator can do about it.
+    const fn advice(self) -> &'static str {
+        match self {
+            Limit::MaxConnections => {
+                "Refused a connection. If all clients are welcome, raise the limit or add servers"
+            }
+            Limit::MaxConnectionsPerPeer => {
+                "Refused a connection. If many clients share this address (NAT, a load balancer), raise the limit"
+            }
+            Limit::MaxHandshakes => {
+                "Refused a TLS handshake. If many clients reconnect at once, they will get in when they try again"
+            }
+            Limit::HandshakeTimeout => {
+                "Closed a connection that did not begin to speak in time. Look for a port scan, a probe that only \
+                 connects, or packet loss"
+            }
+            Limit::MaxRequests => {
+                "Refused a request. The exporters may be slower than the clients, or the limit is too low"
+            }
+            Limit::MaxHeaderSize => "Refused a request with too large a head",
+            Limit::HeaderTimeout => {
+                "Closed a connection whose client was too slow to send a request head"
+            }
+            Limit::MinBodyRate => "Gave up a request whose client was too slow to send the body",
+            Limit::SendTimeout => "Closed a connection whose client did not take its answers",
+            Limit::MaxControlFrames => {
+                "Closed a connection that sent too many HTTP/2 frames without a request. This is an attack or a broken \
+                 client"
+            }
+            Limit::Memory => {
+                "Refused a connection: open connections may take a quarter of the memory limit. Raise the limit of \
+                 `memory_limiter`, or add servers"
+            }
+        }
+    }
+}
+
+/// The counts of one listener.
+pub(super) struct Gate {
+    pub(super) limits: Limits,
+    pub(super) owner: Owner,
+    metrics: ServerMetrics,
+    budget: Option<Arc<Budget>>,
+    connections: AtomicUsize,
+    handshakes: AtomicUsize,
+    requests: AtomicUsize,
+    farewells: AtomicUsize,
+    /// Bytes of large frames of which a part has arrived.
+    frames: AtomicUsize,
+    /// Only those that have a connection open, so `max_connections` bounds this too.
+    peers: Mutex<HashMap<IpAddr, PeerCounts>>,
+    /// When each limit was last written about.
+    complained: [Mutex<Option<Instant>>; Limit::ALL.len()],
+}
+
+#[derive(Default)]
+struct PeerCounts {
+    connections: usize,
+    handshakes: usize,
+}
+
+impl Gate {
+    pub(super) fn new(
+        limits: Limits,
+        owner: Owner,
+        name: &str,
+        budget: Option<Arc<Budget>>,
+    ) -> Arc<Self> {
+        Arc::new(Gate {
+            metrics: ServerMetrics::new(owner.kind, &owner.id, name),
+            limits,
+            owner,
+            budget,
+            connections: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+            farewells: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
+            peers: Mutex::new(HashMap::new()),
+            complained: Default::default(),
+        })
+    }
+
+    /// Lets a connection in, or says which limit it is over.
+    pub(super) fn admit(self: &Arc<Self>, address: SocketAddr) -> Result<Admission, Limit> {
+        let network = network(address.ip());
+        if !enter(&self.connections, self.limits.max_connections) {
+            return Err(Limit::MaxConnections);
+        }
+        let refuse = |limit| {
+            self.connections.fetch_sub(1, Relaxed);
+            Err(limit)
+        };
+        if self.connections.load(Relaxed) > self.affordable() {
+            return refuse(Limit::Memory);
+        }
+        let allowed = self.limits.max_connections_per_peer;
+        if !self.of_peer(network, |counts| {
+            let fits = allowed == 0 || counts.connections < allowed;
+            counts.connections += usize::from(fits);
+            fits
+        }) {
+            return refuse(Limit::MaxConnectionsPerPeer);
+        }
+        self.metrics.connections.increment(1.0);
+        Ok(Admission {
+            gate: self.clone(),
+            network,
+        })
+    }
+
+    /// Whether one more request may be under way; it is counted if so.
+    pub(super) fn begin_request(&self) -> bool {
+        let fits = enter(&self.requests, self.limits.max_requests);
+        if fits {
+            self.metrics.requests.increment(1.0);
+        }
+        fits
+    }
+
+    pub(super) fn end_request(&self) {
+        self.requests.fetch_sub(1, Relaxed);
+        self.metrics.requests.decrement(1.0);
+    }
+
+    /// A place for telling a client that there is no place; none when too many are being told.
+    pub(super) fn farewell(self: &Arc<Self>) -> Option<Farewell> {
+        enter(&self.farewells, MAX_FAREWELLS).then(|| Farewell(self.clone()))
+    }
+
+    /// Counts something that was refused or cut, and logs it once in ten seconds.
+    pub(super) fn limited(&self, limit: Limit, peer: &Peer) {
+        self.metrics.limited(limit);
+        let (address, identity) = (peer.address, peer.identity.as_deref());
+        let due = self.complained.get(limit as usize).is_some_and(due);
+        if !due {
+            debug!(peer = %address, identity, limit = limit.key(), "Over the limit");
+            return;
+        }
+        warn!(
+            otelcol.component.id = %self.owner.id,
+            otelcol.component.kind = self.owner.kind,
+            peer = %address,
+            identity,
+            limit = limit.key(),
+            value = self.value(limit),
+            "{}; more of these are logged at debug level only for ten seconds",
+            limit.advice()
+        );
+    }
+
+    /// The limit as the configuration has it.
+    fn value(&self, limit: Limit) -> String {
+        let limits = &self.limits;
+        let time = |time: Duration| format!("{time:?}");
+        match limit {
+            Limit::MaxConnections => limits.max_connections.to_string(),
+            Limit::MaxConnectionsPerPeer => limits.max_connections_per_peer.to_string(),
+            Limit::MaxHandshakes => limits.max_handshakes.to_string(),
+            Limit::HandshakeTimeout => time(*limits.handshake_timeout),
+            Limit::MaxRequests => limits.max_requests.to_string(),
+            Limit::MaxHeaderSize => limits.max_header_size.to_string(),
+            Limit::HeaderTimeout => time(*limits.header_timeout),
+            Limit::MinBodyRate => format!("{}/s", limits.min_body_rate),
+            Limit::SendTimeout => time(*limits.send_timeout),
+            Limit::MaxControlFrames => limits.max_control_frames.to_string(),
+            Limit::Memory => self
+                .budget
+                .as_ref()
+                .map_or_else(String::new, |budget| budget.limit().to_string()),
+        }
+    }
+
+    /// How many connections there may be for the sake of memory. Connections take no permits: those that are idle
+    /// would then take the place of telemetry, and a flood of telemetry would refuse connections, which cannot be told
+    /// as well as requests that they should come back. They have a share of the limit beside it.
+    fn affordable(&self) -> usize {
+        let share = |budget: &Arc<Budget>| budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
+        let affordable = self.budget.as_ref().map_or(usize::MAX, share);
+        affordable.max(FEWEST_CONNECTIONS)
+    }
+
+    /// A place for a large frame of which a part has arrived; none when there are too many.
+    pub(super) fn begin_frame(self: &Arc<Self>, bytes: usize) -> Option<LargeFrame> {
+        let share = |budget: &Arc<Budget>| (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+        let limit = self.budget.as_ref().map_or(usize::MAX, share);
+        let before = self.frames.fetch_add(bytes, Relaxed);
+        let frame = LargeFrame {
+            gate: self.clone(),
+            bytes,
+        };
+        (before.saturating_add(bytes) <= limit).then_some(frame)
+    }
+
+    fn of_peer<T>(&self, network: IpAddr, change: impl FnOnce(&mut PeerCounts) -> T) -> T {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = peers.entry(network).or_default();
+        let result = change(counts);
+        if counts.connections == 0 {
+            peers.remove(&network);
+        }
+        result
+    }
+}
+
+/// The right to an open connection; given back when dropped.
+pub(super) struct Admission {
+    gate: Arc<Gate>,
+    network: IpAddr,
+}
+
+impl Admission {
+    /// The right to a TLS handshake, unless too many are under way. One peer gets a quarter of them: else a single one
+    /// that never completes its own could keep everybody out.
+    pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
+        let gate = &self.gate;
+        let all = gate.limits.max_handshakes;
+        if !enter(&gate.handshakes, all) {
+            return None;
+        }
+        let handshake = Handshake { admission: self };
+        gate.of_peer(self.network, |counts| {
+            counts.handshakes += 1;
+            all == 0 || counts.handshakes <= all.div_ceil(4)
+        })
+        .then_some(handshake)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.gate.of_peer(self.network, |counts| {
+            counts.connections = counts.connections.saturating_sub(1);
+        });
+        self.gate.connections.fetch_sub(1, Relaxed);
+        self.gate.metrics.connections.decrement(1.0);
+    }
+}
+
+/// The right to a TLS handshake; given back when dropped.
+pub(super) struct Handshake<'a> {
+    admission: &'a Admission,
+}
+
+impl Drop for Handshake<'_> {
+    fn drop(&mut self) {
+        let Admission { gate, network, .. } = self.admission;
+        gate.handshakes.fetch_sub(1, Relaxed);
+        gate.of_peer(*network, |counts| {
+            counts.handshakes = counts.handshakes.saturating_sub(1);
+        });
+    }
+}
+
+/// The right to tell one client that there is no place; given back when dropped.
+pub(super) struct Farewell(Arc<Gate>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.farewells.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The right to hold a part of a large frame; given back when dropped.
+pub(super) struct LargeFrame {
+    gate: Arc<Gate>,
+    pub(super) bytes: usize,
+}
+
+impl Drop for LargeFrame {
+    fn drop(&mut self) {
+        self.gate.frames.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Whether it is time to write about something again.
+pub(super) fn due(last: &Mutex<Option<Instant>>) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
+}
+
+/// Adds one, unless that would be above the limit. 0 means no limit.
+fn enter(count: &AtomicUsize, limit: usize) -> bool {
+    // Adding first is one instruction instead of a loop; the sum is only ever too high for a moment.
+    let fits = count.fetch_add(1, Relaxed) < limit || limit == 0;
+    if !fits {
+        count.fetch_sub(1, Relaxed);
+    }
+    fits
+}
+
+/// What counts as one peer: an IPv4 address, or a /64 network of IPv6, which is what one customer gets at least
+/// (RFC 6177).
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        address => address,
+    }
+}
+
+/// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. The kernel's
+/// socket buffers are not in it.
+const CONNECTION_COST: usize = 48 << 10;
+/// All connections of a listener may take this part of the memory limit, beside what the budget counts.
+const CONNECTIONS_SHARE: usize = 4;
+/// So many connections are always affordable.
+const FEWEST_CONNECTIONS: usize = 64;
+/// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
+const FRAMES_SHARE: usize = 8;
+const LEAST_FRAMES: usize = 4 << 20;
+/// Clients that are being told at once that there is no place. Others see their connection closed.
+const MAX_FAREWELLS: usize = 64;
+/// The least time between two lines about one thing in the log.
+const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(limits: Limits, budget: Option<Arc<Budget>>) -> Arc<Gate> {
+        let id = "otlp".parse().unwrap();
+        let owner = Owner {
+            id,
+            kind: "receiver",
+        };
+        Gate::new(limits, owner, "GRPC", budget)
+    }
+
+    fn at(address: &str) -> SocketAddr {
+        (address.parse::<IpAddr>().unwrap(), 1).into()
+    }
+
+    #[test]
+    fn connections_are_counted_in_all_and_per_address_and_forgotten_when_closed() {
+        let limits = Limits {
+            max_connections: 3,
+            max_connections_per_peer: 2,
+            ..Limits::default()
+        };
+        let gate = gate(limits, None);
+        let first = gate.admit(at("2001:db8::1")).unwrap();
+        let _second = gate.admit(at("2001:db8::2:1")).unwrap();
+        let refused = gate.admit(at("2001:db8::3")).err();
+        assert_eq!(refused, Some(Limit::MaxConnectionsPerPeer));
+        let third = gate.admit(at("10.0.0.1")).unwrap();
+        assert_eq!(
+            gate.admit(at("10.0.0.2")).err(),
+            Some(Limit::MaxConnections)
+        );
+        drop((first, third));
+        let _again = gate.admit(at("::ffff:10.0.0.1")).unwrap();
+        let peers = gate.peers.lock().unwrap();
+        assert_eq!(peers.len(), 2, "only those with a connection");
+        assert_eq!(peers.get(&at("10.0.0.1").ip()).unwrap().connections, 1);
+    }
+
+    #[test]
+    fn one_peer_cannot_take_all_handshakes() {
+        let limits = Limits {
+            max_handshakes: 8,
+            ..Limits::default()
+        };
+        let gate = gate(limits, None);
+        let (one, other) = (
+            gate.admit(at("10.0.0.1")).unwrap(),
+            gate.admit(at("10.0.0.2")).unwrap(),
+        );
+        let held = (one.handshake(), one.handshake());
+        assert!(held.0.is_some() && held.1.is_some());
+        assert!(one.handshake().is_none() && other.handshake().is_some());
+        drop(held);
+        assert!(one.handshake().is_some());
+        assert_eq!(gate.handshakes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn connections_and_parts_of_frames_have_a_share_of_the_memory_limit() {
+        let budget = Budget::new(CONNECTIONS_SHARE * 100 * CONNECTION_COST);
+        let gate = gate(Limits::default(), Some(budget.clone()));
+        let mut open: Vec<_> = (0..100)
+            .map(|_| gate.admit(at("10.0.0.1")).unwrap())
+            .collect();
+        assert_eq!(gate.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
+        open.pop();
+        assert!(gate.admit(at("10.0.0.1")).is_ok());
+        assert_eq!(budget.used(), 0);
+
+        let held = gate.begin_frame(3 << 20);
+        assert!(held.is_some() && gate.begin_frame(2 << 20).is_none());
+        assert!(gate.begin_frame(1 << 20).is_some());
+        drop(held);
+        assert_eq!(gate.frames.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let limits = Limits {
+            max_connections: 0,
+            max_connections_per_peer: 0,
+            max_handshakes: 0,
+            max_requests: 0,
+            ..Limits::default()
+        };
+        let gate = gate(limits, None);
+        let admission = gate.admit(at("10.0.0.1")).unwrap();
+        assert!(admission.handshake().is_some() && gate.begin_request());
+    }
+}

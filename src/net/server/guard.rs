@@ -1,0 +1,517 @@
+//! Stands between a socket (or TLS stream) and hyper, and enforces what hyper does not: how long a client may take to
+//! finish what it began and to take its answers, and how many frames without any use it may send.
+//!
+//! Nothing is copied. The clock is read when there is something to wait for, not per frame.
+//!
+//! What the libraries do already, as of h2 0.4 and hyper 1.12: streams reset before they were looked at (200) or
+//! because of the client's errors (1024) end the connection, so do six CONTINUATION frames in a block, a hundred empty
+//! DATA frames, many small ones that nobody reads, and a header list far above its limit (HPACK bombs); no frame is read while the
+//! answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written. What they do not: count PING, SETTINGS,
+//! PRIORITY, WINDOW_UPDATE, refused streams and resets of streams that were looked at; time anything on HTTP/2; end
+//! answers that the client gives no window; bound what all connections together hold in frames that arrived in part.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::frames::{Frames, PREFACE, Seen, Unfinished};
+use super::gate::{Gate, LargeFrame, Limit};
+use super::peer::Peer;
+
+/// A connection's bytes, under supervision.
+pub(super) struct Guard<S> {
+    stream: S,
+    /// What [`Guard::greet`] read, until hyper takes it.
+    early: Bytes,
+    frames: Frames,
+    bucket: Bucket,
+    gate: Arc<Gate>,
+    peer: Arc<Peer>,
+    born: Instant,
+    header_timeout: Option<Duration>,
+    /// The first deadline that mattered when it was set; what matters now may be later.
+    timer: Pin<Box<Sleep>>,
+    /// What the client has begun, since when.
+    begun: Option<(Unfinished, Instant)>,
+    /// HTTP/1: the number of a request whose head has begun, since when.
+    head: Option<(u64, Instant)>,
+    /// Since when the socket takes no more bytes.
+    blocked: Option<Instant>,
+    /// The right to a large frame that has arrived in part.
+    large: Option<LargeFrame>,
+    parting: Option<Parting>,
+}
+
+/// The end of a connection that this side decided on.
+struct Parting {
+    /// Last words that are not written yet.
+    words: Bytes,
+    why: io::ErrorKind,
+    reason: &'static str,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Speak,
+    Shutdown,
+    /// Reads so many bytes more: closing with unread bytes would reset the connection under the last words.
+    Drain(usize),
+}
+
+/// What the first bytes of a connection speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
+    /// TLS, inside of what should be HTTP.
+    Tls,
+    /// The client closed the connection before it said enough.
+    Nothing,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+    /// Guards a connection that just began. `header_timeout` applies to heads of HTTP/1, beside the limit.
+    pub(super) fn new(stream: S, peer: Arc<Peer>, header_timeout: Option<Duration>) -> Self {
+        let (gate, born) = (peer.gate().clone(), Instant::now());
+        let limit = some(*gate.limits.header_timeout);
+        Guard {
+            stream,
+            early: Bytes::new(),
+            frames: Frames::default(),
+            bucket: Bucket::new(gate.limits.max_control_frames, born),
+            header_timeout: limit.into_iter().chain(header_timeout).min(),
+            gate,
+            peer,
+            born,
+            timer: Box::pin(sleep_until(born)),
+            begun: None,
+            head: None,
+            blocked: None,
+            large: None,
+            parting: None,
+        }
+    }
+
+    /// Reads until it is clear what the client speaks.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub(super) async fn greet(&mut self) -> io::Result<Version> {
+        let mut bytes = [0; PREFACE.len()];
+        let mut have = 0;
+        while !self.frames.is_foreign() && have < bytes.len() {
+            let rest = bytes.get_mut(have..).unwrap_or_default();
+            let read = tokio::io::AsyncReadExt::read(&mut self.stream, rest).await?;
+            if read == 0 {
+                return Ok(Version::Nothing);
+            }
+            self.frames.feed(rest.get(..read).unwrap_or_default());
+            have += read;
+        }
+        let said = bytes.get(..have).unwrap_or_default();
+        self.early = Bytes::copy_from_slice(said);
+        Ok(match said {
+            // A TLS record of type "handshake" (RFC 8446, 5.1).
+            [0x16, 0x03, ..] => Version::Tls,
+            _ if self.frames.is_foreign() => {
+                self.head = Some((self.peer.begun(), Instant::now()));
+                Version::Http1
+            }
+            _ => Version::Http2,
+        })
+    }
+
+    /// Says these words and closes the connection, within a second.
+    pub(super) async fn part(mut self, words: impl Into<Bytes>) {
+        self.close(words.into(), io::ErrorKind::ConnectionAborted, "");
+        std::future::poll_fn(|cx| self.poll_parting(cx).map(drop)).await;
+    }
+
+    fn close(&mut self, words: Bytes, why: io::ErrorKind, reason: &'static str) {
+        if self.parting.is_none() {
+            self.timer.as_mut().reset(Instant::now() + PARTING);
+            self.parting = Some(Parting {
+                words,
+                why,
+                reason,
+                stage: Stage::Speak,
+            });
+        }
+    }
+
+    /// Cuts a connection that went over a limit.
+    fn cut(&mut self, limit: Limit, reason: &'static str) {
+        self.gate.limited(limit, &self.peer);
+        let words = if !self.frames.is_foreign() {
+            go_away(self.frames.last_stream(), reason)
+        } else if limit == Limit::HeaderTimeout && self.blocked.is_none() {
+            Bytes::from_static(HEAD_TOO_SLOW)
+        } else {
+            Bytes::new()
+        };
+        let why = match limit {
+            Limit::MaxControlFrames => io::ErrorKind::ConnectionAborted,
+            _ => io::ErrorKind::TimedOut,
+        };
+        self.close(words, why, reason);
+    }
+
+    /// Looks at everything that has a deadline, and cuts the connection or sets the timer.
+    fn watch(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let Some((deadline, limit, reason)) = self.next_deadline() else {
+                return;
+            };
+            // Setting a timer costs more than letting an old one ring.
+            let rang = self.timer.is_elapsed();
+            if rang && deadline <= Instant::now() {
+                self.cut(limit, reason);
+                cx.waker().wake_by_ref();
+                return;
+            }
+            if rang || deadline < self.timer.deadline() {
+                self.timer.as_mut().reset(deadline);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+        }
+    }
+
+    fn next_deadline(&mut self) -> Option<(Instant, Limit, &'static str)> {
+        let limits = &self.gate.limits;
+        let unfinished = self.frames.unfinished().and_then(|what| {
+            let since = match self.begun {
+                Some((before, since)) if before == what => since,
+                _ if what == Unfinished::Greeting => self.born,
+                _ => Instant::now(),
+            };
+            self.begun = Some((what, since));
+            let (limit, time) = match what {
+                Unfinished::Greeting => (Limit::HandshakeTimeout, some(*limits.handshake_timeout)),
+                Unfinished::Frame(_) => (Limit::HeaderTimeout, self.header_timeout),
+                Unfinished::Data(_, size) => (Limit::MinBodyRate, limits.time_for(size)),
+            };
+            Some((since + time?, limit, "a frame was not completed in time"))
+        });
+        let head = match self.head {
+            Some((number, since)) if number == self.peer.begun() => self
+                .header_timeout
+                .map(|time| (since + time, Limit::HeaderTimeout, "the head was too slow")),
+            _ => {
+                self.head = None;
+                None
+            }
+        };
+        let answer = self.frames.oldest_answer();
+        let answer = answer.map(|at| self.born + Duration::from_secs(at.into()));
+        let untaken = answer.into_iter().chain(self.blocked).min().and_then(|at| {
+            let time = some(*limits.send_timeout)?;
+            Some((
+                at + time,
+                Limit::SendTimeout,
+                "an answer was not taken in time",
+            ))
+        });
+        let all = [unfinished, head, untaken].into_iter().flatten();
+        all.min_by_key(|(deadline, ..)| *deadline)
+    }
+
+    /// Whether there is memory for the rest of what the client began to send. h2 keeps a frame until it is complete,
+    /// and until then nobody can ask the budget for it. Without room the client waits, as for a window to open.
+    fn has_room(&mut self) -> bool {
+        let size = match self.frames.unfinished() {
+            Some(Unfinished::Data(_, size)) if size > SMALL_FRAME => size as usize,
+            _ => 0,
+        };
+        if size != self.large.as_ref().map_or(0, |large| large.bytes) {
+            self.large = None;
+            if size > 0 {
+                self.large = self.gate.begin_frame(size);
+                return self.large.is_some();
+            }
+        }
+        true
+    }
+
+    /// Looks again in a moment whether there is room.
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) {
+        self.watch(cx);
+        if self.parting.is_none() {
+            self.timer.as_mut().reset(Instant::now() + ROOM_RETRY);
+            if self.timer.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+
+    /// Bytes came in.
+    fn received(&mut self, bytes: &[u8]) {
+        let seen = self.frames.feed(bytes);
+        self.count(seen);
+        if self.frames.is_foreign() && self.head.is_none() && !self.peer.is_busy() {
+            self.head = Some((self.peer.begun(), Instant::now()));
+        }
+    }
+
+    /// Bytes were written.
+    fn sent(&mut self, bytes: &[u8]) {
+        if !self.frames.is_foreign() {
+            let now = u32::try_from(self.born.elapsed().as_secs()).unwrap_or(u32::MAX);
+            let seen = self.frames.sent(bytes, now);
+            self.count(seen);
+        }
+    }
+
+    fn count(&mut self, seen: Seen) {
+        self.bucket.earn(seen.answers);
+        if seen.control > 0 && !self.bucket.take(seen.control) && self.parting.is_none() {
+            self.cut(Limit::MaxControlFrames, "too many control frames");
+        }
+    }
+
+    /// After a write.
+    fn wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
+        match written {
+            Poll::Pending => {
+                self.blocked.get_or_insert_with(Instant::now);
+                self.watch(cx);
+            }
+            Poll::Ready(_) => {
+                self.blocked = None;
+                if self.frames.answering() {
+                    self.watch(cx);
+                }
+            }
+        }
+    }
+
+    /// Ends with the error that hyper gets. What is being written is completed first, as far as a frame goes.
+    fn poll_parting(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(parting) = &mut self.parting else {
+            return Poll::Pending;
+        };
+        let error = io::Error::new(parting.why, parting.reason);
+        if self.timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(error);
+        }
+        loop {
+            match parting.stage {
+                Stage::Speak if parting.words.is_empty() => {
+                    if ready!(Pin::new(&mut self.stream).poll_flush(cx)).is_err() {
+                        return Poll::Ready(error);
+                    }
+                    parting.stage = Stage::Shutdown;
+                }
+                Stage::Speak if !self.frames.may_insert() => return Poll::Pending,
+                Stage::Speak => {
+                    let stream = Pin::new(&mut self.stream);
+                    match ready!(stream.poll_write(cx, &parting.words)) {
+                        Ok(written @ 1..) => drop(parting.words.split_to(written)),
+                        _ => return Poll::Ready(error),
+                    }
+                }
+                Stage::Shutdown => {
+                    if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
+                        return Poll::Ready(error);
+                    }
+                    parting.stage = Stage::Drain(DRAIN);
+                }
+                Stage::Drain(left) => {
+                    let mut scratch = [0; 4096];
+                    let mut scratch = ReadBuf::new(&mut scratch);
+                    let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut scratch));
+                    let count = scratch.filled().len();
+                    if read.is_err() || count == 0 || count >= left {
+                        return Poll::Ready(error);
+                    }
+                    parting.stage = Stage::Drain(left - count);
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if !me.early.is_empty() {
+            let early = me.early.split_to(me.early.len().min(buf.remaining()));
+            buf.put_slice(&early);
+            return Poll::Ready(Ok(()));
+        }
+        if me.parting.is_none() && !me.has_room() {
+            me.wait_for_room(cx);
+            if me.parting.is_none() {
+                return Poll::Pending;
+            }
+        }
+        if me.parting.is_none() {
+            let before = buf.filled().len();
+            match Pin::new(&mut me.stream).poll_read(cx, buf) {
+                Poll::Pending => me.watch(cx),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {
+                    me.received(buf.filled().get(before..).unwrap_or_default());
+                    if me.parting.is_none() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    buf.set_filled(before);
+                }
+            }
+            if me.parting.is_none() {
+                return Poll::Pending;
+            }
+        }
+        me.poll_parting(cx).map(Err)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        let mut buf = buf;
+        if me.parting.is_some() {
+            if me.frames.may_insert() {
+                return me.poll_parting(cx).map(Err);
+            }
+            buf = buf.get(..me.frames.unsent()).unwrap_or(buf);
+        }
+        let written = Pin::new(&mut me.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(count)) = &written {
+            me.sent(buf.get(..*count).unwrap_or_default());
+        }
+        me.wrote(cx, &written);
+        written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.parting.is_some() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
+        }
+        let me = self.get_mut();
+        let written = Pin::new(&mut me.stream).poll_write_vectored(cx, bufs);
+        if let Poll::Ready(Ok(count)) = &written {
+            let mut left = *count;
+            for buf in bufs {
+                let now = left.min(buf.len());
+                me.sent(buf.get(..now).unwrap_or_default());
+                left -= now;
+            }
+        }
+        me.wrote(cx, &written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        // An HTTP/1 client that is still sending a head that is too large, or the body of a refused request, would see
+        // the connection reset, and not the answer.
+        let in_head = me.head.is_some_and(|(number, _)| number == me.peer.begun());
+        let sending = me.peer.was_refused() || in_head;
+        if me.frames.is_foreign() && sending {
+            me.close(Bytes::new(), io::ErrorKind::ConnectionAborted, "");
+            return me.poll_parting(cx).map(|_| Ok(()));
+        }
+        Pin::new(&mut me.stream).poll_shutdown(cx)
+    }
+}
+
+/// How many control frames a client may still send.
+#[derive(Debug)]
+struct Bucket {
+    /// A second's worth; 0 for no limit.
+    rate: u32,
+    left: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn new(rate: u32, now: Instant) -> Self {
+        Bucket {
+            rate,
+            left: BURST * f64::from(rate),
+            filled: now,
+        }
+    }
+
+    fn earn(&mut self, answers: u32) {
+        let full = BURST * f64::from(self.rate);
+        self.left = (self.left + f64::from(answers) * EARNED).min(full);
+    }
+
+    /// Whether there were so many.
+    fn take(&mut self, frames: u32) -> bool {
+        if self.rate == 0 {
+            return true;
+        }
+        let (rate, now) = (f64::from(self.rate), Instant::now());
+        let since = now.duration_since(self.filled).as_secs_f64();
+        self.left = (self.left + since * rate).min(BURST * rate) - f64::from(frames);
+        self.filled = now;
+        self.left >= 0.0
+    }
+}
+
+/// A GOAWAY frame with ENHANCE_YOUR_CALM (RFC 9113, 6.8 and 7). `last` is the last stream that may have been served.
+pub(super) fn go_away(last: u32, why: &str) -> Bytes {
+    let length = u32::try_from(8 + why.len()).unwrap_or(8);
+    let mut frame = Vec::with_capacity(17 + why.len());
+    frame.extend(length.to_be_bytes().into_iter().skip(1));
+    frame.extend([7, 0, 0, 0, 0, 0]);
+    frame.extend(last.to_be_bytes());
+    frame.extend(ENHANCE_YOUR_CALM.to_be_bytes());
+    frame.extend(why.as_bytes());
+    frame.into()
+}
+
+/// 0 means no limit.
+fn some(time: Duration) -> Option<Duration> {
+    (!time.is_zero()).then_some(time)
+}
+
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+const HEAD_TOO_SLOW: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// How many seconds' worth of control frames may come at once.
+const BURST: f64 = 10.0;
+/// Control frames that a DATA frame or the end of an answer earns the client. grpc-go and grpc-c measure the line with a
+/// PING per round trip while answers arrive, thousands a second where the line is short, and any client may answer a
+/// DATA frame with one WINDOW_UPDATE for the stream and one for the connection.
+const EARNED: f64 = 2.0;
+/// Frames up to this size, that of nearly all clients, are a connection's own affair.
+const SMALL_FRAME: u32 = 16 << 10;
+/// How often a client that waits for room is looked at.
+const ROOM_RETRY: Duration = Duration::from_millis(20);
+/// The longest time to take leave.
+const PARTING: Duration = Duration::from_secs(1);
+/// The most bytes to read while taking leave.
+const DRAIN: usize = 256 << 10;

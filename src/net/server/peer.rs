@@ -1,0 +1,113 @@
+//! The other end of a connection, and what it has under way.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::gate::{Gate, Limit};
+
+/// The other end of a connection.
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Who it is, from its verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
+    /// first DNS name, else the common name. None without mutual TLS.
+    pub identity: Option<Arc<str>>,
+    /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
+    /// keeps all of it: whoever keeps slices compares.
+    pub largest_piece: AtomicUsize,
+    gate: Arc<Gate>,
+    /// A request was refused whose body nobody reads.
+    refused: AtomicBool,
+    pub(super) opened: Instant,
+    requests_begun: AtomicU64,
+    requests_under_way: AtomicUsize,
+    /// Milliseconds after `opened` at which the last request ended.
+    last_request: AtomicU64,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr, gate: Arc<Gate>) -> Self {
+        Peer {
+            address,
+            identity: None,
+            largest_piece: AtomicUsize::new(0),
+            gate,
+            refused: AtomicBool::new(false),
+            opened: Instant::now(),
+            requests_begun: AtomicU64::new(0),
+            requests_under_way: AtomicUsize::new(0),
+            last_request: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts that this client went over a limit and was refused or given up, in `tributary_server_limited` and in the
+    /// log.
+    pub fn limited(&self, limit: Limit) {
+        self.gate.limited(limit, self);
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Requests that this connection brought so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.requests_begun.load(Relaxed)
+    }
+
+    /// Whether the client may still be sending what nobody reads.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Relaxed)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.requests_under_way.load(Relaxed) > 0
+    }
+
+    /// Since when there was no request; now while there is one.
+    pub(super) fn idle_since(&self) -> Instant {
+        if self.is_busy() {
+            return Instant::now();
+        }
+        self.opened + Duration::from_millis(self.last_request.load(Relaxed))
+    }
+}
+
+/// A request is under way until this is dropped.
+pub(super) struct UnderWay {
+    pub(super) peer: Arc<Peer>,
+    /// Whether it is one of those that `max_requests` allows.
+    pub(super) admitted: bool,
+}
+
+impl UnderWay {
+    pub(super) fn new(peer: &Arc<Peer>) -> Self {
+        peer.requests_begun.fetch_add(1, Relaxed);
+        peer.requests_under_way.fetch_add(1, Relaxed);
+        let admitted = peer.gate.begin_request();
+        if !admitted {
+            peer.refused.store(true, Relaxed);
+            peer.limited(Limit::MaxRequests);
+        }
+        UnderWay {
+            peer: peer.clone(),
+            admitted,
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let peer = &self.peer;
+        let age = u64::try_from(peer.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        peer.last_request.store(age, Relaxed);
+        peer.requests_under_way.fetch_sub(1, Relaxed);
+        if self.admitted {
+            peer.gate.end_request();
+        }
+    }
+}
