@@ -13,6 +13,7 @@
 //! 8. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 9. [`memory`], [`health`], [`net`], [`compression`], [`telemetry`]: what the components share.
 
+pub mod allocator;
 pub mod batch;
 pub mod cli;
 pub mod component;

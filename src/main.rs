@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use tributary::allocator;
 use tributary::cli::{self, Invocation};
 use tributary::service;
 
 fn main() -> ExitCode {
+    allocator::return_freed_memory();
     let options = match cli::parse_and_dispatch(std::env::args_os()) {
         Invocation::Run(options) => options,
         Invocation::Done(code) => return code,

@@ -12,6 +12,8 @@ pub struct Budget {
     /// Whether somebody has stated the limit, or it is the default.
     stated: AtomicBool,
     used: AtomicUsize,
+    /// What of `used` is for requests that have not arrived completely.
+    unfinished: AtomicUsize,
 }
 
 impl Budget {
@@ -21,6 +23,7 @@ impl Budget {
             limit: AtomicUsize::new(limit),
             stated: AtomicBool::new(false),
             used: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
         })
     }
 
@@ -31,6 +34,35 @@ impl Budget {
             bytes: 0,
         };
         permit.grow(bytes).map(|()| permit)
+    }
+
+    /// A permit that grows with a request as it arrives; `share` is its connection's.
+    ///
+    /// Two rules keep those who send slowly or never to the end from shutting out the others. Beyond its first 64 KiB
+    /// an unfinished request gets memory only while all unfinished ones hold less than half of the budget: small
+    /// requests, and those that are there at once, have the other half to themselves. And all unfinished requests of
+    /// one connection together get a quarter. Neither binds a request that is the only one: else a large request could
+    /// never be sent to a small budget.
+    pub fn begin<'s>(self: &Arc<Self>, share: &'s Share) -> Unfinished<'s> {
+        Unfinished {
+            permit: Permit {
+                budget: self.clone(),
+                bytes: 0,
+            },
+            share,
+        }
+    }
+
+    /// Whether `bytes` would fit now. Nothing is taken.
+    pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
+        let limit = self.limit();
+        if self.used().saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        Err(NoRoom {
+            needed: bytes,
+            limit,
+        })
     }
 
     /// The limit in bytes.
@@ -126,6 +158,64 @@ impl Drop for Permit {
     }
 }
 
+/// What one connection holds of a budget for requests that have not arrived completely.
+#[derive(Debug, Default)]
+pub struct Share(AtomicUsize);
+
+/// The permit of a request that is still arriving: see [`Budget::begin`].
+#[derive(Debug)]
+pub struct Unfinished<'s> {
+    permit: Permit,
+    share: &'s Share,
+}
+
+impl Unfinished<'_> {
+    /// Enlarges by `more` bytes, or stays as it is.
+    pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
+        let budget = &*self.permit.budget;
+        let (own, limit) = (self.permit.bytes, budget.limit());
+        let needed = own.saturating_add(more);
+        // Whoever looks at the same moment may get a little more than the share; the budget itself is exact.
+        let exceeds = |all: &AtomicUsize, share: usize| {
+            let others = all.load(Relaxed).saturating_sub(own);
+            others > 0 && others.saturating_add(needed) > share
+        };
+        let for_all = needed > SMALL && exceeds(&budget.unfinished, limit / 2);
+        if for_all || exceeds(&self.share.0, limit / 4) {
+            return Err(NoRoom { needed, limit });
+        }
+        self.permit.grow(more)?;
+        self.permit.budget.unfinished.fetch_add(more, Relaxed);
+        self.share.0.fetch_add(more, Relaxed);
+        Ok(())
+    }
+
+    /// The request is complete: the permit counts as any other from now on.
+    pub fn finish(mut self) -> Permit {
+        let nothing = Permit {
+            budget: self.permit.budget.clone(),
+            bytes: 0,
+        };
+        self.leave();
+        std::mem::replace(&mut self.permit, nothing)
+    }
+
+    fn leave(&self) {
+        let own = self.permit.bytes;
+        self.permit.budget.unfinished.fetch_sub(own, Relaxed);
+        self.share.0.fetch_sub(own, Relaxed);
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// What an unfinished request may have of the half that is kept for small ones.
+const SMALL: usize = 64 << 10;
+
 /// The memory of the cgroup that limits this process or, without a limit, of the machine, in bytes. Falls back to
 /// 1 GiB where neither can be read.
 pub fn machine_memory() -> u64 {
@@ -188,6 +278,52 @@ mod tests {
         }
         budget.reset_limit(100);
         assert_eq!(budget.limit(), 100);
+    }
+
+    #[test]
+    fn unfinished_requests_leave_half_of_the_budget_to_small_and_complete_ones() {
+        const KIB: usize = 1 << 10;
+        let budget = Budget::new(1024 * KIB);
+        let shares: [Share; 4] = Default::default();
+        let held: Vec<Unfinished> = shares
+            .iter()
+            .map(|share| {
+                let mut request = budget.begin(share);
+                request.grow(128 * KIB).unwrap();
+                request
+            })
+            .collect();
+        let newcomer = Share::default();
+        let mut request = budget.begin(&newcomer);
+        request.grow(64 * KIB).unwrap();
+        assert!(request.grow(1).is_err_and(|why| why.may_fit_later()));
+        let complete = budget.acquire(400 * KIB).unwrap();
+        drop(held);
+        request.grow(64 * KIB).unwrap();
+        let permit = request.finish();
+        assert_eq!(permit.bytes(), 128 * KIB);
+        assert_eq!(budget.unfinished.load(Relaxed), 0);
+        drop((permit, complete));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn one_connection_gets_a_quarter_for_unfinished_requests_or_one_of_any_size() {
+        let budget = Budget::new(1000);
+        let (one, other) = (Share::default(), Share::default());
+        let mut only = budget.begin(&one);
+        only.grow(900).unwrap();
+        drop(only);
+        let mut first = budget.begin(&one);
+        first.grow(200).unwrap();
+        let mut second = budget.begin(&one);
+        second.grow(50).unwrap();
+        assert!(second.grow(1).is_err_and(|why| why.may_fit_later()));
+        budget.begin(&other).grow(250).unwrap();
+        drop(first);
+        second.grow(700).unwrap();
+        drop(second);
+        assert_eq!((budget.used(), one.0.load(Relaxed)), (0, 0));
     }
 
     #[test]

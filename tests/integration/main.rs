@@ -23,6 +23,7 @@ mod floods;
 mod harness;
 mod http1_attacks;
 mod malformed;
+mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;

@@ -17,6 +17,7 @@ use super::ending::drive;
 use super::farewell;
 use super::gate::{Admission, Gate, Limit, due};
 use super::guard::{Guard, Version};
+use super::linger::Lingering;
 use super::peer::{Peer, UnderWay};
 use super::{Handler, Options, Protocol};
 
@@ -180,7 +181,7 @@ where
     };
     // Every HTTP/2 request is a task of its own. Polling requests in the connection's task first was measured: a tenth
     // cheaper at best, dearer where bodies come later than heads, and one connection would keep to one core.
-    let io = TokioIo::new(guard);
+    let io = Lingering::new(TokioIo::new(guard), peer.clone());
     let ended = match (version, options.protocol) {
         (Version::Http2, Protocol::Http2 | Protocol::Either) => {
             let connection = http2_builder(options).serve_connection(io, service);

@@ -12,6 +12,7 @@ pub mod frames;
 mod gate;
 mod guard;
 mod limits;
+mod linger;
 mod peer;
 
 use std::future::Future;
@@ -38,7 +39,7 @@ use crate::pipeline::BoxFuture;
 
 pub use gate::Limit;
 pub use limits::Limits;
-pub use peer::Peer;
+pub use peer::{Peer, cores};
 
 /// Answers requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {

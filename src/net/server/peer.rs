@@ -1,13 +1,15 @@
 //! The other end of a connection, and what it has under way.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::gate::{Gate, Limit};
+use crate::memory::Share;
 
 /// The other end of a connection.
 pub struct Peer {
@@ -19,6 +21,13 @@ pub struct Peer {
     /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
     /// keeps all of it: whoever keeps slices compares.
     pub largest_piece: AtomicUsize,
+    /// What its requests hold while they arrive.
+    pub unfinished: Share,
+    /// Its turns at work that takes long: as many at once as there are cores, so that it cannot keep all others
+    /// waiting by asking for more.
+    pub turns: Semaphore,
+    /// Whether a request was answered before all of it was read.
+    answered_early: AtomicBool,
     gate: Arc<Gate>,
     /// A request was refused whose body nobody reads.
     refused: AtomicBool,
@@ -35,6 +44,9 @@ impl Peer {
             address,
             identity: None,
             largest_piece: AtomicUsize::new(0),
+            unfinished: Share::default(),
+            turns: Semaphore::new(cores()),
+            answered_early: AtomicBool::new(false),
             gate,
             refused: AtomicBool::new(false),
             opened: Instant::now(),
@@ -48,6 +60,17 @@ impl Peer {
     /// log.
     pub fn limited(&self, limit: Limit) {
         self.gate.limited(limit, self);
+    }
+
+    /// Tells that a request is answered while the client may still be sending it. Over HTTP/1 the connection ends with
+    /// such an answer, and it must not end before the client has seen it: see [`super::linger`].
+    pub fn answered_early(&self) {
+        self.answered_early.store(true, Relaxed);
+    }
+
+    /// Whether the connection must not close at once.
+    pub(super) fn lingers(&self) -> bool {
+        self.answered_early.load(Relaxed)
     }
 
     pub(super) fn gate(&self) -> &Arc<Gate> {
@@ -75,6 +98,14 @@ impl Peer {
         }
         self.opened + Duration::from_millis(self.last_request.load(Relaxed))
     }
+}
+
+/// How many threads do work that takes long.
+pub fn cores() -> usize {
+    static CORES: LazyLock<usize> = LazyLock::new(|| {
+        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+    });
+    *CORES
 }
 
 /// A request is under way until this is dropped.

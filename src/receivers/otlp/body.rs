@@ -1,6 +1,7 @@
 //! Reading request bodies: memory is asked for before it is used, slow clients are given up, nothing is copied that
 //! need not be.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::batch::{Code, Nack};
-use crate::memory::{Budget, NoRoom, Permit};
-use crate::net::server::Peer;
+use crate::memory::{Budget, NoRoom, Permit, Unfinished};
+use crate::net::server::{Limit, Limits, Peer};
 
 /// Bytes that were received, and the right to hold them.
 #[derive(Debug)]
@@ -39,39 +40,82 @@ pub(super) fn too_large(limit: usize, key: &str) -> Nack {
     )
 }
 
+/// How fast a body must come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pace {
+    /// The longest the whole body may take.
+    pub(super) longest: Option<Duration>,
+    /// From when on the mean rate counts.
+    grace: Option<Duration>,
+    /// Bytes a second.
+    rate: Option<NonZeroU64>,
+}
+
+impl Pace {
+    pub(super) fn new(limits: &Limits, longest: Option<Duration>) -> Self {
+        let grace = *limits.body_grace;
+        Pace {
+            longest,
+            grace: (!grace.is_zero()).then_some(grace),
+            rate: NonZeroU64::new(limits.min_body_rate.0),
+        }
+    }
+
+    /// How long after the beginning there must be more than `received` bytes.
+    fn limit(&self, received: usize) -> Option<Duration> {
+        let earned = |rate: NonZeroU64| Duration::from_secs(received as u64 / rate);
+        let slowest = self
+            .grace
+            .zip(self.rate)
+            .map(|(grace, rate)| grace.saturating_add(earned(rate)));
+        self.longest.into_iter().chain(slowest).min()
+    }
+}
+
+/// The limits of one receiver for a body.
+pub(super) struct Bounds<'a> {
+    /// The most bytes.
+    pub(super) size: usize,
+    /// The key of the configuration that says so.
+    pub(super) key: &'static str,
+    pub(super) budget: &'a Arc<Budget>,
+}
+
+impl Bounds<'_> {
+    fn too_large(&self) -> Nack {
+        too_large(self.size, self.key)
+    }
+}
+
 /// Reads a body piece by piece.
+///
+/// A body that comes in one piece, or is there when it is looked at, is taken as it is. For all others the right to
+/// hold them grows with what has arrived: a declared length reserves nothing, it only refuses early.
 pub(super) struct Reader<'a> {
     body: Incoming,
     peer: &'a Peer,
     started: Instant,
-    /// The longest the whole body may take.
-    limit: Option<Duration>,
+    pace: Pace,
     received: usize,
 }
 
 impl<'a> Reader<'a> {
     /// A reader; the clock starts now.
-    pub(super) fn new(body: Incoming, peer: &'a Peer, limit: Option<Duration>) -> Self {
+    pub(super) fn new(body: Incoming, peer: &'a Peer, pace: Pace) -> Self {
         Reader {
             body,
             peer,
             started: Instant::now(),
-            limit,
+            pace,
             received: 0,
         }
     }
 
-    /// The one message of a gRPC request, and whether it is compressed. The permit is taken when the length is known,
-    /// before the message is read.
+    /// The one message of a gRPC request, and whether it is compressed.
     ///
     /// # Errors
     /// Refusals for: too large, no memory, too slow, not exactly one message.
-    pub(super) async fn message(
-        &mut self,
-        limit: usize,
-        limit_key: &str,
-        budget: &Arc<Budget>,
-    ) -> Result<(bool, Held), Nack> {
+    pub(super) async fn message(&mut self, bounds: &Bounds<'_>) -> Result<(bool, Held), Nack> {
         let mut piece = self.piece().await?.unwrap_or_default();
         while piece.len() < PREFIX {
             // A message prefix cut in two is rare enough to copy.
@@ -90,107 +134,94 @@ impl<'a> Reader<'a> {
             _ => return Err(protocol_error("the compressed flag is neither 0 nor 1")),
         };
         let len = piece.get_u32() as usize;
-        if len > limit {
-            return Err(too_large(limit, limit_key));
+        if len > bounds.size {
+            return Err(bounds.too_large());
         }
-        let permit = budget.acquire(len).map_err(out_of_memory)?;
         if piece.len() > len {
             return Err(protocol_error("the request has more than one message"));
         }
-        let bytes = if piece.len() == len {
-            self.keep(piece)
+        let held = if piece.len() == len {
+            self.keep(piece, bounds)?
         } else {
-            let mut message = Vec::with_capacity(len);
-            message.extend_from_slice(&piece);
+            bounds.budget.has_room(len).map_err(out_of_memory)?;
+            let mut message = Growing::new(len, bounds.budget, self.peer);
+            message.add(&piece)?;
             drop(piece);
-            while message.len() < len {
+            while message.bytes.len() < len {
                 let Some(piece) = self.piece().await? else {
                     return Err(protocol_error("the request ends within the message"));
                 };
-                if piece.len() > len - message.len() {
+                if piece.len() > len - message.bytes.len() {
                     return Err(protocol_error("the request has more than one message"));
                 }
-                message.extend_from_slice(&piece);
+                message.add(&piece)?;
             }
-            message.into()
+            message.finish()
         };
         if !self.body.is_end_stream() && self.piece().await?.is_some() {
             return Err(protocol_error("the request has more than one message"));
         }
-        Ok((compressed, Held { bytes, permit }))
+        Ok((compressed, held))
     }
 
-    /// A whole body of at most `limit` bytes. A declared length gets its permit at once; without one the permit grows
-    /// with what arrives.
+    /// A whole body.
     ///
     /// # Errors
     /// Refusals for: too large, no memory, too slow.
-    pub(super) async fn whole(
-        &mut self,
-        limit: usize,
-        limit_key: &str,
-        budget: &Arc<Budget>,
-    ) -> Result<Held, Nack> {
-        let declared = match self.body.size_hint().exact() {
-            Some(declared) => Some(
-                usize::try_from(declared)
-                    .ok()
-                    .filter(|declared| *declared <= limit)
-                    .ok_or_else(|| too_large(limit, limit_key))?,
-            ),
-            None => None,
-        };
-        let mut permit = budget
-            .acquire(declared.unwrap_or(0))
-            .map_err(out_of_memory)?;
+    pub(super) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<Held, Nack> {
+        let mut most = bounds.size;
+        if let Some(declared) = self.body.size_hint().exact() {
+            most = usize::try_from(declared)
+                .ok()
+                .filter(|declared| *declared <= bounds.size)
+                .ok_or_else(|| bounds.too_large())?;
+            // Before the first read: a client that asked whether to continue is not asked to.
+            bounds.budget.has_room(most).map_err(out_of_memory)?;
+        }
         let first = self.piece().await?.unwrap_or_default();
-        if first.len() > limit {
-            return Err(too_large(limit, limit_key));
+        if first.len() > most {
+            return Err(bounds.too_large());
         }
-        if declared == Some(first.len()) || self.body.is_end_stream() {
-            permit
-                .grow(first.len().saturating_sub(permit.bytes()))
-                .map_err(out_of_memory)?;
-            let bytes = self.keep(first);
-            return Ok(Held { bytes, permit });
+        if self.body.is_end_stream() {
+            return self.keep(first, bounds);
         }
-        let mut body = Vec::with_capacity(declared.unwrap_or(0));
+        let mut body = Growing::new(most, bounds.budget, self.peer);
         let mut next = Some(first);
         while let Some(piece) = next {
-            let needed = body.len() + piece.len();
-            if needed > limit {
-                return Err(too_large(limit, limit_key));
+            if piece.len() > most - body.bytes.len() {
+                return Err(bounds.too_large());
             }
-            if needed > body.capacity() {
-                let capacity = needed.max((2 * body.capacity()).min(limit));
-                permit
-                    .grow(capacity.saturating_sub(permit.bytes()))
-                    .map_err(out_of_memory)?;
-                body.reserve_exact(capacity - body.len());
-            }
-            body.extend_from_slice(&piece);
+            body.add(&piece)?;
             next = self.piece().await?;
         }
-        permit.shrink_to(body.capacity());
-        Ok(Held {
-            bytes: body.into(),
-            permit,
-        })
+        Ok(body.finish())
     }
 
-    /// Reads on without keeping anything, up to `limit` bytes. An HTTP/1 client that is still sending would see its
-    /// connection reset, and not the answer.
-    pub(super) async fn discard(&mut self, limit: usize) {
-        let limit = self.received.saturating_add(limit);
-        while self.received < limit && matches!(self.piece().await, Ok(Some(_))) {}
+    /// Reads to the end without keeping anything, when that is near: so an HTTP/1 connection can be used again.
+    /// Otherwise what comes is read after the answer, see [`Peer::answered_early`].
+    pub(super) async fn discard(&mut self) {
+        let rest = self.body.size_hint().exact();
+        let near = rest.is_some_and(|rest| rest <= DISCARD);
+        let peer = self.peer;
+        let read = async { while let Ok(Some(_)) = self.piece().await {} };
+        if !near || timeout(DISCARD_TIME, read).await.is_err() {
+            peer.answered_early();
+        }
     }
 
     /// The next data that is not empty; none at the end.
     async fn piece(&mut self) -> Result<Option<Bytes>, Nack> {
         loop {
-            let frame = timeout_at(self.deadline(), self.body.frame())
-                .await
-                .map_err(|_| too_slow())?;
+            let limit = self.pace.limit(self.received);
+            let frame = match limit.and_then(|limit| self.started.checked_add(limit)) {
+                Some(deadline) => timeout_at(deadline, self.body.frame()).await.map_err(|_| {
+                    if limit != self.pace.longest {
+                        self.peer.limited(Limit::MinBodyRate);
+                    }
+                    too_slow()
+                })?,
+                None => self.body.frame().await,
+            };
             let Some(frame) = frame else {
                 return Ok(None);
             };
@@ -208,20 +239,64 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Until when the next piece must be there, so that the mean rate does not fall too low.
-    fn deadline(&self) -> Instant {
-        let earned = Duration::from_secs((self.received / SLOWEST_BYTES_PER_SECOND) as u64);
-        let pace = PATIENCE + earned;
-        self.started + self.limit.map_or(pace, |limit| limit.min(pace))
+    /// Keeps the only piece of a body: the slice of the read buffer itself, or a copy where the slice would keep a
+    /// buffer alive that is more than twice its size and not in the budget.
+    fn keep(&self, piece: Bytes, bounds: &Bounds<'_>) -> Result<Held, Nack> {
+        let permit = bounds.budget.acquire(piece.len()).map_err(out_of_memory)?;
+        let small = piece.len() < ALWAYS_COPY;
+        let bytes = if small || piece.len() < self.peer.largest_piece.load(Relaxed) / 2 {
+            Bytes::copy_from_slice(&piece)
+        } else {
+            piece
+        };
+        Ok(Held { bytes, permit })
+    }
+}
+
+/// A body of several pieces.
+struct Growing<'p> {
+    bytes: Vec<u8>,
+    /// As many as can come.
+    most: usize,
+    permit: Unfinished<'p>,
+}
+
+impl<'p> Growing<'p> {
+    fn new(most: usize, budget: &Arc<Budget>, peer: &'p Peer) -> Self {
+        Growing {
+            bytes: Vec::new(),
+            most,
+            permit: budget.begin(&peer.unfinished),
+        }
     }
 
-    /// What to keep of a piece of a read buffer: the slice itself, or a copy where the slice would keep a buffer alive
-    /// that is more than twice its size and not in the budget.
-    fn keep(&self, piece: Bytes) -> Bytes {
-        if piece.len() < self.peer.largest_piece.load(Relaxed) / 2 || piece.len() < ALWAYS_COPY {
-            return Bytes::copy_from_slice(&piece);
+    /// Adds a piece, of not more than can come.
+    fn add(&mut self, piece: &[u8]) -> Result<(), Nack> {
+        let needed = self.bytes.len() + piece.len();
+        let held = self.bytes.capacity();
+        if needed > held {
+            let ahead = needed.saturating_mul(AHEAD).max(SMALLEST);
+            let capacity = ahead.min(self.most).max(needed);
+            // Old and new place are both held while the bytes move. That is not charged: it is a quarter of a body at
+            // most, once per worker thread, and with it the largest body that fits the budget would not.
+            self.permit.grow(capacity - held).map_err(out_of_memory)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
-        piece
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Held {
+        // It may be kept for long.
+        if self.bytes.len() < self.bytes.capacity() / 2 {
+            self.bytes.shrink_to_fit();
+        }
+        let mut permit = self.permit.finish();
+        permit.shrink_to(self.bytes.capacity());
+        Held {
+            bytes: self.bytes.into(),
+            permit,
+        }
     }
 }
 
@@ -243,9 +318,14 @@ fn too_slow() -> Nack {
 const PREFIX: usize = 5;
 /// When to come back after a refusal for memory. The queues behind it drain in such times or not at all.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A body may stand still for this long.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Besides, this much must arrive.
-const SLOWEST_BYTES_PER_SECOND: usize = 16 << 10;
+/// Room for this many times what has arrived: a client must send a quarter of what it makes this side hold, and a byte
+/// is moved a third of a time on average.
+const AHEAD: usize = 4;
+/// The first room.
+const SMALLEST: usize = 4 << 10;
+/// What is read of a refused body before the answer.
+const DISCARD: u64 = 1 << 20;
+/// The longest that may take.
+const DISCARD_TIME: Duration = Duration::from_secs(1);
 /// The read buffer is at least this large, whatever is in it.
 const ALWAYS_COPY: usize = 4 << 10;

@@ -118,8 +118,8 @@ pub struct HttpConfig {
     /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
     /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`.
     pub compression_algorithms: Vec<String>,
-    /// Longest time for a whole request body to arrive. Default 0: no fixed limit, but a body that makes less progress
-    /// than 16 KiB/s for 30 s is given up in any case.
+    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` says how slow a body may
+    /// be.
     pub read_timeout: Duration,
     /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
     /// Default 1m.

@@ -86,9 +86,9 @@ impl Grpc {
             })?,
         };
         let metadata = intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, None);
+        let mut reader = Reader::new(request.into_body(), peer, intake.pace);
         let (compressed, held) = reader
-            .message(intake.limit, intake.limit_key, &intake.budget)
+            .message(&intake.bounds())
             .await
             .inspect_err(|nack| intake.unreadable(signal, nack))?;
         let codec = if compressed {
@@ -104,7 +104,7 @@ impl Grpc {
             ));
         }
         intake
-            .take(signal, Format::Protobuf, codec, held, metadata)
+            .take(signal, Format::Protobuf, codec, held, metadata, peer)
             .await
     }
 }

@@ -28,7 +28,6 @@ pub(super) struct Http {
     encodings: Vec<(String, Encoding)>,
     cors: Option<Policy>,
     response_headers: HeaderMap,
-    read_timeout: Option<Duration>,
     answer_timeout: Option<Duration>,
 }
 
@@ -50,7 +49,6 @@ impl Http {
                 .collect(),
             cors: config.cors.as_ref().map(Policy::new),
             response_headers: config.response_headers.to_map(),
-            read_timeout: some(*config.read_timeout),
             answer_timeout: some(*config.write_timeout),
             intake,
         }
@@ -63,13 +61,13 @@ impl Http {
         let target = self.route(&request);
         let encoding = self.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, self.read_timeout);
+        let mut reader = Reader::new(request.into_body(), peer, self.intake.pace);
         let intake = &self.intake;
         let (signal, format) = match target {
             Ok(target) => target,
             Err(why) => {
                 if may_be_sending {
-                    reader.discard(intake.limit).await;
+                    reader.discard().await;
                 }
                 return self.misdirected(why);
             }
@@ -77,19 +75,23 @@ impl Http {
         let read = match encoding {
             Err(nack) => Err(nack),
             Ok(encoding) => reader
-                .whole(intake.limit, intake.limit_key, &intake.budget)
+                .whole(&intake.bounds())
                 .await
                 .map(|held| (held, encoding)),
         };
         let result = match read {
             Ok((held, encoding)) => {
                 let codec = encoding.codec(&held.bytes);
-                intake.take(signal, format, codec, held, metadata).await
+                intake
+                    .take(signal, format, codec, held, metadata, peer)
+                    .await
             }
             Err(nack) => {
                 intake.unreadable(signal, &nack);
-                if may_be_sending && nack.code != Code::DeadlineExceeded {
-                    reader.discard(intake.limit).await;
+                if may_be_sending && nack.code == Code::DeadlineExceeded {
+                    peer.answered_early();
+                } else if may_be_sending {
+                    reader.discard().await;
                 }
                 Err(nack)
             }

@@ -1,19 +1,20 @@
 //! What happens to a body after it was read, whichever way it came: decompress, transcode, validate, hand on.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::sync::Semaphore;
 use tracing::debug;
 
-use super::body::{Held, out_of_memory, too_large};
+use super::body::{Bounds, Held, Pace, out_of_memory, too_large};
 use crate::batch::{Batch, Code, Metadata, Nack, Signal};
 use crate::component::Outputs;
 use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
-use crate::net::server::BUSY_RETRY_AFTER;
+use crate::net::server::{BUSY_RETRY_AFTER, Peer, cores};
 use crate::telemetry::ReceiverMetrics;
 use crate::wire;
 
@@ -24,6 +25,7 @@ pub(super) struct Intake {
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
     pub(super) include_metadata: bool,
+    pub(super) pace: Pace,
     /// Largest body in bytes, before and after decompression.
     pub(super) limit: usize,
     /// The key of the configuration that sets the limit.
@@ -38,6 +40,15 @@ pub(super) enum Format {
 }
 
 impl Intake {
+    /// What a body may be.
+    pub(super) fn bounds(&self) -> Bounds<'_> {
+        Bounds {
+            size: self.limit,
+            key: self.limit_key,
+            budget: &self.budget,
+        }
+    }
+
     /// Takes a body all the way to the pipeline's answer.
     pub(super) async fn take(
         &self,
@@ -46,8 +57,9 @@ impl Intake {
         codec: Option<Codec>,
         held: Held,
         metadata: Option<Arc<Metadata>>,
+        peer: &Peer,
     ) -> Result<(), Nack> {
-        let prepared = self.prepare(signal, format, codec, held).await;
+        let prepared = self.prepare(signal, format, codec, held, peer).await;
         let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
         if items == 0 {
             return Ok(());
@@ -114,13 +126,15 @@ impl Intake {
     }
 
     /// Makes a valid protobuf request of the body, and counts its items. What takes long is done off the workers that
-    /// serve connections.
+    /// serve connections, by as many threads as there are cores: more would need more memory, and be no faster. Who
+    /// waits for a turn holds no more than the body as sent.
     async fn prepare(
         &self,
         signal: Signal,
         format: Format,
         codec: Option<Codec>,
-        held: Held,
+        mut held: Held,
+        peer: &Peer,
     ) -> Result<(usize, Held), Nack> {
         let work = Work {
             signal,
@@ -130,9 +144,27 @@ impl Intake {
             limit_key: self.limit_key,
         };
         if work.is_short(held.bytes.len()) {
-            return work.run(held);
+            let Some(codec) = codec else {
+                return work.read(held);
+            };
+            let most = SHORT_OUTPUT.min(self.limit);
+            match decompress(codec, &held.bytes, most, &mut held.permit) {
+                Ok(output) => return work.read(replace(held, output)),
+                // It was not what it looked like.
+                Err(_) if most < self.limit => {}
+                Err(error) => return Err(work.refuse(error)),
+            }
         }
-        tokio::task::spawn_blocking(move || work.run(held))
+        // A connection's own turns first: one that brings a thousand bombs waits behind itself.
+        let turns = (peer.turns.acquire().await, TURNS.acquire().await);
+        let (Ok(_own), Ok(turn)) = turns else {
+            return Err(Nack::unavailable("the collector is shutting down"));
+        };
+        let run = move || {
+            let _turn = turn;
+            work.run(held)
+        };
+        tokio::task::spawn_blocking(run)
             .await
             .unwrap_or_else(|failed| match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -153,7 +185,7 @@ struct Work {
 
 impl Work {
     /// Whether it takes about a millisecond at most, judged by the size of the body as sent. Telemetry compresses
-    /// about 10 to 1.
+    /// about 10 to 1; what unpacks to more than [`SHORT_OUTPUT`] is not short after all.
     fn is_short(&self, bytes: usize) -> bool {
         let longest = match (self.codec, self.format) {
             (None, Format::Protobuf) => 1 << 20,
@@ -169,6 +201,11 @@ impl Work {
                 .map_err(|error| self.refuse(error))?;
             held = replace(held, output);
         }
+        self.read(held)
+    }
+
+    /// Reads what is not, or no longer, compressed.
+    fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if self.format == Format::Json {
             held = self.transcode(held)?;
         }
@@ -188,12 +225,30 @@ impl Work {
     }
 
     fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
-        // Protobuf is smaller than its JSON, except for packed numbers: those are looked at afterwards.
         let input = held.permit.bytes();
-        held.permit.grow(held.bytes.len()).map_err(out_of_memory)?;
-        let output = wire::json::to_wire(self.signal, &held.bytes).map_err(|error| {
-            Nack::invalid(format!("malformed {} request: {error}", self.signal))
-        })?;
+        let len = held.bytes.len();
+        let malformed =
+            |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
+        // A text with escapes is put together aside.
+        let aside = memchr::memchr(b'\\', &held.bytes).map_or(0, |_| len);
+        // The output begins with half of the text's size, and old and new place are held while it moves.
+        held.permit
+            .grow(len + len / 2 + aside)
+            .map_err(out_of_memory)?;
+        let output = wire::json::to_wire_within(self.signal, &held.bytes, len.max(SMALL_JSON))
+            .map_err(malformed)?;
+        let output = match output {
+            Some(output) => output,
+            None => {
+                let most = self.limit.min(len.saturating_mul(PACKED_BYTES_PER_BYTE));
+                held.permit
+                    .grow((2 * most).saturating_sub(len))
+                    .map_err(out_of_memory)?;
+                wire::json::to_wire_within(self.signal, &held.bytes, most)
+                    .map_err(malformed)?
+                    .ok_or_else(|| too_large(self.limit, self.limit_key))?
+            }
+        };
         let needed = input.saturating_add(output.capacity());
         held.permit
             .grow(needed.saturating_sub(held.permit.bytes()))
@@ -210,6 +265,15 @@ impl Work {
         }
     }
 }
+
+/// Below this the size of JSON does not matter.
+const SMALL_JSON: usize = 1 << 10;
+/// `0,` in JSON, eight bytes in protobuf.
+const PACKED_BYTES_PER_BYTE: usize = 4;
+/// What a short body may unpack to.
+const SHORT_OUTPUT: usize = 1 << 20;
+/// Turns at what takes long, for all receivers of the process.
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 
 /// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
 /// empty span has six bytes; without this a flood of them would hold forty times what the budget says.

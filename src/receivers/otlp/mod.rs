@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::body::Pace;
 use self::config::or;
 pub use self::config::{
     Config, Cors, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
@@ -52,12 +53,13 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
-        let intake = |transport, include_metadata, limit, limit_key| Intake {
+        let intake = |transport, include_metadata, pace, limit, limit_key| Intake {
             id: cx.id.clone(),
             outputs: outputs.clone(),
             budget: cx.budget.clone(),
             metrics: ReceiverMetrics::new(&cx.id, transport),
             include_metadata,
+            pace,
             limit,
             limit_key,
         };
@@ -66,6 +68,7 @@ impl ReceiverConfig for Config {
             let handler = Grpc(intake(
                 "grpc",
                 grpc.include_metadata,
+                Pace::new(&grpc.limits, None),
                 grpc.max_message(),
                 "max_recv_msg_size_mib",
             ));
@@ -80,6 +83,7 @@ impl ReceiverConfig for Config {
                 intake(
                     "http",
                     http.include_metadata,
+                    Pace::new(&http.limits, some(http.read_timeout)),
                     http.max_body(),
                     "max_request_body_size",
                 ),

@@ -15,10 +15,11 @@ pub(super) fn to_wire(
     descriptors: &Descriptors,
     signal: Signal,
     json: &[u8],
-) -> Result<Vec<u8>, JsonError> {
+    limit: usize,
+) -> Result<Option<Vec<u8>>, JsonError> {
     let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
     // Names and punctuation are at least half of any OTLP/JSON.
-    let mut writer = Writer::new(descriptors, json.len() / 2);
+    let mut writer = Writer::new(descriptors, json.len() / 2, limit);
     let mut text = serde_json::Deserializer::from_slice(json);
     // Messages are counted instead, and serde_json skips unknown values without recursion.
     text.disable_recursion_limit();
@@ -28,7 +29,8 @@ pub(super) fn to_wire(
         depth: 0,
     };
     match (&mut text).deserialize_any(root).and_then(|()| text.end()) {
-        Ok(()) => Ok(writer.finish()),
+        Ok(()) => Ok(Some(writer.finish())),
+        Err(_) if writer.is_full => Ok(None),
         Err(error) => Err(JsonError {
             path: writer.path(),
             reason: without_value(error.to_string()),
@@ -254,6 +256,7 @@ impl<'d> Value<'_, 'd> {
         if text.is_empty() && self.skips_zero() {
             return Ok(true);
         }
+        self.writer.room(text.len()).map_err(E::custom)?;
         match std::str::from_utf8(text) {
             Ok(text) => self.writer.bytes(self.field, text.as_bytes()),
             Err(_) => match replace_surrogates(text) {
@@ -268,6 +271,7 @@ impl<'d> Value<'_, 'd> {
         if text.is_empty() && self.skips_zero() {
             return Ok(true);
         }
+        self.writer.room(text.len()).map_err(E::custom)?;
         let open = self.writer.open(self.field);
         let out = &mut self.writer.out;
         if is_id(self.field) {
@@ -480,10 +484,13 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 },
             };
             let error = match list.next_element_seed(element) {
-                Ok(Some(true)) => {
-                    index += 1;
-                    continue;
-                }
+                Ok(Some(true)) => match writer.room(0) {
+                    Ok(()) => {
+                        index += 1;
+                        continue;
+                    }
+                    Err(full) => A::Error::custom(full),
+                },
                 Ok(Some(false)) => A::Error::custom("null is not allowed in a list"),
                 Ok(None) => break,
                 Err(error) => error,

@@ -65,7 +65,21 @@ impl std::error::Error for JsonError {}
 /// # Errors
 /// At the first thing that is wrong; see the module's documentation for the rules.
 pub fn to_wire(signal: Signal, json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    decode::to_wire(&DESCRIPTORS, signal, json)
+    let request = to_wire_within(signal, json, usize::MAX)?;
+    Ok(request.unwrap_or_default())
+}
+
+/// [`to_wire`], given up with `None` when the request has more than about `limit` bytes. It is smaller than its JSON,
+/// except for lists of short numbers: `0,` can be eight bytes.
+///
+/// # Errors
+/// Those of [`to_wire`].
+pub fn to_wire_within(
+    signal: Signal,
+    json: &[u8],
+    limit: usize,
+) -> Result<Option<Vec<u8>>, JsonError> {
+    decode::to_wire(&DESCRIPTORS, signal, json, limit)
 }
 
 /// Transcodes an encoded, valid request to OTLP/JSON. Fields that OTLP does not know are dropped:

@@ -12,6 +12,10 @@ use crate::wire::descriptor::{Descriptors, FieldDescriptor};
 pub(super) struct Writer<'d> {
     pub(super) descriptors: &'d Descriptors,
     pub(super) out: Vec<u8>,
+    /// About as many bytes as the output may have.
+    limit: usize,
+    /// Whether the output was given up because it would have more.
+    pub(super) is_full: bool,
     long: Vec<Long>,
     /// How many bytes the lengths in `long` need beyond the one that was kept.
     widening: usize,
@@ -37,10 +41,12 @@ pub(super) enum Step<'d> {
 }
 
 impl<'d> Writer<'d> {
-    pub(super) fn new(descriptors: &'d Descriptors, capacity: usize) -> Self {
+    pub(super) fn new(descriptors: &'d Descriptors, capacity: usize, limit: usize) -> Self {
         Writer {
             descriptors,
-            out: Vec::with_capacity(capacity),
+            out: Vec::with_capacity(capacity.min(limit)),
+            limit,
+            is_full: false,
             long: Vec::new(),
             widening: 0,
             path: Vec::new(),
@@ -64,6 +70,15 @@ impl<'d> Writer<'d> {
             }
         }
         text
+    }
+
+    /// Whether so many bytes may be added. Asked where the output can outgrow the text.
+    pub(super) fn room(&mut self, bytes: usize) -> Result<(), &'static str> {
+        self.is_full = self.out.len().saturating_add(bytes) > self.limit;
+        if self.is_full {
+            return Err("the request is too large");
+        }
+        Ok(())
     }
 
     pub(super) fn key(&mut self, field: &FieldDescriptor, wire_type: WireType) {
@@ -103,6 +118,7 @@ impl<'d> Writer<'d> {
         self.long.sort_unstable_by_key(|long| long.at);
         let mut source_end = self.out.len();
         let mut target_end = source_end + self.widening;
+        self.out.reserve_exact(self.widening);
         self.out.resize(target_end, 0);
         for Long { at, length } in self.long.into_iter().rev() {
             let behind = at + 1..source_end;

@@ -85,7 +85,7 @@ impl Collector {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("collector.yaml");
         std::fs::write(&config, yaml).unwrap();
-        let mut child = Command::new(BINARY)
+        let mut child = Command::new(std::env::var("COLLECTOR").unwrap_or(BINARY.to_owned()))
             .arg(format!("--config={}", config.display()))
             .args(OWN_TELEMETRY)
             .args(arguments)
@@ -271,9 +271,18 @@ impl Collector {
 
     /// The most memory the process had so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// The memory the process has now, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    fn status(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.unwrap().trim().trim_end_matches(" kB");
         kib.parse::<u64>().unwrap() * 1024
     }

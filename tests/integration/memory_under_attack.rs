@@ -1,0 +1,461 @@
+//! Whatever clients send, the collector's memory stays within its budget and a fixed overhead, and other clients are
+//! served.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use http::{Method, Request};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, codec, grpc_at, grpc_to, raw};
+
+const MIB: usize = 1 << 20;
+/// What the configuration states for `memory_limiter`.
+const BUDGET: usize = 64 * MIB;
+/// What the process has besides: its code, its threads, connections, and what the allocator keeps.
+const OVERHEAD: usize = 48 * MIB;
+/// The largest request, as sent and unpacked.
+const LARGEST: usize = 8 * MIB;
+
+/// A collector on a hostile network. Traces go to a backend, logs nowhere, and metrics to one that takes connections and
+/// says nothing, so that they stay in the queue.
+struct Target {
+    collector: Collector,
+    backend: Backend,
+    oracle: Oracle,
+    _silent: TcpListener,
+}
+
+impl Target {
+    async fn start() -> Self {
+        let backend = Backend::start().await;
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let queue = "timeout: 60s, sending_queue: {sizer: bytes, queue_size: 1000000000}";
+        let yaml = format!(
+            "receivers:
+  otlp:
+    protocols:
+      grpc: {{endpoint: '127.0.0.1:0', max_recv_msg_size_mib: 8, include_metadata: true}}
+      http: {{endpoint: '127.0.0.1:0', max_request_body_size: {LARGEST}, include_metadata: true}}
+processors:
+  memory_limiter: {{limit_mib: 80, spike_limit_mib: 16}}
+exporters:
+  otlp_grpc/kept: {}
+  otlp_grpc/silent: {}
+  nop: {{}}
+service:
+  pipelines:
+    traces: {{receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc/kept]}}
+    metrics: {{receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc/silent]}}
+    logs: {{receivers: [otlp], processors: [memory_limiter], exporters: [nop]}}
+",
+            grpc_to(&backend, ""),
+            grpc_at(silent.local_addr().unwrap(), queue),
+        );
+        Target {
+            collector: Collector::start(&yaml).await,
+            backend,
+            oracle: Oracle::default(),
+            _silent: silent,
+        }
+    }
+
+    /// Runs an attack while others send small requests, and looks at them and at the memory.
+    async fn under(&self, name: &str, attack: impl Future<Output = ()>) {
+        let over = Arc::new(AtomicBool::new(false));
+        let began = Instant::now();
+        let (collector, oracle) = (&self.collector, &self.oracle);
+        let clients = [
+            Client::grpc(&format!("{name}/grpc"), collector.grpc(), oracle).await,
+            Client::http(&format!("{name}/http"), collector.http(), oracle),
+        ];
+        let others = clients.map(|client| bystander(client, over.clone()));
+        attack.await;
+        over.store(true, Relaxed);
+        for served in others {
+            let served = served.await.unwrap();
+            assert!(served > 0, "{name}: nobody else was served");
+        }
+        let (peak, now) = (self.collector.peak_memory(), self.collector.memory());
+        println!(
+            "{name}: {:?}, peak {} MiB, now {} MiB",
+            began.elapsed(),
+            peak >> 20,
+            now >> 20
+        );
+        assert!(
+            peak < (BUDGET + OVERHEAD) as u64,
+            "{name}: the process had {peak} bytes"
+        );
+    }
+}
+
+/// Somebody with small requests. Says how many were taken; each is, or its client is told when to come back.
+fn bystander(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
+    tokio::spawn(async move {
+        let mut served = 0;
+        loop {
+            match client.send(&client.request(Signal::Traces, 1)).await {
+                Ok(()) => served += 1,
+                Err(refused) => {
+                    assert_eq!(refused.code, Code::ResourceExhausted, "{refused:?}");
+                    assert!(refused.retry_after.is_some(), "{refused:?}");
+                }
+            }
+            if over.load(Relaxed) && served > 0 {
+                return served;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+}
+
+/// A field with a length, as protobuf encodes it.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut encoded = vec![number << 3 | 2];
+    prost::encoding::encode_varint(content.len() as u64, &mut encoded);
+    encoded.extend_from_slice(content);
+    encoded
+}
+
+/// A request of traces, metrics or logs with these records.
+fn request(records: &[u8]) -> Vec<u8> {
+    field(1, &field(2, records))
+}
+
+/// Records without content, two bytes each.
+fn empty_records(bytes: usize) -> Vec<u8> {
+    [0x12, 0].repeat(bytes / 2)
+}
+
+/// A log record whose body is a text of one letter.
+fn long_text(bytes: usize) -> Vec<u8> {
+    field(2, &field(5, &field(1, &vec![b'a'; bytes])))
+}
+
+/// Log records whose bodies are lists in lists, as deep as may be.
+fn deep_records(bytes: usize) -> Vec<u8> {
+    let mut value = Vec::new();
+    for _ in 0..46 {
+        value = field(5, &field(1, &value));
+    }
+    let record = field(2, &field(5, &value));
+    record.repeat(bytes / record.len())
+}
+
+/// Bodies that are much larger unpacked: too large, and just small enough.
+fn bombs(encoding: &str) -> Vec<Vec<u8>> {
+    [
+        request(&long_text(3 * LARGEST)),
+        request(&long_text(LARGEST - 100)),
+        request(&empty_records(LARGEST - 100)),
+    ]
+    .map(|plain| codec::compress(encoding, &plain))
+    .into()
+}
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+async fn post(address: SocketAddr, signal: Signal, kind: &str, encoding: &str, body: Bytes) -> u16 {
+    let headers = [("content-type", kind), ("content-encoding", encoding)];
+    let headers = match encoding {
+        "identity" => &headers[..1],
+        _ => &headers[..],
+    };
+    let response = raw::http(address, Method::POST, raw::path(signal), headers, body).await;
+    response.status.as_u16()
+}
+
+async fn decompression_bombs(target: &Target, at_once: usize) {
+    let (grpc, http) = (target.collector.grpc(), target.collector.http());
+    let encodings = codec::HTTP.into_iter().filter(|name| *name != "identity");
+    let bodies: Vec<(&str, Bytes)> = encodings
+        .flat_map(|name| bombs(name).into_iter().map(move |bomb| (name, bomb.into())))
+        .collect();
+    let attacks = (0..at_once).zip(bodies.iter().cycle());
+    join_all(attacks.map(|(number, (encoding, body))| async move {
+        if number % 2 == 1 && codec::GRPC.contains(encoding) {
+            let frame = raw::frame(true, body);
+            let headers = [("grpc-encoding", *encoding)];
+            raw::grpc(grpc, raw::method(Signal::Logs), &headers, frame).await;
+        } else {
+            let status = post(http, Signal::Logs, PROTOBUF, encoding, body.clone()).await;
+            assert!([200, 413, 429].contains(&status), "{encoding}: {status}");
+        }
+    }))
+    .await;
+}
+
+async fn structures(target: &Target) {
+    let http = target.collector.http();
+    let text = |head: &str, middle: &str, tail: &str| {
+        let fits = (LARGEST - 200) / middle.len();
+        Bytes::from([head, &middle.repeat(fits), tail].concat())
+    };
+    let depth = 1_000_000;
+    let twice = [field(1, &[]), field(1, &[]), field(2, &empty_records(MIB))].concat();
+    let bodies: [(&str, Bytes); 8] = [
+        (PROTOBUF, request(&deep_records(LARGEST - 100)).into()),
+        (PROTOBUF, request(&empty_records(LARGEST - 100)).into()),
+        // Fields that OTLP does not know.
+        (
+            PROTOBUF,
+            request(&[0xfa, 0x7f, 0].repeat(LARGEST / 4)).into(),
+        ),
+        // A message that should occur once.
+        (PROTOBUF, field(1, &twice).into()),
+        (
+            JSON,
+            ["{\"x\":", &"[".repeat(depth), &"]".repeat(depth), "}"]
+                .concat()
+                .into(),
+        ),
+        (
+            JSON,
+            text(
+                "{\"resourceLogs\":[{\"scopeLogs\":[{\"logRecords\":[{}",
+                ",{}",
+                "]}]}]}",
+            ),
+        ),
+        (
+            JSON,
+            text(
+                "{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[{\"histogram\":{\"dataPoints\":[{\"explicitBounds\":[0",
+                ",0",
+                "]}]}}]}]}]}",
+            ),
+        ),
+        (
+            JSON,
+            text(
+                "{\"resourceLogs\":[{\"scopeLogs\":[{\"logRecords\":[{\"body\":{\"stringValue\":\"",
+                "\\n",
+                "\"}}]}]}]}",
+            ),
+        ),
+    ];
+    join_all(bodies.iter().map(|(kind, body)| async move {
+        for _ in 0..2 {
+            post(http, Signal::Logs, kind, "identity", body.clone()).await;
+        }
+    }))
+    .await;
+}
+
+type Streams = SendRequest<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+
+async fn connect(address: SocketAddr) -> Streams {
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// A call with this beginning of a body, which goes on for ever unless it is complete.
+fn call(
+    address: SocketAddr,
+    begin: Bytes,
+    complete: bool,
+) -> Request<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>> {
+    let begin = stream::iter([Ok(Frame::data(begin))]);
+    let body = if complete {
+        begin.boxed()
+    } else {
+        begin.chain(stream::pending()).boxed()
+    };
+    Request::post(format!("http://{address}{}", raw::method(Signal::Logs)))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(StreamBody::new(body))
+        .unwrap()
+}
+
+/// Requests of one log record, over many connections.
+async fn tiny_requests(target: &Target, requests: usize) {
+    const CONNECTIONS: usize = 20;
+    let (grpc, http) = (target.collector.grpc(), target.collector.http());
+    let body = request(&[0x12, 0]);
+    let frame = Bytes::from(raw::frame(false, &body));
+    let each = requests / CONNECTIONS / 2;
+    let by_grpc = join_all((0..CONNECTIONS).map(|_| async {
+        let sender = connect(grpc).await;
+        stream::iter(0..each)
+            .for_each_concurrent(100, |_| {
+                let mut sender = sender.clone();
+                let call = call(grpc, frame.clone(), true);
+                async move {
+                    sender.ready().await.unwrap();
+                    sender.send_request(call).await.unwrap();
+                }
+            })
+            .await;
+    }));
+    let head = format!(
+        "POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let post = [head.as_bytes(), &body].concat();
+    let by_http = join_all((0..CONNECTIONS).map(|_| async {
+        let mut stream = TcpStream::connect(http).await.unwrap();
+        let (mut reader, mut writer) = stream.split();
+        let write = async {
+            for _ in 0..each {
+                writer.write_all(&post).await.unwrap();
+            }
+            writer.shutdown().await.unwrap();
+        };
+        let read = async { while reader.read(&mut [0; 4096]).await.unwrap() > 0 {} };
+        tokio::join!(write, read);
+    }));
+    tokio::join!(by_grpc, by_http);
+}
+
+/// Connections that do nothing, or stop in the middle of a request. They stay open while the result lives.
+async fn connections(address: SocketAddr, count: usize, begin: &[u8]) -> Vec<TcpStream> {
+    join_all((0..count).map(|_| async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(begin).await.unwrap();
+        stream
+    }))
+    .await
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+async fn idle_connections(target: &Target, count: usize) {
+    let (grpc, http) = (target.collector.grpc(), target.collector.http());
+    let _held = (
+        connections(grpc, count / 2, PREFACE).await,
+        connections(http, count / 2, b"POST /v1/logs HTTP/1.1\r\n").await,
+    );
+    sleep(Duration::from_millis(300)).await;
+}
+
+async fn unfinished_requests(target: &Target, count: usize) {
+    let http = target.collector.http();
+    let mut begin = format!("POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\ncontent-length: {LARGEST}\r\n\r\n").into_bytes();
+    begin.extend(vec![0; 10_000]);
+    let _held = connections(http, count, &begin).await;
+    sleep(Duration::from_millis(300)).await;
+}
+
+/// Streams of one connection that declare a large message and send nothing, or a little.
+async fn declared_and_not_sent(target: &Target, streams: usize, sent: usize) {
+    let grpc = target.collector.grpc();
+    let mut begin = vec![0];
+    begin.extend_from_slice(&u32::to_be_bytes(4 << 20));
+    begin.extend(vec![0; sent]);
+    let begin = Bytes::from(begin);
+    let mut sender = connect(grpc).await;
+    let calls: Vec<_> = (0..streams)
+        .map(|_| sender.send_request(call(grpc, begin.clone(), false)))
+        .collect();
+    let calls = tokio::spawn(join_all(calls));
+    sleep(Duration::from_millis(300)).await;
+    calls.abort();
+}
+
+/// As many large headers as a request may have.
+async fn large_headers(target: &Target, requests: usize) {
+    let grpc = target.collector.grpc();
+    let frame = Bytes::from(raw::frame(false, &request(&[0x12, 0])));
+    let sender = connect(grpc).await;
+    stream::iter(0..requests)
+        .for_each_concurrent(100, |_| {
+            let mut sender = sender.clone();
+            let mut call = call(grpc, frame.clone(), true);
+            for number in 0..100 {
+                let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+                call.headers_mut()
+                    .insert(name, "a".repeat(100).parse().unwrap());
+            }
+            async move {
+                sender.ready().await.unwrap();
+                let _ = sender.send_request(call).await;
+            }
+        })
+        .await;
+}
+
+/// Metrics that stay in the queue until the budget is used up.
+async fn fill_the_queue(target: &Target) {
+    let http = target.collector.http();
+    let body = Bytes::from(codec::compress(
+        "zstd",
+        &request(&empty_records(LARGEST / 4)),
+    ));
+    for _ in 0..100 {
+        if post(http, Signal::Metrics, PROTOBUF, "zstd", body.clone()).await != 200 {
+            return;
+        }
+    }
+    panic!("nothing fills the queue");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served() {
+    let target = Target::start().await;
+    target.under("nothing", async {}).await;
+    let idle = target.collector.memory();
+    let scale = SCALE;
+    target
+        .under("idle connections", idle_connections(&target, 400))
+        .await;
+    target
+        .under("unfinished requests", unfinished_requests(&target, 400))
+        .await;
+    target
+        .under("declared only", declared_and_not_sent(&target, 900, 0))
+        .await;
+    target
+        .under(
+            "declared and begun",
+            declared_and_not_sent(&target, 900, 3000),
+        )
+        .await;
+    target
+        .under("tiny requests", tiny_requests(&target, 10_000 * scale))
+        .await;
+    target
+        .under("large headers", large_headers(&target, 500 * scale))
+        .await;
+    target.under("structures", structures(&target)).await;
+    target
+        .under("bombs", decompression_bombs(&target, 64))
+        .await;
+    let after = target.collector.memory();
+    println!("idle {} MiB, after {} MiB", idle >> 20, after >> 20);
+    let all = async {
+        tokio::join!(
+            idle_connections(&target, 200),
+            unfinished_requests(&target, 200),
+            declared_and_not_sent(&target, 900, 3000),
+            tiny_requests(&target, 2000 * scale),
+            large_headers(&target, 100 * scale),
+            structures(&target),
+            decompression_bombs(&target, 64),
+        );
+    };
+    target.under("all at once", all).await;
+    sleep(Duration::from_secs(3)).await;
+    println!("3 s later {} MiB", target.collector.memory() >> 20);
+}
+
+const SCALE: usize = 1;
