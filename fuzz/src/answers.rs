@@ -30,7 +30,7 @@ pub fn answers(input: &[u8]) {
             headers.insert(name, value);
         }
     }
-    headers.insert("grpc-status", HeaderValue::from(entropy.below(20)));
+    headers.insert("grpc-status", HeaderValue::from(u16::from(entropy.below(20))));
     short(&exporters::http_refused(status, &headers, body));
     if let Some(Err(error)) = exporters::grpc_status(&headers) {
         short(&error);

@@ -38,6 +38,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             b"\0\x03\0\0\0\0\0\0\0\0bad".to_vec(),
         ],
         "frames" => frames(),
+        "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],
         _ => Vec::new(),
     }
 }
