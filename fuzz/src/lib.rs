@@ -1,5 +1,5 @@
 //! What the fuzz targets check: one function per target, and every one asserts a promise rather than the mere absence
-//! of a crash. `fuzz/run` runs them all; with cargo-fuzz it is `cargo +nightly fuzz run validate`.
+//! of a crash. `fuzz/run 60` runs them all for a minute each.
 
 #[path = "../../tests/wire/generator.rs"]
 mod generator;
