@@ -82,7 +82,7 @@ impl Arena {
     }
 
     /// After the attack: little memory, little processor time, and nothing of the others' was lost.
-    pub async fn is_unharmed(self) {
+    pub async fn assert_unharmed(self) {
         let grown = self.collector.peak_memory() - self.memory;
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.collector.processor_time() - self.processor;
@@ -139,7 +139,7 @@ async fn too_much(what: &str, flood: impl Fn(u32) -> Vec<u8>) {
         };
         arena.beside(attack).await;
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn windows_that_overflow_end_the_stream_or_the_connection() {
         assert_eq!(attacker.ended().await, Some(FLOW_CONTROL_ERROR));
     };
     arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn answers_that_nobody_takes_do_not_pile_up() {
         .await;
     assert!(answers <= 100, "{answers} answers are held");
     assert!(refused > 0);
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn a_header_block_that_unpacks_to_much_more_is_refused() {
         }
     };
     arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -326,7 +326,7 @@ async fn a_head_that_is_too_large_is_refused_and_the_next_one_served() {
         assert_eq!(status, 200);
     };
     arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -359,7 +359,7 @@ async fn requests_beyond_the_concurrent_ones_are_refused_and_the_others_served()
         }
     };
     arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -388,7 +388,7 @@ async fn a_thousand_requests_that_never_end_disturb_nobody() {
         attackers
     };
     let _attackers = arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -433,7 +433,7 @@ async fn who_never_finishes_what_it_began_is_disconnected() {
         attacker.ended().await
     };
     arena.beside(attack).await;
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 /// Says these frames on a connection of its own. Returns the code with which the server ends the connection.
@@ -447,6 +447,9 @@ async fn violate(arena: &Arena, frames: &[Vec<u8>]) -> Option<u32> {
     arena.beside(attack).await
 }
 
+/// What it is, the frames, and the codes that are right for it.
+type Case = (&'static str, Vec<Vec<u8>>, &'static [u32]);
+
 #[tokio::test]
 async fn breaches_of_the_protocol_end_the_connection_with_their_code() {
     let arena = Arena::start("", "").await;
@@ -455,7 +458,7 @@ async fn breaches_of_the_protocol_end_the_connection_with_their_code() {
     const PROTOCOL: &[u32] = &[PROTOCOL_ERROR];
     // RFC 9113, 4.2 says FRAME_SIZE_ERROR; h2 says PROTOCOL_ERROR for frames of a fixed size.
     const SIZE: &[u32] = &[FRAME_SIZE_ERROR, PROTOCOL_ERROR];
-    let cases: Vec<(&str, Vec<Vec<u8>>, &[u32])> = vec![
+    let cases: Vec<Case> = vec![
         ("an even stream", vec![headers(2)], PROTOCOL),
         // RFC 9113, 5.1.1: a stream below the highest was closed.
         (
@@ -575,5 +578,5 @@ async fn breaches_of_the_protocol_end_the_connection_with_their_code() {
         let told = code.is_some_and(|code| expected.contains(&code));
         assert!(told, "{what}: {code:?}");
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }

@@ -84,7 +84,7 @@ async fn what_two_readers_could_read_differently_is_refused() {
             "{more:?}: {statuses:?}"
         );
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn chunks_that_are_none_end_the_connection() {
         let shown: String = chunks.chars().take(20).collect();
         assert!(refused && statuses.len() <= 1, "{shown:?}: {statuses:?}");
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn heads_without_end_are_refused() {
         let refused = statuses.is_empty() || [[expected], [431], [400]].contains(&[statuses[0]]);
         assert!(refused && statuses.len() <= 1, "{what}: {statuses:?}");
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 /// Sends these bytes, and then one more every 100 ms. Returns when the server closes the connection.
@@ -174,7 +174,7 @@ async fn slow_heads_are_given_up() {
     for statuses in arena.beside(join_all(silent)).await {
         assert!(statuses.is_empty() || statuses == [408], "{statuses:?}");
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn slow_bodies_are_given_up() {
         let told = [vec![], vec![408], vec![503]];
         assert!(told.contains(&statuses), "{statuses:?}");
     }
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
 
 #[tokio::test]
@@ -204,5 +204,5 @@ async fn a_thousand_requests_at_once_are_answered_one_after_the_other() {
         + &post("content-length: 0\r\nconnection: close\r\n");
     let attack = say(arena.collector.http(), requests.as_bytes());
     assert_eq!(arena.beside(attack).await, vec![200; 1000]);
-    arena.is_unharmed().await;
+    arena.assert_unharmed().await;
 }
