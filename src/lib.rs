@@ -24,6 +24,9 @@ pub mod connectors;
 pub mod exporters;
 pub mod extensions;
 pub mod files;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod health;
 pub mod memory;
 pub mod net;

@@ -1,6 +1,9 @@
 //! The exporters. A new one is one file and one line in [`REGISTRY`].
 
 pub mod debug;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod nop;
 pub mod otlp_grpc;
 pub mod otlp_http;

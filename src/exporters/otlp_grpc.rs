@@ -238,7 +238,7 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
 
 /// At most eight digits and a unit:
 /// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
-fn grpc_timeout(timeout: Duration) -> String {
+pub(super) fn grpc_timeout(timeout: Duration) -> String {
     const MOST: u128 = 99_999_999;
     let units = [(timeout.as_micros(), 'u'), (timeout.as_millis(), 'm')];
     match units.into_iter().find(|(count, _)| *count <= MOST) {
@@ -248,7 +248,7 @@ fn grpc_timeout(timeout: Duration) -> String {
 }
 
 /// The status in headers or trailers; `None` when there is none.
-fn status_of(headers: &HeaderMap) -> Option<Result<(), SendError>> {
+pub(super) fn status_of(headers: &HeaderMap) -> Option<Result<(), SendError>> {
     let code = headers.get("grpc-status")?;
     let code = Code::from_bytes(code.as_bytes());
     if code == Code::Ok {
@@ -299,7 +299,7 @@ async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
 
 /// What the response message says. The status was OK, so the data arrived whatever the message is; one that cannot be
 /// read (compressed, say, though we did not offer that) means full success.
-fn accepted(frame: &[u8]) -> Outcome {
+pub(super) fn accepted(frame: &[u8]) -> Outcome {
     match frame {
         [0, _, _, _, _, message @ ..] => outcome(message).unwrap_or_default(),
         _ => Outcome::default(),

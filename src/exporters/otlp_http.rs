@@ -341,7 +341,7 @@ fn content_type(headers: &HeaderMap) -> &str {
 
 /// What a 2xx response says. Another content type than OTLP's is full success, as in the Collector; so is an empty
 /// body.
-fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, SendError> {
+pub(super) fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, SendError> {
     let outcome = match content_type(headers) {
         _ if body.is_empty() => return Ok(Outcome::default()),
         PROTOBUF => outcome(body).map_err(|error| error.to_string()),
@@ -356,7 +356,12 @@ fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, Send
 
 /// What another response says. Which statuses are retryable is the specification's:
 /// <https://opentelemetry.io/docs/specs/otlp/#failures-1>.
-fn refused(url: &Uri, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> SendError {
+pub(super) fn refused(
+    url: &Uri,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> SendError {
     let said = match content_type(headers) {
         PROTOBUF | JSON | "text/plain" => status_text(content_type(headers) == PROTOBUF, body),
         _ => String::new(),
@@ -391,7 +396,7 @@ fn refused(url: &Uri, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> S
 }
 
 /// Seconds, or a date (RFC 9110, 10.2.3). A date that has passed is no wait.
-fn retry_after(value: &HeaderValue) -> Option<Duration> {
+pub(super) fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

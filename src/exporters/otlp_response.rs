@@ -1,5 +1,6 @@
 //! What an OTLP server answers, over gRPC or HTTP: partial success, `google.rpc.Status`, when to retry.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use base64::Engine;
@@ -81,15 +82,13 @@ pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
 
 /// What a refusal's body says, to be appended to a sentence: a `google.rpc.Status` as protobuf or JSON, or text.
 pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
-    /// Long enough for every message that helps.
-    const SHOWN: usize = 1024;
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct JsonStatus {
         message: String,
         details: Vec<serde_json::Value>,
     }
-    let (mut message, details) = if protobuf {
+    let (message, details) = if protobuf {
         let status = Status::decode(body).unwrap_or_default();
         let details = status.details.into_iter().map(|any| any.type_url);
         (status.message, details.collect::<Vec<String>>())
@@ -102,16 +101,27 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
             Err(_) => (String::from_utf8_lossy(body).trim().to_owned(), Vec::new()),
         }
     };
-    if message.len() > SHOWN {
-        let end = (0..=SHOWN).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or(0));
-        message.push_str("...");
-    }
+    let message = shortened(&message);
     match (message.is_empty(), details.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!(", Message={message}"),
-        (_, false) => format!(", Message={message}, Details=[{}]", details.join(", ")),
+        (_, false) => {
+            let details = details.join(", ");
+            format!(", Message={message}, Details=[{}]", shortened(&details))
+        }
     }
+}
+
+/// What is logged of a server's words.
+fn shortened(text: &str) -> Cow<'_, str> {
+    /// Long enough for every message that helps.
+    const SHOWN: usize = 1024;
+    if text.len() <= SHOWN {
+        return text.into();
+    }
+    let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end));
+    let shown = end.and_then(|end| text.get(..end)).unwrap_or_default();
+    format!("{shown}...").into()
 }
 
 /// The error that a gRPC status means for an OTLP client.
@@ -119,7 +129,7 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
 /// Which codes are retryable is the specification's
 /// (<https://opentelemetry.io/docs/specs/otlp/#failures>): RESOURCE_EXHAUSTED only if the server says when.
 pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> SendError {
-    let reason = format!("rpc error: code = {code:?} desc = {message}");
+    let reason = format!("rpc error: code = {code:?} desc = {}", shortened(message));
     let retryable = is_retryable(code) || (code == Code::ResourceExhausted && delay.is_some());
     if retryable {
         return SendError {
@@ -234,6 +244,16 @@ mod tests {
         assert!(!refused(Code::InvalidArgument, "", second).retryable);
         let unavailable = refused(Code::Unavailable, "", Some(Duration::ZERO));
         assert_eq!((unavailable.retryable, unavailable.throttle), (true, None));
+    }
+
+    #[test]
+    fn however_much_a_server_says_little_of_it_is_logged() {
+        let much = "\u{e4}".repeat(100_000);
+        let over_grpc = refused(Code::Internal, &much, None).reason;
+        assert!(over_grpc.len() < 1100, "{}", over_grpc.len());
+        let details = serde_json::json!({"message": much, "details": [much, much]});
+        let over_http = status_text(false, details.to_string().as_bytes());
+        assert!(over_http.len() < 2200, "{}", over_http.len());
     }
 
     #[test]

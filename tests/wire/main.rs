@@ -6,6 +6,7 @@
 mod attributes;
 mod generator;
 mod oracle;
+mod rebuild;
 mod split;
 mod stamp;
 mod validate;

@@ -275,7 +275,7 @@ impl Debug {
 }
 
 /// What a person is to read beyond the counts; several lines, or none.
-fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
+pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
     let mut out = String::new();
     // Formatting into a string does not fail.
     let _ = match (verbosity, decoded) {

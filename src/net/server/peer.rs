@@ -56,6 +56,18 @@ impl Peer {
         }
     }
 
+    /// A peer without a connection.
+    #[cfg(fuzzing)]
+    pub fn nobody() -> Self {
+        use std::net::Ipv4Addr;
+        let owner = super::Owner {
+            id: "otlp".parse().unwrap_or_else(|_| unreachable!()),
+            kind: "receiver",
+        };
+        let gate = Gate::new(super::Limits::default(), owner, "HTTP", None);
+        Peer::new((Ipv4Addr::LOCALHOST, 0).into(), gate)
+    }
+
     /// Counts that this client went over a limit and was refused or given up, in `tributary_server_limited` and in the
     /// log.
     pub fn limited(&self, limit: Limit) {

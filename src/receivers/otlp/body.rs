@@ -1,6 +1,7 @@
 //! Reading request bodies: memory is asked for before it is used, slow clients are given up, nothing is copied that
 //! need not be.
 
+use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -91,17 +92,17 @@ impl Bounds<'_> {
 ///
 /// A body that comes in one piece, or is there when it is looked at, is taken as it is. For all others the right to
 /// hold them grows with what has arrived: a declared length reserves nothing, it only refuses early.
-pub(super) struct Reader<'a> {
-    body: Incoming,
+pub(super) struct Reader<'a, B = Incoming> {
+    body: B,
     peer: &'a Peer,
     started: Instant,
     pace: Pace,
     received: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     /// A reader; the clock starts now.
-    pub(super) fn new(body: Incoming, peer: &'a Peer, pace: Pace) -> Self {
+    pub(super) fn new(body: B, peer: &'a Peer, pace: Pace) -> Self {
         Reader {
             body,
             peer,
@@ -226,8 +227,9 @@ impl<'a> Reader<'a> {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| {
-                // Nobody will read this; the connection or the stream is gone.
-                Nack::permanent(Code::Cancelled, format!("the body broke off: {error}"))
+                // Mostly the connection or the stream is gone, and nobody will read this. Who sent chunks that are none
+                // will.
+                Nack::invalid(format!("the body broke off: {error}"))
             })?;
             if let Ok(data) = frame.into_data()
                 && !data.is_empty()

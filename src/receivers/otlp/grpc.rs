@@ -141,7 +141,7 @@ fn route(path: &str) -> Result<Signal, Nack> {
 }
 
 /// `application/grpc`, also as `application/grpc+proto` and with parameters.
-fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
+pub(super) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
     let Some(rest) = content_type.and_then(|value| value.as_bytes().strip_prefix(GRPC.as_bytes()))
     else {
         return false;
@@ -151,7 +151,7 @@ fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
 }
 
 /// `TimeoutValue TimeoutUnit` (gRPC over HTTP/2, "Requests"): at most eight digits and a unit.
-fn timeout(value: &HeaderValue) -> Option<Duration> {
+pub(super) fn timeout(value: &HeaderValue) -> Option<Duration> {
     let (unit, digits) = value.as_bytes().split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -178,7 +178,7 @@ fn accepted() -> Response<Reply> {
 }
 
 /// A response without a message ("Trailers-Only").
-fn refused(nack: Nack) -> Response<Reply> {
+pub(super) fn refused(nack: Nack) -> Response<Reply> {
     let unknown_encoding = nack.code == Code::Unimplemented;
     let refusal = Refusal::from(nack);
     let mut response = Response::new(Reply::Empty);

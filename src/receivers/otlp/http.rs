@@ -262,7 +262,7 @@ enum Misdirected {
 }
 
 /// What a content type stands for; parameters such as `charset` make no difference.
-fn format(content_type: &HeaderValue) -> Option<Format> {
+pub(super) fn format(content_type: &HeaderValue) -> Option<Format> {
     let essence = content_type.to_str().ok()?.split(';').next()?.trim();
     if essence.eq_ignore_ascii_case(PROTOBUF) {
         Some(Format::Protobuf)
@@ -282,7 +282,7 @@ fn accepted(format: Format) -> Response<Full<Bytes>> {
 }
 
 /// A `google.rpc.Status` in the encoding of the request.
-fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
+pub(super) fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
     let refusal = Refusal::from(nack);
     let status = refusal.http_status();
     let mut response = match format {

@@ -7,6 +7,9 @@ mod body;
 mod config;
 mod cors;
 mod encoding;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod intake;

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use super::metrics::Metrics;
 use super::{GLANCE, PATIENCE, raw, within};
 
-/// The binary, unless the variable `COLLECTOR` names another, a release build say.
+/// The binary of this build.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_collector");
 
 /// The binary under test: that of this build, or another one (a release build, say) by the variable `COLLECTOR`.
@@ -301,6 +302,16 @@ impl Collector {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.unwrap().trim().trim_end_matches(" kB");
         kib.parse::<u64>().unwrap() * 1024
+    }
+
+    /// The processor time the process has taken so far, in user and kernel mode.
+    pub fn processor_time(&self) -> Duration {
+        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms. The second field may have spaces, and ends with `)`.
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        Duration::from_millis(ticks.map(|field| field.parse::<u64>().unwrap() * 10).sum())
     }
 }
 

@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod client;
 pub mod codec;
 pub mod collector;
+pub mod http2;
 pub mod metrics;
 pub mod oracle;
 pub mod raw;

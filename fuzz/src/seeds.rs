@@ -1,0 +1,130 @@
+//! What the targets begin with: a few small inputs each, made by the generators and encoders of this repository.
+
+use bytes::Bytes;
+use tributary::batch::{Code, Nack};
+use tributary::compression::compress::Compressor;
+use tributary::fuzzing::receiver;
+use tributary::wire::json;
+
+use crate::compression::CODECS;
+use crate::telemetry::{request, signal_of};
+
+/// The seeds of a target; none where they would be random anyway.
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "validate" => each_signal(|signal, request| [&[signal], request].concat()),
+        "json" => each_signal(|signal, request| {
+            let text = json::from_wire(signal_of(signal), request).unwrap();
+            [&[signal][..], &text].concat()
+        }),
+        // Half of the first 64 bytes are decisions, and the first of those is the signal.
+        "edit" | "split" | "transcode" | "view" | "debug" => each_signal(|signal, request| {
+            let mut input = vec![signal; 32];
+            input.extend(request);
+            input
+        }),
+        "decompress" => compressed(),
+        "headers" => lines(&[
+            "20000000u\nhttps://*.example.com *",
+            "https://a.example.com\nhttps://*.example.com\nContent-Type, x",
+            "application/json; charset=utf-8\n*",
+            "application/grpc+proto\n",
+            "x-snappy-framed\n",
+            "Fri, 20 Nov 2026 12:00:00 GMT\n",
+        ]),
+        "answers" => answers(),
+        "refusals" => vec![
+            b"\x01\x08\x01\0\0\0\x05\xdc\0\0busy".to_vec(),
+            b"\0\x03\0\0\0\0\0\0\0\0bad".to_vec(),
+        ],
+        "frames" => frames(),
+        "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],
+        _ => Vec::new(),
+    }
+}
+
+fn lines(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// Two requests of every signal, of at most some hundred bytes.
+fn each_signal(seed: impl Fn(u8, &[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for signal in 0..4 {
+        let mut found = 0;
+        for number in 1..10_000_u64 {
+            let mut input = vec![signal; 32];
+            input.extend(noise(number, 400));
+            let (_, request, _) = request(&input);
+            if (100..600).contains(&request.len()) && found < 2 {
+                found += 1;
+                seeds.push(seed(signal, &request));
+            }
+        }
+    }
+    seeds
+}
+
+/// Bytes without a pattern (xorshift64).
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let bytes = (0..length).map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    });
+    bytes.collect()
+}
+
+fn compressed() -> Vec<Vec<u8>> {
+    let text = Bytes::from("telemetry stays on the wire; ".repeat(20));
+    let seeds = (0_u8..).zip(CODECS).map(|(at, codec)| {
+        let body = Compressor::new(codec, None).compress(&[text.clone()]);
+        [&[at, 8, 19][..], &body.unwrap()].concat()
+    });
+    seeds.collect()
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    let nack = Nack::exhausted("busy", std::time::Duration::from_millis(1500));
+    let (_, headers) = receiver::refused_over_grpc(nack);
+    let grpc = [
+        &b"\xa4\x03\x08\0\0\0\0\x001\nbu%73y\n"[..],
+        headers["grpc-status-details-bin"].as_bytes(),
+    ];
+    let (_, _, json) = receiver::refused_over_http(Nack::invalid("no UTF-8"), true);
+    let (_, _, protobuf) =
+        receiver::refused_over_http(Nack::permanent(Code::Internal, "no"), false);
+    let partial = br#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}}"#;
+    vec![
+        grpc.concat(),
+        [&b"\x96\0\0\0\0\0\0\0"[..], &json].concat(),
+        [&b"\x96\x01\0\0\0\0\0\0"[..], &protobuf].concat(),
+        [&b"\x32\0\0\0\0\0\0\0"[..], partial].concat(),
+        b"\x32\x01\0\0\0\0\0\0\x0a\x06\x08\x03\x12\x02no".to_vec(),
+    ]
+}
+
+/// One frame of every type.
+fn frames() -> Vec<Vec<u8>> {
+    let mut connection = vec![7; 16];
+    let mut frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let length = u8::try_from(payload.len()).unwrap();
+        connection.extend([0, 0, length, kind, flags, 0, 0, 0, stream]);
+        connection.extend(payload);
+    };
+    frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]);
+    frame(1, 0, 1, b"head");
+    frame(9, 4, 1, b"more");
+    frame(0, 0, 1, b"data");
+    frame(0, 8, 1, &[3, 0, 0, 0]);
+    frame(0, 1, 1, b"");
+    frame(8, 0, 0, &[0, 0, 1, 0]);
+    frame(6, 0, 0, &[0; 8]);
+    frame(2, 0, 3, &[0; 5]);
+    frame(1, 5, 3, b"head");
+    frame(3, 0, 3, &[0, 0, 0, 8]);
+    frame(7, 0, 0, &[0; 8]);
+    vec![connection]
+}
