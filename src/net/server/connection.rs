@@ -221,6 +221,8 @@ where
     match (version, options.protocol) {
         (Version::Nothing, _) => return Ok(()),
         (Version::Tls, _) => {
+            // Without a word: it would not be understood. But not with a reset, which looks like a network's fault.
+            guard.part("").await;
             let mistake = "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or \
                            tls here";
             return Err(Failure::mismatch("tls_to_plaintext", mistake));
