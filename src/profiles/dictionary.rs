@@ -282,7 +282,6 @@ impl Dictionary {
         Sizes {
             strings: self.strings.len(),
             attributes: self.attributes.entries().len(),
-            attribute_sets: self.attribute_sets.len(),
             mappings: self.mappings.entries().len(),
             functions: self.functions.entries().len(),
             locations: self.locations.entries().len(),
@@ -346,7 +345,6 @@ pub struct Binary {
 pub(super) struct Sizes {
     pub(super) strings: usize,
     pub(super) attributes: usize,
-    pub(super) attribute_sets: usize,
     pub(super) mappings: usize,
     pub(super) functions: usize,
     pub(super) locations: usize,

@@ -16,20 +16,20 @@
 //!
 //! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
 
-//pub mod check;
+pub mod check;
 pub mod compact;
 pub mod dictionary;
 mod group;
 pub mod id;
-//pub mod identity;
+pub mod identity;
 pub mod ingest;
-//pub mod layout;
+pub mod layout;
 pub mod merge;
 pub mod model;
 pub mod names;
 pub mod references;
 pub mod reindex;
-//pub mod resolve;
+pub mod resolve;
 pub mod table;
 //#[cfg(test)]
 //mod testing;

@@ -221,7 +221,11 @@ impl<'s> Source<'s> {
         Ok(id)
     }
 
-    fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
+    /// An attribute.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
         if let Some(id) = seen(&self.memo.attributes, index) {
             return Ok(id);
         }

@@ -1,9 +1,9 @@
 //! From flat profiles to an encoded request, with what they refer to and nothing else.
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::profiles::v1development::ProfilesData;
-use prost::Message;
+use prost::Message as _;
 
+use super::check::debug_assert_structure;
 use super::dictionary::{Dictionary, ValueType};
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId,
@@ -40,10 +40,7 @@ pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes 
     let tables = writer.finish();
     message(&mut output, 2, &tables);
     let encoded = Bytes::from(output);
-    debug_assert!(
-        ProfilesData::decode(encoded.clone()).is_ok(),
-        "what was written cannot be read"
-    );
+    debug_assert_structure(&encoded);
     encoded
 }
 
