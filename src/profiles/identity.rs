@@ -101,12 +101,21 @@ impl<'d> Identities<'d> {
     ) -> u128 {
         let mut text = Vec::new();
         let of_resource = resource.resource.as_ref();
-        put_attributes(&mut text, of_resource.map(|resource| &resource.attributes[..]));
+        put_attributes(
+            &mut text,
+            of_resource.map(|resource| &resource.attributes[..]),
+        );
         put(&mut text, resource.schema_url.as_bytes());
         let of_scope = scope.scope.as_ref();
         put_attributes(&mut text, of_scope.map(|scope| &scope.attributes[..]));
-        put(&mut text, of_scope.map_or(b"", |scope| scope.name.as_bytes()));
-        put(&mut text, of_scope.map_or(b"", |scope| scope.version.as_bytes()));
+        put(
+            &mut text,
+            of_scope.map_or(b"", |scope| scope.name.as_bytes()),
+        );
+        put(
+            &mut text,
+            of_scope.map_or(b"", |scope| scope.version.as_bytes()),
+        );
         put(&mut text, scope.schema_url.as_bytes());
         let header = &profile.header;
         self.value_type(header.sample_type, &mut text);
@@ -154,7 +163,10 @@ impl<'d> Identities<'d> {
         text.extend_from_slice(&binary.pages.to_le_bytes());
         text.extend_from_slice(&binary.file_offset.to_le_bytes());
         text.extend_from_slice(&self.string(binary.build_id.key).to_le_bytes());
-        put(&mut text, self.dictionary.encoded_value(binary.build_id.value));
+        put(
+            &mut text,
+            self.dictionary.encoded_value(binary.build_id.value),
+        );
         text.extend_from_slice(&self.string(binary.filename).to_le_bytes());
         let address = location.address.wrapping_sub(mapping.start);
         text.extend_from_slice(&address.to_le_bytes());

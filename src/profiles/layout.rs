@@ -68,12 +68,18 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
         _ => false,
     })?;
     for sample in nested(profile, 2).take(ENOUGH) {
-        refuse(sample, V1_9, "a sample has a list where its link is", |field| {
-            field.number == 3 && is_bytes(field)
-        })?;
-        refuse(sample, V1_7, "a sample has a number where its timestamps are", |field| {
-            field.number == 5 && is_varint(field)
-        })?;
+        refuse(
+            sample,
+            V1_9,
+            "a sample has a list where its link is",
+            |field| field.number == 3 && is_bytes(field),
+        )?;
+        refuse(
+            sample,
+            V1_7,
+            "a sample has a number where its timestamps are",
+            |field| field.number == 5 && is_varint(field),
+        )?;
         if has(sample, 2) && !has(sample, 4) && !has(sample, 5) {
             return Err(OldLayout {
                 version: V1_9,
@@ -171,7 +177,10 @@ mod tests {
             (vec![(3, Fixed(1)), (8, Bytes(vec![7; 16]))], V1_8),
             (vec![(9, Number(1))], V1_8),
             // Samples as until 1.9: stack, values, attributes, link, timestamps.
-            (vec![sample(vec![(1, Number(1)), (2, Bytes(vec![5]))])], V1_9),
+            (
+                vec![sample(vec![(1, Number(1)), (2, Bytes(vec![5]))])],
+                V1_9,
+            ),
             (
                 vec![sample(vec![(2, Bytes(vec![5])), (3, Bytes(vec![1]))])],
                 V1_9,

@@ -31,10 +31,10 @@ pub mod references;
 pub mod reindex;
 pub mod resolve;
 pub mod table;
-//#[cfg(test)]
-//mod testing;
-//#[cfg(test)]
-//mod tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod write;
 
 pub use self::compact::Compactor;

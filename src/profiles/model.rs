@@ -183,8 +183,12 @@ mod tests {
     #[test]
     fn samples_come_back_as_they_were_pushed() {
         let mut samples = Samples::default();
-        let pushed: [(&[i64], &[u64]); 4] =
-            [(&[5], &[]), (&[], &[1, 2, 3]), (&[], &[]), (&[7, 8], &[4, 5])];
+        let pushed: [(&[i64], &[u64]); 4] = [
+            (&[5], &[]),
+            (&[], &[1, 2, 3]),
+            (&[], &[]),
+            (&[7, 8], &[4, 5]),
+        ];
         for (values, timestamps) in pushed {
             samples.push(SampleKey::default(), values, timestamps);
         }

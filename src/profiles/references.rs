@@ -174,7 +174,13 @@ mod tests {
         }
         let zero = any(Value::StringValueStrindex(0));
         let empty = any(Value::StringValue(String::new()));
-        assert_eq!(References::new(&strings).resolved(&zero).unwrap().into_owned(), empty);
+        assert_eq!(
+            References::new(&strings)
+                .resolved(&zero)
+                .unwrap()
+                .into_owned(),
+            empty
+        );
     }
 
     #[test]

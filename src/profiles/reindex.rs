@@ -59,7 +59,10 @@ pub enum Fault {
         index: i32,
     },
     /// A few bytes may refer to a long string, again and again.
-    #[error("its references to strings stand for more than {} bytes", references::LIMIT)]
+    #[error(
+        "its references to strings stand for more than {} bytes",
+        references::LIMIT
+    )]
     Expansion,
     /// Nobody can tell which value belongs to which time.
     #[error("a sample has {values} values, but {timestamps} timestamps")]

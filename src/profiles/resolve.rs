@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
-use super::reindex::{Fault, Table};
 use super::references::References;
+use super::reindex::{Fault, Table};
 
 /// An attribute: key, encoded value, unit.
 pub type Attribute<'r> = (&'r str, Vec<u8>, &'r str);

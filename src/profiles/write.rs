@@ -282,11 +282,7 @@ impl<'d> Writer<'d> {
         }
         let from = self.from.get_function(id);
         let mut entry = Vec::new();
-        for (field, string) in [
-            (1, from.name),
-            (2, from.system_name),
-            (3, from.filename),
-        ] {
+        for (field, string) in [(1, from.name), (2, from.system_name), (3, from.filename)] {
             let string = self.string(string);
             number(&mut entry, field, string);
         }

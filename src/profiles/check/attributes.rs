@@ -13,7 +13,12 @@ use crate::profiles::reindex::Table;
 
 impl Checker<'_> {
     /// An entry of the dictionary.
-    pub(super) fn attribute(&mut self, entry: &proto::KeyValueAndUnit, zero: bool, path: &Path<'_>) {
+    pub(super) fn attribute(
+        &mut self,
+        entry: &proto::KeyValueAndUnit,
+        zero: bool,
+        path: &Path<'_>,
+    ) {
         let key = path.field("key_strindex");
         let valid = self.index(Table::String, entry.key_strindex, &key);
         self.index(
@@ -36,7 +41,9 @@ impl Checker<'_> {
             self.add(Rule::EmptyKey, &key, || "is the empty string".to_owned());
         }
         if name.starts_with("pprof.scope.") {
-            self.add(Rule::ScopeOnly, path, || format!("`{name}` belongs on the scope"));
+            self.add(Rule::ScopeOnly, path, || {
+                format!("`{name}` belongs on the scope")
+            });
         }
         let value = entry.value.as_ref().and_then(|value| value.value.as_ref());
         self.well_known(name, value, path);
@@ -75,7 +82,9 @@ impl Checker<'_> {
         };
         let text = text.map(String::as_str);
         if let (false, kind) = expected {
-            self.add(Rule::AttributeType, path, || format!("`{name}` must be {kind}"));
+            self.add(Rule::AttributeType, path, || {
+                format!("`{name}` must be {kind}")
+            });
         } else if let Some(id) = text {
             let hexadecimal = |len: std::ops::RangeInclusive<usize>| {
                 let digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

@@ -39,7 +39,9 @@ impl Checker<'_> {
                 let id = match carry_over(&mut source, table, index) {
                     Ok(id) => id,
                     Err(Fault::Expansion) => {
-                        self.add(Rule::Expansion, &path.at(at), || Fault::Expansion.to_string());
+                        self.add(Rule::Expansion, &path.at(at), || {
+                            Fault::Expansion.to_string()
+                        });
                         return;
                     }
                     // Has been found already.
@@ -120,7 +122,15 @@ impl<'r> Uses<'r> {
     }
 
     fn of(&mut self, table: Table) -> &mut Vec<bool> {
-        let [strings, attributes, mappings, functions, locations, links, stacks] = &mut self.used;
+        let [
+            strings,
+            attributes,
+            mappings,
+            functions,
+            locations,
+            links,
+            stacks,
+        ] = &mut self.used;
         match table {
             Table::String => strings,
             Table::Attribute => attributes,

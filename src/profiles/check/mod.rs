@@ -162,5 +162,5 @@ impl Checker<'_> {
     }
 }
 
-
-
+#[cfg(test)]
+mod tests;

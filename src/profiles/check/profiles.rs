@@ -37,7 +37,11 @@ impl Checker<'_> {
                 self.key_values(&resource.attributes, false, &field);
             }
             let path = path.field("scope_profiles");
-            self.not_empty(&resource.scope_profiles, &path, "the resource has no scopes");
+            self.not_empty(
+                &resource.scope_profiles,
+                &path,
+                "the resource has no scopes",
+            );
             for (at, scope) in resource.scope_profiles.iter().enumerate() {
                 let path = path.at(at);
                 if let Some(scope) = &scope.scope {
@@ -102,7 +106,11 @@ impl Checker<'_> {
             });
         }
         self.attribute_indices(&profile.attribute_indices, &path.field("attribute_indices"));
-        if profile.time_unix_nano.checked_add(profile.duration_nano).is_none() {
+        if profile
+            .time_unix_nano
+            .checked_add(profile.duration_nano)
+            .is_none()
+        {
             self.add(Rule::TimeOverflow, &path.field("duration_nano"), || {
                 "the profile ends after the end of time in 64 bits".to_owned()
             });

@@ -121,7 +121,9 @@ impl Checker<'_> {
         for (index, name) in strings {
             valid &= self.index(Table::String, index, &path.field(name));
         }
-        let nameless = strings.iter().all(|(index, _)| self.text(*index).is_empty());
+        let nameless = strings
+            .iter()
+            .all(|(index, _)| self.text(*index).is_empty());
         if !zero && valid && nameless {
             self.add(Rule::NamelessFunction, path, || {
                 "has neither a name nor a system name nor a file name".to_owned()
