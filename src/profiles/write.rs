@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message as _;
+use smallvec::SmallVec;
 
 use super::check::debug_assert_structure;
 use super::dictionary::{Dictionary, ValueType};
@@ -150,13 +151,16 @@ impl<'d> Writer<'d> {
             original,
             attributes,
         } = &from.header;
-        let value_type = self.value_type(*sample_type);
-        message(&mut output, 1, &value_type);
+        // In the order in which a reader carries entries over, so that what was written once is written the same again.
+        let sample_type = self.value_type(*sample_type);
+        let period_type = self.value_type(*period_type);
+        let mut attribute_indices = Vec::new();
+        self.attribute_indices(&mut attribute_indices, 11, *attributes);
+        message(&mut output, 1, &sample_type);
         self.samples(from, &mut output);
         fixed64(&mut output, 3, *time);
         number(&mut output, 4, *duration);
-        let value_type = self.value_type(*period_type);
-        message(&mut output, 5, &value_type);
+        message(&mut output, 5, &period_type);
         number(&mut output, 6, period.cast_unsigned());
         if let Some(id) = profile_id {
             message(&mut output, 7, id);
@@ -166,7 +170,7 @@ impl<'d> Writer<'d> {
             text(&mut output, 9, format);
             message(&mut output, 10, payload);
         }
-        self.attribute_indices(&mut output, 11, *attributes);
+        output.extend_from_slice(&attribute_indices);
         self.profile = output;
     }
 
@@ -236,13 +240,16 @@ impl<'d> Writer<'d> {
         if attributes.is_empty() {
             return;
         }
-        let mut packed = std::mem::take(&mut self.packed);
-        packed.clear();
+        let mut numbers: SmallVec<[u64; 16]> = SmallVec::new();
         for attribute in attributes {
-            put_varint(self.attribute(*attribute), &mut packed);
+            numbers.push(self.attribute(*attribute));
         }
-        message(output, field, &packed);
-        self.packed = packed;
+        numbers.sort_unstable();
+        self.packed.clear();
+        for number in numbers {
+            put_varint(number, &mut self.packed);
+        }
+        message(output, field, &self.packed);
     }
 
     fn attribute(&mut self, id: AttributeId) -> u64 {

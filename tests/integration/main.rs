@@ -24,6 +24,7 @@ mod malformed;
 mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;
+mod profiles_check;
 mod reload;
 mod retries;
 mod sdk;
