@@ -86,13 +86,13 @@ fn main() {
     step("compact decoded, encode", &|| {
         let mut compactor = Compactor::new();
         for request in &requests {
-            drop(black_box(compactor.add(request)));
+            let _ = black_box(compactor.add(request));
         }
         drop(black_box(compactor.finish().encode()));
     });
     let mut compactor = Compactor::new();
     for request in &requests {
-        drop(compactor.add(request));
+        let _ = compactor.add(request);
     }
     let profiles = compactor.finish();
     step("identities of all profiles", &|| {

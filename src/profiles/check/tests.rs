@@ -168,9 +168,11 @@ fn sample(request: &mut Request) -> &mut proto::Sample {
 
 const PROFILE: &str = "resource_profiles[0].scope_profiles[0].profiles[0]";
 
-/// What breaks a rule, and where that is found; `P` stands for the profile.
+/// A rule, where it is broken (`P` stands for the profile), and how.
+type Defect = (Rule, &'static str, fn(&mut Request));
+
 #[rustfmt::skip]
-const DEFECTS: &[(Rule, &str, fn(&mut Request))] = &[
+const DEFECTS: &[Defect] = &[
     (Rule::ZeroValue, "dictionary.string_table[0]", |r| tables(r).string_table[0] = "x".to_owned()),
     (Rule::ZeroValue, "dictionary.attribute_table[0]", |r| tables(r).attribute_table[0].unit_strindex = 2),
     (Rule::ZeroValue, "dictionary.mapping_table[0]", |r| tables(r).mapping_table[0].file_offset = 1),
