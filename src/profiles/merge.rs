@@ -71,13 +71,24 @@ pub struct Merger {
     counts: Counts,
 }
 
-/// The profiles of a scope, which share their samples' keys: those of several sample types have the same ones.
+/// The profiles of a scope.
 #[derive(Debug)]
 struct Scope {
     resource: usize,
     head: ScopeProfiles,
-    keys: Records<SampleId, SampleKey>,
     kinds: Records<GroupId, Kind>,
+    /// The kinds in their order, so many in each family.
+    families: Vec<Family>,
+}
+
+/// How many kinds share their samples' keys. Without a limit a request with many kinds and a few samples in each would
+/// take memory for all samples in all kinds.
+const FAMILY: usize = 8;
+
+/// Profiles that share their samples' keys: those of several sample types mostly have the same ones.
+#[derive(Debug)]
+struct Family {
+    keys: Records<SampleId, SampleKey>,
     columns: Vec<Column>,
 }
 
@@ -146,9 +157,8 @@ impl Merger {
                             schema_url: from.schema_url.clone(),
                             profiles: Vec::new(),
                         },
-                        keys: Records::without_zero(),
                         kinds: Records::without_zero(),
-                        columns: Vec::new(),
+                        families: Vec::new(),
                     });
                 }
                 if let Some(scope) = self.scopes.get_mut(scope) {
@@ -178,10 +188,12 @@ impl Merger {
 
     /// The memory that the merged profiles take.
     pub fn bytes(&self) -> usize {
-        let scope = |scope: &Scope| {
-            let totals: usize = scope.columns.iter().map(|c| c.totals.capacity()).sum();
-            scope.keys.bytes() + scope.kinds.bytes() + totals * size_of::<i64>()
+        let family = |family: &Family| {
+            let totals: usize = family.columns.iter().map(|c| c.totals.capacity()).sum();
+            family.keys.bytes() + totals * size_of::<i64>()
         };
+        let scope =
+            |scope: &Scope| scope.kinds.bytes() + scope.families.iter().map(family).sum::<usize>();
         self.dictionary.bytes()
             + self.relocations.bytes()
             + self.groups.bytes()
@@ -213,13 +225,23 @@ impl Scope {
         counts: &mut Counts,
     ) {
         let header = &profile.header;
-        let column = self.kinds.intern(Kind {
+        let kind = self.kinds.intern(Kind {
             sample_type: header.sample_type,
             period_type: header.period_type,
             period: options.separate_periods.then_some(header.period),
         });
-        if column.index() == self.columns.len() {
-            self.columns.push(Column {
+        let (family, at) = (kind.index() / FAMILY, kind.index() % FAMILY);
+        if family == self.families.len() {
+            self.families.push(Family {
+                keys: Records::without_zero(),
+                columns: Vec::new(),
+            });
+        }
+        let Some(Family { keys, columns }) = self.families.get_mut(family) else {
+            return;
+        };
+        if at == columns.len() {
+            columns.push(Column {
                 header: Header {
                     // The result is another profile, and nobody took it in another format.
                     profile_id: None,
@@ -228,20 +250,20 @@ impl Scope {
                 },
                 totals: Vec::new(),
             });
-        } else if let Some(column) = self.columns.get_mut(column.index()) {
+        } else if let Some(column) = columns.get_mut(at) {
             join(&mut column.header, header, options, dictionary, counts);
         }
-        counts.profiles += 1;
-        let Some(Column { totals, .. }) = self.columns.get_mut(column.index()) else {
+        let Some(Column { totals, .. }) = columns.get_mut(at) else {
             return;
         };
+        counts.profiles += 1;
         for sample in profile.samples.iter() {
             let (value, cut) = sample.total();
             counts.saturated += u64::from(cut);
             if value == 0 {
                 continue;
             }
-            let at = self.keys.intern(sample.key).index();
+            let at = keys.intern(sample.key).index();
             if at >= totals.len() {
                 totals.resize(at + 1, 0);
             }
@@ -256,8 +278,18 @@ impl Scope {
     }
 
     fn finish(self) -> Option<ScopeProfiles> {
+        let profiles: Vec<Profile> = self.families.into_iter().flat_map(Family::finish).collect();
+        (!profiles.is_empty()).then_some(ScopeProfiles {
+            profiles,
+            ..self.head
+        })
+    }
+}
+
+impl Family {
+    fn finish(self) -> impl Iterator<Item = Profile> {
         let keys = self.keys;
-        let profile = |column: Column| {
+        self.columns.into_iter().map(move |column| {
             let mut samples = Samples::default();
             samples.reserve(column.totals.len());
             for (key, total) in keys.entries().iter().zip(&column.totals) {
@@ -269,13 +301,6 @@ impl Scope {
                 header: column.header,
                 samples,
             }
-        };
-        if self.columns.is_empty() {
-            return None;
-        }
-        Some(ScopeProfiles {
-            profiles: self.columns.into_iter().map(profile).collect(),
-            ..self.head
         })
     }
 }
@@ -442,6 +467,29 @@ mod tests {
             merger.add_profiles(&resources(header(1, 1, period), &[]));
         }
         assert_eq!(merger.finish().iter().count(), 2);
+    }
+
+    #[test]
+    fn many_kinds_of_few_samples_take_little_memory() {
+        const KINDS: i64 = 3000;
+        let mut merger = Merger::new(Options {
+            separate_periods: true,
+            ..Options::default()
+        });
+        for period in 0..KINDS {
+            let (dictionary, _) = merger.dictionary();
+            let location = dictionary.location(crate::profiles::dictionary::Location {
+                address: period.unsigned_abs(),
+                ..Default::default()
+            });
+            let stack = dictionary.stack(&[location]);
+            merger.add_profiles(&resources(header(1, 1, period), &[(stack, 1)]));
+        }
+        // All samples in all kinds would be 36 MB.
+        assert!(merger.bytes() < 4 << 20, "{}", merger.bytes());
+        let merged = merger.finish();
+        assert_eq!(merged.iter().count(), KINDS as usize);
+        assert_eq!(merged.samples(), KINDS as usize);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What a request says, without indices: strings and addresses.
 //!
+//! Every sample has its whole stack here, however often that occurs: much more than the request itself takes. This is for
+//! tests and for requests of a size that is known.
+//!
 //! It goes through the tables as they are, without any of what [`ingest`](super::ingest) does, and so can tell whether
 //! that kept the meaning.
 
