@@ -355,8 +355,13 @@ impl<'s> Source<'s> {
             Some(from) => {
                 let mut stack = std::mem::take(&mut self.memo.stack);
                 stack.clear();
+                stack.reserve(from.location_indices.len());
                 for location in &from.location_indices {
-                    stack.push(self.location(*location)?);
+                    // Most have been seen, and this is the innermost loop: no call for those.
+                    stack.push(match seen(&self.memo.locations, *location) {
+                        Some(id) => id,
+                        None => self.location(*location)?,
+                    });
                 }
                 let id = self.into.stack(&stack);
                 self.memo.stack = stack;
@@ -401,6 +406,7 @@ fn at(index: i32) -> Option<usize> {
     usize::try_from(index).ok()
 }
 
+#[inline(always)]
 fn seen<I: Id>(memo: &[u32], index: i32) -> Option<I> {
     match at(index).and_then(|at| memo.get(at)) {
         None | Some(&UNSEEN) => None,
