@@ -2,6 +2,7 @@
 
 mod components;
 mod gates;
+mod profiles;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ const BAD_USAGE: u8 = 2;
 pub enum Invocation {
     /// Run the service. It loads the configuration: a reload does the same again.
     Run(Options),
-    /// Everything is done: 0 for success, 1 for a bad configuration, 2 for bad usage.
+    /// Everything is done: 0 for success, 1 for a bad configuration or bad profiles, 2 for bad usage.
     Done(ExitCode),
 }
 
@@ -79,6 +80,9 @@ enum Command {
     },
     /// Print the JSON Schema of a configuration file, for editors.
     Schema,
+    /// Work on files of profiles.
+    #[command(subcommand)]
+    Profiles(profiles::Command),
     /// Print a script that completes the arguments in a shell.
     Completions {
         /// Which shell.
@@ -148,6 +152,7 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         sets: set,
     };
     let validate = arguments.validate || matches!(arguments.command, Some(Command::Validate));
+    let mut code = ExitCode::SUCCESS;
     let printed = match arguments.command {
         None | Some(Command::Validate) if validate => {
             load(&sources, strict)?;
@@ -165,6 +170,13 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         Some(Command::Components) => components::list(),
         Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,
         Some(Command::Schema) => pretty(&config::schema())?,
+        Some(Command::Profiles(command)) => {
+            let outcome = profiles::run(&command, strict);
+            if !outcome.good {
+                code = ExitCode::FAILURE;
+            }
+            outcome.text
+        }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             let mut command = Arguments::command();
@@ -177,11 +189,9 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         .write_all(printed.as_bytes())
         .and_then(|()| stdout.flush());
     match written {
-        Ok(()) => Ok(Invocation::Done(ExitCode::SUCCESS)),
+        Ok(()) => Ok(Invocation::Done(code)),
         // `collector schema | head` is no failure.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            Ok(Invocation::Done(ExitCode::SUCCESS))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Invocation::Done(code)),
         Err(error) => Err(Failure {
             code: 1,
             text: format!("error: cannot write to stdout: {error}\n"),

@@ -8,10 +8,11 @@
 //! 4. [`component`]: what a receiver, processor, exporter, connector or extension is to the rest of the program.
 //! 5. [`receivers`], [`processors`], [`exporters`], [`connectors`], [`extensions`]: one component, one file;
 //!    one registry line each.
-//! 6. [`queue`]: the sending queue in front of every network exporter.
-//! 7. [`config`]: from YAML text to typed configuration, with every error at its place.
-//! 8. [`service`] and [`cli`]: the life of the process, and its command line.
-//! 9. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
+//! 6. [`profiles`]: the domain of profiles: the dictionary, merging, canonical identities, the checker.
+//! 7. [`queue`]: the sending queue in front of every network exporter.
+//! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
+//! 9. [`service`] and [`cli`]: the life of the process, and its command line.
+//! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`], [`allocator`]: what the components share.
 
 pub mod allocator;
 pub mod auth;
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod net;
 pub mod pipeline;
 pub mod processors;
+pub mod profiles;
 pub mod queue;
 pub mod receivers;
 pub mod service;

@@ -30,6 +30,7 @@ mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;
+mod profiles_check;
 mod reload;
 mod retries;
 mod sdk;

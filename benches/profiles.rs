@@ -1,0 +1,229 @@
+//! What merging profiles costs per sample.
+//!
+//! `cargo bench --bench profiles [-- FILE...]` takes files of OTLP profiles (protobuf), or makes profiles of a service
+//! itself. `--write=FILE` writes the sum of the files.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+use tributary::profiles::identity::Identities;
+use tributary::profiles::merge::Options;
+use tributary::profiles::{Compactor, Merger, check};
+
+type Request = ExportProfilesServiceRequest;
+
+/// How many profiles are merged.
+const PROFILES: usize = 100;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let files = arguments.iter().filter(|word| !word.starts_with('-'));
+    let mut requests: Vec<Request> = files.map(|file| read(file)).collect();
+    if requests.is_empty() {
+        requests = (0..10).map(made_up).collect();
+    }
+    if let Some(file) = arguments
+        .iter()
+        .find_map(|word| word.strip_prefix("--write="))
+    {
+        if let Err(error) = std::fs::write(file, merge(&requests).finish().encode()) {
+            eprintln!("cannot write {file}: {error}");
+        }
+        return;
+    }
+    let count = requests.len();
+    let requests: Vec<Request> = requests
+        .into_iter()
+        .cycle()
+        .take(count.max(PROFILES))
+        .collect();
+    let encoded: Vec<Vec<u8>> = requests.iter().map(Request::encode_to_vec).collect();
+    let samples: usize = requests.iter().map(samples).sum();
+    let bytes: usize = encoded.iter().map(Vec::len).sum();
+    println!(
+        "{} requests, {samples} samples, {bytes} bytes",
+        requests.len()
+    );
+    let rounds = if arguments.iter().any(|word| word == "--bench") {
+        15
+    } else {
+        1
+    };
+    let merged = merge(&requests).finish();
+    println!(
+        "merged: {} samples, {} bytes",
+        merged.samples(),
+        merged.encode().len()
+    );
+    let step = |name: &str, run: &dyn Fn()| {
+        let mut times: Vec<f64> = (0..rounds)
+            .map(|_| {
+                let start = Instant::now();
+                run();
+                start.elapsed().as_nanos() as f64 / samples as f64
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        let best = times.first().copied().unwrap_or_default();
+        println!("{name:<40} {best:>9.1} {median:>9.1} ns per sample");
+    };
+    step("decode with prost", &|| {
+        for bytes in &encoded {
+            drop(black_box(Request::decode(bytes.as_slice())));
+        }
+    });
+    step("merge decoded", &|| drop(black_box(merge(&requests))));
+    step("merge decoded, encode", &|| {
+        drop(black_box(merge(&requests).finish().encode()));
+    });
+    step("compact decoded, encode", &|| {
+        let mut compactor = Compactor::new();
+        for request in &requests {
+            let _ = black_box(compactor.add(request));
+        }
+        drop(black_box(compactor.finish().encode()));
+    });
+    let mut compactor = Compactor::new();
+    for request in &requests {
+        let _ = compactor.add(request);
+    }
+    let profiles = compactor.finish();
+    step("identities of all profiles", &|| {
+        let mut identities = Identities::new(&profiles.dictionary);
+        for resource in &profiles.resources {
+            for scope in &resource.scopes {
+                for profile in &scope.profiles {
+                    black_box(identities.delivery(resource, scope, profile));
+                }
+            }
+        }
+    });
+    step("check", &|| {
+        for request in &requests {
+            drop(black_box(check::check(request)));
+        }
+    });
+}
+
+fn merge(requests: &[Request]) -> Merger {
+    let mut merger = Merger::new(Options::default());
+    for request in requests {
+        if let Err(error) = merger.add(request) {
+            eprintln!("left out: {error}");
+        }
+    }
+    merger
+}
+
+fn samples(request: &Request) -> usize {
+    let resources = request.resource_profiles.iter();
+    let scopes = resources.flat_map(|resource| &resource.scope_profiles);
+    let profiles = scopes.flat_map(|scope| &scope.profiles);
+    profiles.map(|profile| profile.samples.len()).sum()
+}
+
+fn read(file: &str) -> Request {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    Request::decode(bytes.as_slice()).unwrap_or_default()
+}
+
+/// A CPU profile of a service: 1,000 samples over 900 stacks of 25 frames, most of which other profiles have, too.
+fn made_up(seed: usize) -> Request {
+    const STACKS: usize = 900;
+    const FUNCTIONS: usize = 600;
+    let index = |number: usize| i32::try_from(number).unwrap_or_default();
+    let mut tables = proto::ProfilesDictionary {
+        mapping_table: vec![Default::default(); 2],
+        location_table: vec![Default::default()],
+        function_table: vec![Default::default()],
+        link_table: vec![Default::default()],
+        string_table: vec!["", "cpu", "nanoseconds", "/app/service"]
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        attribute_table: vec![Default::default()],
+        stack_table: vec![Default::default()],
+    };
+    if let Some(mapping) = tables.mapping_table.last_mut() {
+        *mapping = proto::Mapping {
+            memory_start: 0x40_0000 + 0x1000 * seed as u64,
+            memory_limit: 0x80_0000 + 0x1000 * seed as u64,
+            filename_strindex: 3,
+            ..Default::default()
+        };
+    }
+    for function in 0..FUNCTIONS {
+        let name = format!(
+            "example.com/service/package{}.Function{function}",
+            function % 40
+        );
+        tables.function_table.push(proto::Function {
+            name_strindex: index(tables.string_table.len()),
+            ..Default::default()
+        });
+        tables.string_table.push(name);
+        tables.location_table.push(proto::Location {
+            mapping_index: 1,
+            address: 0x40_0000 + 0x1000 * seed as u64 + 64 * function as u64,
+            lines: vec![proto::Line {
+                function_index: index(function + 1),
+                line: index(function % 100).into(),
+                column: 0,
+            }],
+            ..Default::default()
+        });
+    }
+    for stack in 0..STACKS {
+        let stack = stack + seed * 20;
+        let frame = |depth: usize| index(1 + (stack * (depth + 1) + depth * depth) % FUNCTIONS);
+        tables.stack_table.push(proto::Stack {
+            location_indices: (0..25).map(frame).collect(),
+        });
+    }
+    let samples = (0..1000).map(|at| proto::Sample {
+        stack_index: index(1 + at * 7 % STACKS),
+        values: vec![10_000_000],
+        ..Default::default()
+    });
+    let kind = Some(proto::ValueType {
+        type_strindex: 1,
+        unit_strindex: 2,
+    });
+    let profile = proto::Profile {
+        sample_type: kind,
+        samples: samples.collect(),
+        time_unix_nano: 1 + seed as u64,
+        duration_nano: 10,
+        period_type: kind,
+        period: 10_000_000,
+        ..Default::default()
+    };
+    let service = KeyValue {
+        key: "service.name".to_owned(),
+        value: Some(AnyValue {
+            value: Some(Value::StringValue("service".to_owned())),
+        }),
+        key_strindex: 0,
+    };
+    Request {
+        dictionary: Some(tables),
+        resource_profiles: vec![proto::ResourceProfiles {
+            resource: Some(Resource {
+                attributes: vec![service],
+                ..Default::default()
+            }),
+            scope_profiles: vec![proto::ScopeProfiles {
+                profiles: vec![profile],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+    }
+}

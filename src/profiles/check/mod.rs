@@ -1,0 +1,166 @@
+//! Which rules a request breaks, and where.
+//!
+//! It knows what the public `profcheck` checks and more: references to strings, duplicates in every table and among
+//! samples, orphans that only orphans refer to, ids, build ids, the types of well-known attributes.
+
+mod attributes;
+mod entries;
+mod path;
+mod profiles;
+mod rule;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+
+use self::path::Path;
+pub use self::rule::{Rule, Severity};
+use super::reindex::Table;
+
+/// How many findings of one rule are kept. A mistake in a profiler gives one per sample.
+pub const FINDINGS_PER_RULE: usize = 10;
+
+/// A place where a rule is broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Where, as in `dictionary.location_table[17].mapping_index`.
+    pub path: String,
+    /// Which rule.
+    pub rule: Rule,
+    /// What is there, and what should be.
+    pub detail: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.path, self.detail, self.rule.name())
+    }
+}
+
+/// What was found in a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    findings: Vec<Finding>,
+    counts: BTreeMap<Rule, usize>,
+}
+
+impl Report {
+    /// The first [`FINDINGS_PER_RULE`] of each rule, in the order in which they were found.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// How often each rule is broken.
+    pub fn counts(&self) -> &BTreeMap<Rule, usize> {
+        &self.counts
+    }
+
+    /// How many findings there are of this severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        let counts = self.counts.iter();
+        counts
+            .filter(|(rule, _)| rule.severity() == severity)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Whether no rule is broken.
+    pub fn is_clean(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    fn add(&mut self, rule: Rule, path: &Path<'_>, detail: impl FnOnce() -> String) {
+        let count = self.counts.entry(rule).or_default();
+        *count += 1;
+        if *count <= FINDINGS_PER_RULE {
+            self.findings.push(Finding {
+                path: path.to_string(),
+                rule,
+                detail: detail(),
+            });
+        }
+    }
+}
+
+/// Checks a request against every [`Rule`].
+pub fn check(request: &ExportProfilesServiceRequest) -> Report {
+    let none = proto::ProfilesDictionary::default();
+    let tables = request.dictionary.as_ref().unwrap_or(&none);
+    let mut checker = Checker {
+        tables,
+        report: Report::default(),
+    };
+    checker.resources(&request.resource_profiles);
+    checker.dictionary();
+    checker.duplicates();
+    checker.orphans(&request.resource_profiles);
+    checker.report
+}
+
+/// What this program has written keeps the rules that do not depend on what came in.
+///
+/// # Panics
+/// In debug builds, if it does not.
+pub(super) fn debug_assert_structure(request: &[u8]) {
+    if cfg!(debug_assertions) {
+        use prost::Message as _;
+
+        let request = ExportProfilesServiceRequest::decode(request).unwrap_or_default();
+        let report = check(&request);
+        let broken = report
+            .findings
+            .iter()
+            .find(|finding| finding.rule.is_structural());
+        debug_assert!(broken.is_none(), "wrote what breaks a rule: {broken:?}");
+    }
+}
+
+struct Checker<'r> {
+    tables: &'r proto::ProfilesDictionary,
+    report: Report,
+}
+
+impl Checker<'_> {
+    fn add(&mut self, rule: Rule, path: &Path<'_>, detail: impl FnOnce() -> String) {
+        self.report.add(rule, path, detail);
+    }
+
+    fn len(&self, table: Table) -> usize {
+        let tables = self.tables;
+        match table {
+            Table::Mapping => tables.mapping_table.len(),
+            Table::Location => tables.location_table.len(),
+            Table::Function => tables.function_table.len(),
+            Table::Link => tables.link_table.len(),
+            Table::String => tables.string_table.len(),
+            Table::Attribute => tables.attribute_table.len(),
+            Table::Stack => tables.stack_table.len(),
+        }
+    }
+
+    /// Whether an index is in its table. Index 0 of an empty table is: that the table is empty is a finding of its own.
+    fn index(&mut self, table: Table, index: i32, path: &Path<'_>) -> bool {
+        let len = self.len(table);
+        let valid = index == 0 || usize::try_from(index).is_ok_and(|index| index < len);
+        if !valid {
+            self.add(Rule::IndexOutOfRange, path, || {
+                format!("is {index}, but {} has {len} entries", table.name())
+            });
+        }
+        valid
+    }
+
+    /// The string with this index; empty when there is none.
+    fn text(&self, index: i32) -> &str {
+        usize::try_from(index)
+            .ok()
+            .and_then(|at| self.tables.string_table.get(at))
+            .map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Many requests become one that says the same: one dictionary, each resource, scope and sample once.
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+
+use super::dictionary::SampleKey;
+use super::group::Groups;
+use super::id::{GroupId, Id as _};
+use super::ingest::ingest;
+use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
+use super::reindex::{Fault, Memo};
+use super::table::Records;
+
+/// Puts requests together without a loss: every profile stays a profile of its own.
+///
+/// Equal resources and scopes become one. Samples of a profile with the same key become one: times and their values are
+/// put together, totals are added up.
+#[derive(Debug, Default)]
+pub struct Compactor {
+    profiles: Profiles,
+    groups: Groups,
+    /// Where each scope is: in which resource, and which of its scopes it is.
+    scopes: Vec<(usize, usize)>,
+    memo: Memo,
+    saturated: u64,
+}
+
+impl Compactor {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the profiles of a request: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+        let dictionary = &mut self.profiles.dictionary;
+        for from in ingest(request, dictionary, &mut self.memo, None)? {
+            self.resource(from);
+        }
+        Ok(())
+    }
+
+    /// How many sums did not fit and stand at the most there can be.
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The result.
+    pub fn finish(self) -> Profiles {
+        self.profiles
+    }
+
+    fn resource(&mut self, mut from: ResourceProfiles) {
+        let resource = self.groups.resource(&from);
+        let scopes = std::mem::take(&mut from.scopes);
+        if resource == self.profiles.resources.len() {
+            self.profiles.resources.push(from);
+        }
+        let Some(into) = self.profiles.resources.get_mut(resource) else {
+            return;
+        };
+        for mut from in scopes {
+            for profile in &mut from.profiles {
+                combine(&mut profile.samples, &mut self.saturated);
+            }
+            let scope = self.groups.scope(resource, &from);
+            match self.scopes.get(scope) {
+                None => {
+                    self.scopes.push((resource, into.scopes.len()));
+                    into.scopes.push(from);
+                }
+                Some((_, at)) => {
+                    let ScopeProfiles { profiles, .. } = from;
+                    if let Some(scope) = into.scopes.get_mut(*at) {
+                        scope.profiles.extend(profiles);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Samples that may become one: with the same key and the same kind of observations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Kind {
+    key: SampleKey,
+    values: bool,
+    timestamps: bool,
+}
+
+fn kind(sample: &Sample<'_>) -> Kind {
+    Kind {
+        key: sample.key,
+        values: !sample.values.is_empty(),
+        timestamps: !sample.timestamps.is_empty(),
+    }
+}
+
+/// Makes one sample of those with one key.
+fn combine(samples: &mut Samples, saturated: &mut u64) {
+    let mut kinds = Records::<GroupId, Kind>::without_zero();
+    let places: Vec<usize> = samples
+        .iter()
+        .map(|sample| kinds.intern(kind(&sample)).index())
+        .collect();
+    let totals = |sample: &Sample<'_>| sample.timestamps.is_empty() && sample.values.len() > 1;
+    if kinds.entries().len() == samples.len() && !samples.iter().any(|sample| totals(&sample)) {
+        return;
+    }
+    let all: Vec<Sample<'_>> = samples.iter().collect();
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|at| places.get(*at));
+    let mut combined = Samples::default();
+    combined.reserve(kinds.entries().len());
+    let (mut values, mut timestamps) = (Vec::new(), Vec::new());
+    for group in order.chunk_by(|a, b| places.get(*a) == places.get(*b)) {
+        values.clear();
+        timestamps.clear();
+        let mut key = SampleKey::default();
+        for sample in group.iter().filter_map(|at| all.get(*at)) {
+            key = sample.key;
+            values.extend_from_slice(sample.values);
+            timestamps.extend_from_slice(sample.timestamps);
+        }
+        if timestamps.is_empty() {
+            let (total, cut) = Sample {
+                key,
+                values: &values,
+                timestamps: &[],
+            }
+            .total();
+            *saturated += u64::from(cut);
+            values.clear();
+            values.push(total);
+        }
+        combined.push(key, &values, &timestamps);
+    }
+    *samples = combined;
+}

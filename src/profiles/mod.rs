@@ -1,0 +1,43 @@
+//! Profiles: what is in them, when two are the same, and how many become one.
+//!
+//! An OTLP message has one dictionary for all its profiles: tables of strings, functions, locations, stacks, attributes
+//! and more, which refer to each other by index. So two messages cannot be put together as bytes. Here they are read into
+//! one [`Dictionary`], in which every entry is once, and into flat columns of samples ([`Profiles`]); what is written
+//! from there has the entries that are referred to and no others.
+//!
+//! - [`id`], [`table`], [`dictionary`]: the tables and their typed indices.
+//! - [`model`]: profiles over a dictionary.
+//! - [`reindex`], [`references`], [`ingest`](mod@ingest): from a request into them, lazily.
+//! - [`write`](mod@write): from them to a request's bytes.
+//! - [`merge`], [`compact`]: one from many, by adding up or without a loss.
+//! - [`identity`]: hashes of content that every hop computes alike.
+//! - [`resolve`]: everything as strings and addresses, for people and tests.
+//! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
+//!
+//! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
+
+pub mod check;
+pub mod compact;
+pub mod dictionary;
+mod group;
+pub mod id;
+pub mod identity;
+pub mod ingest;
+pub mod layout;
+pub mod merge;
+pub mod model;
+pub mod names;
+pub mod references;
+pub mod reindex;
+pub mod resolve;
+pub mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod write;
+
+pub use self::compact::Compactor;
+pub use self::dictionary::Dictionary;
+pub use self::merge::Merger;
+pub use self::model::Profiles;

@@ -1,0 +1,215 @@
+//! Profiles over one dictionary, as flat columns: what is read from a request, merged, and written again.
+
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use super::dictionary::{Dictionary, SampleKey, ValueType};
+use super::id::AttributeSetId;
+
+/// Profiles that share a dictionary.
+#[derive(Debug, Clone, Default)]
+pub struct Profiles {
+    /// What the profiles refer to.
+    pub dictionary: Dictionary,
+    /// The profiles, by resource.
+    pub resources: Vec<ResourceProfiles>,
+}
+
+/// The profiles of a resource.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResourceProfiles {
+    /// What was profiled. It contains no references to strings of a dictionary.
+    pub resource: Option<Resource>,
+    /// The schema of the resource.
+    pub schema_url: String,
+    /// The profiles, by scope.
+    pub scopes: Vec<ScopeProfiles>,
+}
+
+/// The profiles of an instrumentation scope.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScopeProfiles {
+    /// What took the profiles. It contains no references to strings of a dictionary.
+    pub scope: Option<InstrumentationScope>,
+    /// The schema of the scope and its profiles.
+    pub schema_url: String,
+    /// The profiles.
+    pub profiles: Vec<Profile>,
+}
+
+/// A profile of one sample type.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Profile {
+    /// What is said about the profile as a whole.
+    pub header: Header,
+    /// The samples.
+    pub samples: Samples,
+}
+
+/// What is said about a profile as a whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Header {
+    /// What the values count.
+    pub sample_type: ValueType,
+    /// What is counted between two samples.
+    pub period_type: ValueType,
+    /// How much of it.
+    pub period: i64,
+    /// The start, in nanoseconds since 1970 (UTC); 0 when it is not known.
+    pub time: u64,
+    /// The duration in nanoseconds; 0 for an instant.
+    pub duration: u64,
+    /// An identity that the sender gave: 16 bytes, or none.
+    pub profile_id: Option<[u8; 16]>,
+    /// How many attributes were dropped on the way.
+    pub dropped_attributes: u32,
+    /// The format and the bytes the profile was converted from.
+    pub original: Option<(String, Vec<u8>)>,
+    /// More about the profile.
+    pub attributes: AttributeSetId,
+}
+
+/// Samples, in columns: each has a key and some observations, which are values, times, or both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Samples {
+    keys: Vec<SampleKey>,
+    /// Where the values and the timestamps of each sample end.
+    ends: Vec<(usize, usize)>,
+    values: Vec<i64>,
+    timestamps: Vec<u64>,
+}
+
+/// A sample: a key and its observations.
+///
+/// Values without timestamps are totals; timestamps without values count 1 each; otherwise the two belong together one
+/// by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample<'s> {
+    /// What was observed.
+    pub key: SampleKey,
+    /// The values.
+    pub values: &'s [i64],
+    /// When, in nanoseconds since 1970 (UTC).
+    pub timestamps: &'s [u64],
+}
+
+impl Sample<'_> {
+    /// The sum of the values, or the number of timestamps where there are no values; and whether it had to be cut
+    /// because it does not fit.
+    pub fn total(&self) -> (i64, bool) {
+        match self.values {
+            [] => (
+                i64::try_from(self.timestamps.len()).unwrap_or(i64::MAX),
+                false,
+            ),
+            [value] => (*value, false),
+            values => {
+                let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
+                let cut = sum.clamp(i64::MIN.into(), i64::MAX.into());
+                (i64::try_from(cut).unwrap_or_default(), cut != sum)
+            }
+        }
+    }
+}
+
+impl Samples {
+    /// Adds a sample with its observations.
+    pub fn push(&mut self, key: SampleKey, values: &[i64], timestamps: &[u64]) {
+        self.values.extend_from_slice(values);
+        self.timestamps.extend_from_slice(timestamps);
+        self.keys.push(key);
+        self.ends.push((self.values.len(), self.timestamps.len()));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Makes room.
+    pub fn reserve(&mut self, samples: usize) {
+        self.keys.reserve(samples);
+        self.ends.reserve(samples);
+        self.values.reserve(samples);
+    }
+
+    /// All samples.
+    pub fn iter(&self) -> impl Iterator<Item = Sample<'_>> {
+        let mut start = (0, 0);
+        self.keys.iter().zip(&self.ends).map(move |(key, end)| {
+            let sample = Sample {
+                key: *key,
+                values: self.values.get(start.0..end.0).unwrap_or_default(),
+                timestamps: self.timestamps.get(start.1..end.1).unwrap_or_default(),
+            };
+            start = *end;
+            sample
+        })
+    }
+
+    /// The memory they take.
+    pub fn bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<SampleKey>()
+            + self.ends.capacity() * size_of::<(usize, usize)>()
+            + self.values.capacity() * size_of::<i64>()
+            + self.timestamps.capacity() * size_of::<u64>()
+    }
+}
+
+impl Profiles {
+    /// All profiles.
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.resources
+            .iter()
+            .flat_map(|resource| &resource.scopes)
+            .flat_map(|scope| &scope.profiles)
+    }
+
+    /// How many samples there are.
+    pub fn samples(&self) -> usize {
+        self.iter().map(|profile| profile.samples.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_come_back_as_they_were_pushed() {
+        let mut samples = Samples::default();
+        let pushed: [(&[i64], &[u64]); 4] = [
+            (&[5], &[]),
+            (&[], &[1, 2, 3]),
+            (&[], &[]),
+            (&[7, 8], &[4, 5]),
+        ];
+        for (values, timestamps) in pushed {
+            samples.push(SampleKey::default(), values, timestamps);
+        }
+        let found: Vec<_> = samples
+            .iter()
+            .map(|sample| (sample.values, sample.timestamps))
+            .collect();
+        assert_eq!(found, pushed);
+        let totals: Vec<_> = samples.iter().map(|sample| sample.total()).collect();
+        assert_eq!(totals, [(5, false), (3, false), (0, false), (15, false)]);
+    }
+
+    #[test]
+    fn a_total_that_does_not_fit_is_cut_and_said() {
+        let total = |values: &[i64]| {
+            let mut samples = Samples::default();
+            samples.push(SampleKey::default(), values, &[]);
+            samples.iter().next().unwrap().total()
+        };
+        assert_eq!(total(&[i64::MAX, 1]), (i64::MAX, true));
+        assert_eq!(total(&[i64::MIN, -1]), (i64::MIN, true));
+        assert_eq!(total(&[i64::MAX, 1, -1]), (i64::MAX, false));
+    }
+}

@@ -1,0 +1,35 @@
+//! Names of attributes that have a meaning here: semantic conventions of OpenTelemetry,
+//! `docs/general/profiles.md` and the `pprof` and `process` registries.
+
+/// What runs a frame: `native`, `go`, `jvm`, `kernel` and so on; on locations.
+pub const FRAME_TYPE: &str = "profile.frame.type";
+/// The GNU build id of a mapping, in lower-case hexadecimal digits.
+pub const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
+/// The Go build id of a mapping.
+pub const BUILD_ID_GO: &str = "process.executable.build_id.go";
+/// A hash of the ends of a mapping's file, in 32 lower-case hexadecimal digits.
+pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
+/// The build ids, the one that identifies a mapping best first.
+pub const BUILD_IDS: [&str; 3] = [BUILD_ID_GNU, BUILD_ID_GO, BUILD_ID_HTLHASH];
+/// Whether a mapping's locations have functions.
+pub const HAS_FUNCTIONS: &str = "pprof.mapping.has_functions";
+/// Whether a mapping's locations have file names.
+pub const HAS_FILENAMES: &str = "pprof.mapping.has_filenames";
+/// Whether a mapping's locations have line numbers.
+pub const HAS_LINE_NUMBERS: &str = "pprof.mapping.has_line_numbers";
+/// Whether a mapping's locations have inlined frames.
+pub const HAS_INLINE_FRAMES: &str = "pprof.mapping.has_inline_frames";
+/// Whether several symbols map to a location's address, so that it means no single one.
+pub const IS_FOLDED: &str = "pprof.location.is_folded";
+/// Free text about a profile: a list of strings.
+pub const COMMENT: &str = "pprof.profile.comment";
+/// Where a profile is documented.
+pub const DOC_URL: &str = "pprof.profile.doc_url";
+/// Frames to leave out, as a regular expression.
+pub const DROP_FRAMES: &str = "pprof.profile.drop_frames";
+/// Frames to keep in spite of `drop_frames`, as a regular expression.
+pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
+/// The sample type that is shown first; on scopes only.
+pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
+/// Where each profile of a scope was in pprof's list of sample types; on scopes only.
+pub const SAMPLE_TYPE_ORDER: &str = "pprof.scope.sample_type_order";

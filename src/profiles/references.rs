@@ -1,0 +1,193 @@
+//! Strings that a message holds as references into its dictionary (since OTLP 1.10): keys by `key_strindex`, string
+//! values by `string_value_strindex`.
+//!
+//! They are resolved when a message comes in, because many readers do not know them, and because they would point into
+//! the wrong dictionary once messages are merged.
+
+use std::borrow::Cow;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+
+use super::reindex::{Fault, Table};
+
+/// How many bytes of strings the references of a message may stand for: as much as a message may have by default.
+pub const LIMIT: usize = 64 << 20;
+
+/// The strings of a message, for the references in it.
+#[derive(Debug)]
+pub struct References<'s> {
+    strings: &'s [String],
+    left: usize,
+}
+
+impl<'s> References<'s> {
+    /// References into these strings.
+    pub fn new(strings: &'s [String]) -> Self {
+        References {
+            strings,
+            left: LIMIT,
+        }
+    }
+
+    /// The value with the strings it refers to.
+    ///
+    /// # Errors
+    /// There is no such string, or there are too many.
+    pub fn resolved<'v>(&mut self, value: &'v AnyValue) -> Result<Cow<'v, AnyValue>, Fault> {
+        if !refers(value) {
+            return Ok(Cow::Borrowed(value));
+        }
+        let mut value = value.clone();
+        self.resolve_value(&mut value)?;
+        Ok(Cow::Owned(value))
+    }
+
+    /// Puts the strings where the references are. A key that is there twice, as itself and as a reference, stays as
+    /// itself.
+    ///
+    /// # Errors
+    /// There is no such string, or there are too many.
+    pub fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), Fault> {
+        for attribute in attributes {
+            if attribute.key_strindex != 0 {
+                if attribute.key.is_empty() {
+                    attribute.key = self.string(attribute.key_strindex)?;
+                }
+                attribute.key_strindex = 0;
+            }
+            if let Some(value) = &mut attribute.value {
+                self.resolve_value(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    // The decoder limits how deep values nest.
+    fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
+        match &mut value.value {
+            Some(Value::StringValueStrindex(index)) => {
+                value.value = Some(Value::StringValue(self.string(*index)?));
+            }
+            Some(Value::ArrayValue(array)) => {
+                for value in &mut array.values {
+                    self.resolve_value(value)?;
+                }
+            }
+            Some(Value::KvlistValue(list)) => self.resolve(&mut list.values)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn string(&mut self, index: i32) -> Result<String, Fault> {
+        if index == 0 {
+            return Ok(String::new());
+        }
+        let table = Table::String;
+        let string = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.strings.get(at))
+            .ok_or(Fault::Dangling { table, index })?;
+        self.left = self
+            .left
+            .checked_sub(string.len())
+            .ok_or(Fault::Expansion)?;
+        Ok(string.clone())
+    }
+}
+
+fn refers(value: &AnyValue) -> bool {
+    match &value.value {
+        Some(Value::StringValueStrindex(_)) => true,
+        Some(Value::ArrayValue(array)) => array.values.iter().any(refers),
+        Some(Value::KvlistValue(list)) => list
+            .values
+            .iter()
+            .any(|entry| entry.key_strindex != 0 || entry.value.as_ref().is_some_and(refers)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::{ArrayValue, KeyValueList};
+
+    use super::*;
+
+    fn any(value: Value) -> AnyValue {
+        AnyValue { value: Some(value) }
+    }
+
+    fn attribute(key: &str, key_strindex: i32, value: Value) -> KeyValue {
+        KeyValue {
+            key: key.to_owned(),
+            key_strindex,
+            value: Some(any(value)),
+        }
+    }
+
+    #[test]
+    fn references_at_every_depth_become_strings_and_the_rest_stays() {
+        let strings = ["", "key", "value"].map(str::to_owned);
+        let nested = |inner: Value, key: &str, index| {
+            Value::ArrayValue(ArrayValue {
+                values: vec![
+                    any(inner.clone()),
+                    any(Value::KvlistValue(KeyValueList {
+                        values: vec![attribute(key, index, inner)],
+                    })),
+                    any(Value::IntValue(2)),
+                ],
+            })
+        };
+        let text = || Value::StringValue("value".to_owned());
+        let mut attributes = [
+            attribute("", 1, Value::StringValueStrindex(2)),
+            attribute("both", 1, nested(Value::StringValueStrindex(2), "", 1)),
+        ];
+        References::new(&strings).resolve(&mut attributes).unwrap();
+        let expected = [
+            attribute("key", 0, text()),
+            attribute("both", 0, nested(text(), "key", 0)),
+        ];
+        assert_eq!(attributes, expected);
+        let untouched = any(nested(text(), "key", 0));
+        assert!(matches!(
+            References::new(&strings).resolved(&untouched).unwrap(),
+            Cow::Borrowed(_)
+        ));
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_is_an_error() {
+        let strings = [String::new()];
+        for index in [1, -1, i32::MIN] {
+            let value = any(Value::StringValueStrindex(index));
+            let table = Table::String;
+            assert_eq!(
+                References::new(&strings).resolved(&value).unwrap_err(),
+                Fault::Dangling { table, index }
+            );
+            let mut attributes = [attribute("", index, Value::BoolValue(true))];
+            assert!(References::new(&strings).resolve(&mut attributes).is_err());
+        }
+        let zero = any(Value::StringValueStrindex(0));
+        let empty = any(Value::StringValue(String::new()));
+        assert_eq!(
+            References::new(&strings)
+                .resolved(&zero)
+                .unwrap()
+                .into_owned(),
+            empty
+        );
+    }
+
+    #[test]
+    fn a_long_string_is_not_multiplied_without_end() {
+        let strings = [String::new(), "x".repeat(1 << 20)];
+        let mut attributes = vec![attribute("key", 0, Value::StringValueStrindex(1)); 65];
+        let mut references = References::new(&strings);
+        assert_eq!(references.resolve(&mut attributes), Err(Fault::Expansion));
+    }
+}

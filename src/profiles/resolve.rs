@@ -1,0 +1,279 @@
+//! What a request says, without indices: strings and addresses.
+//!
+//! Every sample has its whole stack here, however often that occurs: much more than the request itself takes. This is for
+//! tests and for requests of a size that is known.
+//!
+//! It goes through the tables as they are, without any of what [`ingest`](super::ingest) does, and so can tell whether
+//! that kept the meaning.
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use prost::Message as _;
+
+use super::references::References;
+use super::reindex::{Fault, Table};
+
+/// An attribute: key, encoded value, unit.
+pub type Attribute<'r> = (&'r str, Vec<u8>, &'r str);
+
+/// A profile with what it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Profile<'r> {
+    /// The attributes of the resource: key and encoded value, by key.
+    pub resource: Vec<(String, Vec<u8>)>,
+    /// The name and the version of the scope.
+    pub scope: (String, String),
+    /// The attributes of the scope: key and encoded value, by key.
+    pub scope_attributes: Vec<(String, Vec<u8>)>,
+    /// What the values count, and in which unit.
+    pub sample_type: (&'r str, &'r str),
+    /// What is counted between two samples, in which unit, and how much of it.
+    pub period: (&'r str, &'r str, i64),
+    /// The start and the duration, in nanoseconds.
+    pub time: (u64, u64),
+    /// The profile's id.
+    pub profile_id: &'r [u8],
+    /// The attributes, by key.
+    pub attributes: Vec<Attribute<'r>>,
+    /// The samples, in their order.
+    pub samples: Vec<Sample<'r>>,
+}
+
+/// A sample.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample<'r> {
+    /// The stack, the leaf first.
+    pub stack: Vec<Frame<'r>>,
+    /// The attributes, by key.
+    pub attributes: Vec<Attribute<'r>>,
+    /// The trace and the span; empty when there is none.
+    pub link: (&'r [u8], &'r [u8]),
+    /// The values.
+    pub values: &'r [i64],
+    /// The times.
+    pub timestamps: &'r [u64],
+}
+
+/// A place in the code.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Frame<'r> {
+    /// The binary.
+    pub mapping: Mapping<'r>,
+    /// The address.
+    pub address: u64,
+    /// The source lines, the innermost first.
+    pub lines: Vec<Line<'r>>,
+    /// The attributes, by key.
+    pub attributes: Vec<Attribute<'r>>,
+}
+
+/// A binary in memory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mapping<'r> {
+    /// The file.
+    pub filename: &'r str,
+    /// The first address and the one behind the last.
+    pub range: (u64, u64),
+    /// Where in the file it starts.
+    pub file_offset: u64,
+    /// The attributes, by key.
+    pub attributes: Vec<Attribute<'r>>,
+}
+
+/// A line in a function.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line<'r> {
+    /// The function's name.
+    pub name: &'r str,
+    /// The function's name for the system.
+    pub system_name: &'r str,
+    /// The source file.
+    pub filename: &'r str,
+    /// Where the function starts, the line, and the column.
+    pub position: (i64, i64, i64),
+}
+
+/// All profiles of a request.
+///
+/// # Errors
+/// An index leads nowhere, or references to strings stand for too much.
+pub fn resolve(request: &ExportProfilesServiceRequest) -> Result<Vec<Profile<'_>>, Fault> {
+    static NONE: proto::ProfilesDictionary = proto::ProfilesDictionary {
+        mapping_table: Vec::new(),
+        location_table: Vec::new(),
+        function_table: Vec::new(),
+        link_table: Vec::new(),
+        string_table: Vec::new(),
+        attribute_table: Vec::new(),
+        stack_table: Vec::new(),
+    };
+    let tables = Tables(request.dictionary.as_ref().unwrap_or(&NONE));
+    let mut references = References::new(&tables.0.string_table);
+    let mut profiles = Vec::new();
+    for from in &request.resource_profiles {
+        let attributes = from.resource.as_ref().map(|resource| &resource.attributes);
+        let resource = key_values(&mut references, attributes)?;
+        for from in &from.scope_profiles {
+            let scope = from.scope.as_ref();
+            let scope_attributes = scope.map(|scope| &scope.attributes);
+            let scope_attributes = key_values(&mut references, scope_attributes)?;
+            for from in &from.profiles {
+                profiles.push(Profile {
+                    resource: resource.clone(),
+                    scope: scope
+                        .map(|scope| (scope.name.clone(), scope.version.clone()))
+                        .unwrap_or_default(),
+                    scope_attributes: scope_attributes.clone(),
+                    ..tables.profile(from, &mut references)?
+                });
+            }
+        }
+    }
+    Ok(profiles)
+}
+
+fn key_values(
+    references: &mut References<'_>,
+    attributes: Option<&Vec<KeyValue>>,
+) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+    let mut attributes = attributes.cloned().unwrap_or_default();
+    references.resolve(&mut attributes)?;
+    let mut resolved: Vec<_> = attributes
+        .into_iter()
+        .map(|attribute| {
+            let value = attribute.value.unwrap_or_default();
+            (attribute.key, value.encode_to_vec())
+        })
+        .collect();
+    resolved.sort();
+    Ok(resolved)
+}
+
+#[derive(Clone, Copy)]
+struct Tables<'r>(&'r proto::ProfilesDictionary);
+
+impl<'r> Tables<'r> {
+    fn profile(
+        self,
+        from: &'r proto::Profile,
+        references: &mut References<'_>,
+    ) -> Result<Profile<'r>, Fault> {
+        let sample_type = from.sample_type.unwrap_or_default();
+        let period_type = from.period_type.unwrap_or_default();
+        let samples = from
+            .samples
+            .iter()
+            .map(|sample| self.sample(sample, references));
+        Ok(Profile {
+            resource: Vec::new(),
+            scope: Default::default(),
+            scope_attributes: Vec::new(),
+            sample_type: (
+                self.string(sample_type.type_strindex)?,
+                self.string(sample_type.unit_strindex)?,
+            ),
+            period: (
+                self.string(period_type.type_strindex)?,
+                self.string(period_type.unit_strindex)?,
+                from.period,
+            ),
+            time: (from.time_unix_nano, from.duration_nano),
+            profile_id: &from.profile_id,
+            samples: samples.collect::<Result<_, _>>()?,
+            attributes: self.attributes(&from.attribute_indices, references)?,
+        })
+    }
+
+    fn sample(
+        self,
+        from: &'r proto::Sample,
+        references: &mut References<'_>,
+    ) -> Result<Sample<'r>, Fault> {
+        let stack = entry(&self.0.stack_table, Table::Stack, from.stack_index)?;
+        let locations = stack.map_or(&[][..], |stack| &stack.location_indices);
+        let link = entry(&self.0.link_table, Table::Link, from.link_index)?;
+        let ids = link.map(|link| (&link.trace_id[..], &link.span_id[..]));
+        Ok(Sample {
+            stack: locations
+                .iter()
+                .map(|location| self.frame(*location, references))
+                .collect::<Result<_, _>>()?,
+            attributes: self.attributes(&from.attribute_indices, references)?,
+            link: ids.unwrap_or_default(),
+            values: &from.values,
+            timestamps: &from.timestamps_unix_nano,
+        })
+    }
+
+    fn frame(self, index: i32, references: &mut References<'_>) -> Result<Frame<'r>, Fault> {
+        let from = entry(&self.0.location_table, Table::Location, index)?;
+        let mapping = from.map_or(0, |location| location.mapping_index);
+        let mapping = entry(&self.0.mapping_table, Table::Mapping, mapping)?;
+        let lines = from.map_or(&[][..], |location| &location.lines);
+        let attributes = from.map_or(&[][..], |location| &location.attribute_indices);
+        let of_mapping = mapping.map_or(&[][..], |mapping| &mapping.attribute_indices);
+        Ok(Frame {
+            mapping: Mapping {
+                filename: self.string(mapping.map_or(0, |mapping| mapping.filename_strindex))?,
+                range: mapping.map_or((0, 0), |from| (from.memory_start, from.memory_limit)),
+                file_offset: mapping.map_or(0, |mapping| mapping.file_offset),
+                attributes: self.attributes(of_mapping, references)?,
+            },
+            address: from.map_or(0, |location| location.address),
+            lines: lines
+                .iter()
+                .map(|line| self.line(*line))
+                .collect::<Result<_, _>>()?,
+            attributes: self.attributes(attributes, references)?,
+        })
+    }
+
+    fn line(self, from: proto::Line) -> Result<Line<'r>, Fault> {
+        let function = entry(&self.0.function_table, Table::Function, from.function_index)?;
+        let function = function.copied().unwrap_or_default();
+        Ok(Line {
+            name: self.string(function.name_strindex)?,
+            system_name: self.string(function.system_name_strindex)?,
+            filename: self.string(function.filename_strindex)?,
+            position: (function.start_line, from.line, from.column),
+        })
+    }
+
+    fn attributes(
+        self,
+        indices: &[i32],
+        references: &mut References<'_>,
+    ) -> Result<Vec<Attribute<'r>>, Fault> {
+        let mut attributes = Vec::new();
+        for index in indices {
+            if let Some(from) = entry(&self.0.attribute_table, Table::Attribute, *index)? {
+                let value = from.value.clone().unwrap_or_default();
+                attributes.push((
+                    self.string(from.key_strindex)?,
+                    references.resolved(&value)?.encode_to_vec(),
+                    self.string(from.unit_strindex)?,
+                ));
+            }
+        }
+        attributes.sort();
+        Ok(attributes)
+    }
+
+    fn string(self, index: i32) -> Result<&'r str, Fault> {
+        let string = entry(&self.0.string_table, Table::String, index)?;
+        Ok(string.map_or("", String::as_str))
+    }
+}
+
+/// The entry of a table; none for index 0.
+fn entry<T>(table: &[T], name: Table, index: i32) -> Result<Option<&T>, Fault> {
+    if index == 0 {
+        return Ok(None);
+    }
+    usize::try_from(index)
+        .ok()
+        .and_then(|at| table.get(at))
+        .map(Some)
+        .ok_or(Fault::Dangling { table: name, index })
+}

@@ -1,0 +1,281 @@
+//! What holds for all profiles.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use prost::Message as _;
+
+use super::check::{Rule, Severity, check};
+use super::compact::Compactor;
+use super::dictionary::Dictionary;
+use super::identity::Identities;
+use super::ingest::ingest;
+use super::merge::{Merger, Options};
+use super::model::Profiles;
+use super::reindex::{Addresses, Fault, Memo};
+use super::resolve::{self, resolve};
+use super::testing::requests;
+
+fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
+    let mut compactor = Compactor::new();
+    for request in requests {
+        compactor.add(request).unwrap();
+    }
+    compactor.finish()
+}
+
+fn merge(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
+    let mut merger = Merger::new(Options::default());
+    for request in requests {
+        merger.add(request).unwrap();
+    }
+    merger.finish()
+}
+
+fn request(profiles: &Profiles) -> ExportProfilesServiceRequest {
+    ExportProfilesServiceRequest::decode(profiles.encode()).unwrap()
+}
+
+/// What a sample is about: stack, attributes, link, and which observations it has.
+type Subject<'r> = (
+    Vec<resolve::Frame<'r>>,
+    Vec<resolve::Attribute<'r>>,
+    (&'r [u8], &'r [u8]),
+    (bool, bool),
+);
+/// The total, and the values with their times.
+type Observations = (i64, Vec<(u64, Option<i64>)>);
+
+/// What profiles say, in an order that does not depend on how they say it.
+fn meaning(
+    request: &ExportProfilesServiceRequest,
+) -> Vec<(resolve::Profile<'_>, BTreeMap<Subject<'_>, Observations>)> {
+    let mut meaning: Vec<_> = resolve(request)
+        .unwrap()
+        .into_iter()
+        .map(|mut profile| {
+            let mut samples = BTreeMap::<Subject<'_>, Observations>::new();
+            for sample in std::mem::take(&mut profile.samples) {
+                let none = |id: &[u8]| id.iter().all(|byte| *byte == 0);
+                let link = match sample.link {
+                    (trace, span) if none(trace) && none(span) => (&[][..], &[][..]),
+                    link => link,
+                };
+                let shape = (sample.values.is_empty(), sample.timestamps.is_empty());
+                let subject = (sample.stack, sample.attributes, link, shape);
+                let (total, times) = samples.entry(subject).or_default();
+                if sample.timestamps.is_empty() {
+                    *total += sample.values.iter().sum::<i64>();
+                }
+                let value = |at: usize| sample.values.get(at).copied();
+                let observed = sample.timestamps.iter().enumerate();
+                times.extend(observed.map(|(at, time)| (*time, value(at))));
+                times.sort_unstable();
+            }
+            (profile, samples)
+        })
+        .collect();
+    meaning.sort();
+    meaning
+}
+
+/// The totals of all samples, by what is counted where.
+type Totals = BTreeMap<(Vec<u8>, String, [String; 4]), BTreeMap<u128, i64>>;
+
+fn totals(profiles: &Profiles) -> Totals {
+    let mut identities = Identities::new(&profiles.dictionary);
+    let text = |id| profiles.dictionary.text(id).to_owned();
+    let mut totals = Totals::new();
+    for resource in &profiles.resources {
+        let key = resource.resource.as_ref().unwrap().encode_to_vec();
+        for scope in &resource.scopes {
+            let name = &scope.scope.as_ref().unwrap().name;
+            for profile in &scope.profiles {
+                let (sample, period) = (profile.header.sample_type, profile.header.period_type);
+                let kinds = [sample.kind, sample.unit, period.kind, period.unit].map(text);
+                let entry = totals
+                    .entry((key.clone(), name.clone(), kinds))
+                    .or_default();
+                for sample in profile.samples.iter() {
+                    *entry.entry(identities.sample_key(sample.key)).or_default() +=
+                        sample.total().0;
+                }
+            }
+        }
+    }
+    for samples in totals.values_mut() {
+        samples.retain(|_, total| *total != 0);
+    }
+    totals
+}
+
+fn assert_well_formed(request: &ExportProfilesServiceRequest) {
+    let report = check(request);
+    let broken = report
+        .findings()
+        .iter()
+        .find(|found| found.rule.is_structural() || found.rule.severity() == Severity::Error);
+    assert_eq!(broken, None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn what_is_generated_breaks_no_rule_that_is_a_must(request in requests()) {
+        let report = check(&request);
+        prop_assert_eq!(report.count(Severity::Error), 0, "{:?}", report.findings());
+    }
+
+    #[test]
+    fn compaction_keeps_the_meaning_and_leaves_nothing_twice_or_unused(
+        requests in proptest::collection::vec(requests(), 1..4),
+    ) {
+        let all: Vec<_> = requests.iter().collect();
+        let compacted = request(&compact(&all));
+        let mut expected: Vec<_> = all.iter().flat_map(|request| meaning(request)).collect();
+        expected.sort();
+        prop_assert_eq!(meaning(&compacted), expected);
+        assert_well_formed(&compacted);
+        let report = check(&compacted);
+        prop_assert_eq!(report.counts().get(&Rule::DuplicateSample), None);
+    }
+
+    #[test]
+    fn what_is_compact_stays_as_it_is(requests in proptest::collection::vec(requests(), 1..4)) {
+        let once = compact(&requests.iter().collect::<Vec<_>>());
+        let twice = compact(&[&request(&once)]);
+        prop_assert_eq!(once.encode(), twice.encode());
+    }
+
+    #[test]
+    fn merging_keeps_every_sum_in_whatever_order(
+        a in requests(), b in requests(), c in requests(),
+    ) {
+        let merged = merge(&[&a, &b, &c]);
+        assert_well_formed(&request(&merged));
+        let expected = totals(&merged);
+        let mut dictionary = Dictionary::new();
+        let mut resources = Vec::new();
+        for request in [&a, &b, &c] {
+            resources.extend(
+                ingest(request, &mut dictionary, &mut Memo::default(), None).unwrap(),
+            );
+        }
+        // Profiles without samples that count stay as such.
+        prop_assert_eq!(&totals(&Profiles { dictionary, resources }), &expected);
+        prop_assert_eq!(&totals(&merge(&[&c, &a, &b])), &expected);
+        let first = request(&merge(&[&a, &b]));
+        prop_assert_eq!(&totals(&merge(&[&first, &c])), &expected);
+        let last = request(&merge(&[&b, &c]));
+        prop_assert_eq!(&totals(&merge(&[&a, &last])), &expected);
+    }
+
+    #[test]
+    fn merging_does_not_care_where_binaries_are_in_memory(
+        original in requests(), by in 1_u64..1000,
+    ) {
+        let mut moved = original.clone();
+        let tables = moved.dictionary.as_mut().unwrap();
+        for mapping in tables.mapping_table.iter_mut().skip(1) {
+            mapping.memory_start += by * 0x1000;
+            mapping.memory_limit += by * 0x1000;
+        }
+        for location in &mut tables.location_table {
+            if location.mapping_index != 0 {
+                location.address += by * 0x1000;
+            }
+        }
+        let samples = |profiles: &Profiles| profiles.samples();
+        let alone = merge(&[&original]);
+        let both = merge(&[&original, &moved]);
+        prop_assert_eq!(samples(&both), samples(&alone));
+        let doubled = merge(&[&original, &original]);
+        prop_assert_eq!(totals(&both), totals(&doubled));
+    }
+
+    #[test]
+    fn the_content_has_one_identity_in_whatever_form(original in requests()) {
+        let identities = |profiles: &Profiles| {
+            let mut identities = Identities::new(&profiles.dictionary);
+            let mut found = Vec::new();
+            for resource in &profiles.resources {
+                for scope in &resource.scopes {
+                    for profile in &scope.profiles {
+                        found.push(identities.content(resource, scope, profile));
+                        let delivery = identities.delivery(resource, scope, profile);
+                        assert!(delivery.is_some(), "all are dated");
+                    }
+                }
+            }
+            found.sort_unstable();
+            found
+        };
+        let mut dictionary = Dictionary::new();
+        // Something else first, so that all indices differ.
+        for word in ["else", "bytes", "cpu"] {
+            dictionary.string_attribute(word, word);
+        }
+        let memo = &mut Memo::default();
+        let resources = ingest(&original, &mut dictionary, memo, None).unwrap();
+        let plain = Profiles { dictionary, resources };
+        prop_assert_eq!(identities(&plain), identities(&compact(&[&original])));
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused_or_mended_but_never_passed_on(
+        original in requests(),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = original.encode_to_vec();
+        for (at, bit) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        let cut = cut.index(bytes.len() * 8).min(bytes.len());
+        if let Ok(damaged) = ExportProfilesServiceRequest::decode(&bytes[..cut]) {
+            let report = check(&damaged);
+            let found = |rule| report.counts().contains_key(&rule);
+            let mut compactor = Compactor::new();
+            match compactor.add(&damaged) {
+                // Writing checks the structure.
+                Ok(()) => drop(compactor.finish().encode()),
+                Err(Fault::Dangling { .. }) => prop_assert!(found(Rule::IndexOutOfRange)),
+                Err(Fault::Unequal { .. }) => prop_assert!(found(Rule::UnequalObservations)),
+                Err(Fault::Expansion) => prop_assert!(found(Rule::Expansion)),
+            }
+            drop(resolve(&damaged));
+        }
+    }
+}
+
+#[test]
+fn a_request_with_an_error_leaves_no_trace_in_the_sum() {
+    let mut merger = Merger::new(Options {
+        addresses: Addresses::Exact,
+        ..Options::default()
+    });
+    let runner = &mut proptest::test_runner::TestRunner::deterministic();
+    let good = requests().new_tree(runner).unwrap().current();
+    merger.add(&good).unwrap();
+    let (counts, expected) = (merger.counts(), request(&merge(&[&good])));
+    let mut bad = good.clone();
+    let scope = bad
+        .resource_profiles
+        .last_mut()
+        .unwrap()
+        .scope_profiles
+        .last_mut()
+        .unwrap();
+    let samples = &mut scope.profiles.last_mut().unwrap().samples;
+    samples.last_mut().unwrap().stack_index = 999;
+    assert!(matches!(
+        merger.add(&bad),
+        Err(Fault::Dangling { index: 999, .. })
+    ));
+    assert_eq!(merger.counts(), counts);
+    assert_eq!(meaning(&request(&merger.finish())), meaning(&expected));
+}
