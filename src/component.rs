@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn for_tests() -> Self {
         Host {
             budget: Budget::new(1 << 30),

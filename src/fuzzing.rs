@@ -1,4 +1,12 @@
 //! What fuzz targets see that nobody else should use: parsers that are private to their modules.
 
 pub use crate::exporters::fuzzing as exporters;
+pub use crate::net::server::fuzzing as server;
+pub use crate::net::tls::fuzzing as tls;
 pub use crate::receivers::otlp::fuzzing as receiver;
+
+/// What a component named `name` is built with, without the rest of a collector.
+pub fn context(name: &str) -> crate::component::BuildContext {
+    let id = name.parse().unwrap_or_else(|_| unreachable!());
+    crate::component::Host::for_tests().context(&id)
+}

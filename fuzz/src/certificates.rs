@@ -1,11 +1,19 @@
-//! The target for what certificates say about themselves.
+//! The targets for what certificates say about themselves, whom they let in, and the files they come in.
 
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
-use tributary::net::tls::certificate::{self, LONGEST_TEXT, date};
+use tributary::fuzzing::tls::{self, Clients};
+use tributary::net::tls::certificate::{self, LONGEST_TEXT, Name, date, printable};
 
-/// Whatever a certificate says, what is shown of it is printable, short and the same every time.
+/// Whatever a certificate says, what is shown of it is printable, short and the same every time; and nobody gets in but
+/// who was given a certificate.
 pub fn certificate(input: &[u8]) {
     let der = CertificateDer::from(input);
+    nobody_else_gets_in(&der);
     let Ok(facts) = certificate::describe(&der) else {
         return;
     };
@@ -28,4 +36,183 @@ pub fn certificate(input: &[u8]) {
         assert!(date(moment).is_ascii());
     }
     assert_eq!(certificate::describe(&der), Ok(facts));
+    // Decided is by the names as they stand there, told of them is what can be printed.
+    let exact = tls::names(&der);
+    for (exact, shown) in exact.iter().zip(&names) {
+        assert_eq!(&printable(&exact.to_string()), shown);
+    }
+    assert!(exact.len() == names.len() || names.len() == 256);
+}
+
+/// Those who trust `root`, which has signed `client`; made with openssl like any others.
+static CLIENTS: LazyLock<[Clients; 2]> = LazyLock::new(|| {
+    let root = pem("CERTIFICATE", include_bytes!("../seeds/certificate/root"));
+    let allowed = ["spiffe://example.org/ns/*/sa/b"];
+    [&[], &allowed[..]].map(|allowed| Clients::new(root.as_bytes(), allowed).unwrap())
+});
+const CLIENT: &[u8] = include_bytes!("../seeds/certificate/client");
+/// Within the time in which both are valid: 2027.
+const NOW: u64 = 1_800_000_000;
+
+fn nobody_else_gets_in(der: &CertificateDer<'_>) {
+    for clients in CLIENTS.iter() {
+        let alone = clients.verify(der, &[], NOW);
+        assert_eq!(alone.is_ok(), **der == *CLIENT);
+        // As an authority between the root and the client: there is none.
+        let chain = std::slice::from_ref(der);
+        assert_eq!(
+            clients.verify(&CertificateDer::from(CLIENT), chain, NOW),
+            Ok(())
+        );
+        assert!(
+            clients
+                .verify(der, &[CertificateDer::from(CLIENT)], NOW)
+                .is_err()
+                || alone.is_ok()
+        );
+        if let Err(words) = alone {
+            assert!(words.len() < 8 * LONGEST_TEXT + 1024, "{words}");
+            assert!(words.bytes().all(|b| matches!(b, b' '..=b'~')), "{words}");
+        }
+    }
+}
+
+/// An allowed name lets in exactly whom a second reading of its definition lets in.
+pub fn names(input: &[u8]) {
+    let Some((pattern, name)) = std::str::from_utf8(input)
+        .ok()
+        .and_then(|text| text.split_once('\n'))
+    else {
+        return;
+    };
+    for (is_uri, name) in [
+        (false, Name::Dns(name.to_owned())),
+        (true, Name::Uri(name.to_owned())),
+    ] {
+        let allowed = tls::allows(pattern, &name).ok();
+        assert_eq!(
+            allowed,
+            naive(pattern, is_uri, &name.to_string()),
+            "{name:?}"
+        );
+    }
+    // What a name allows, it allows when it is written as a pattern itself.
+    if !name.contains('*')
+        && let Ok(allowed) = tls::allows(name, &Name::Dns(name.to_owned()))
+    {
+        let uri = tls::allows(name, &Name::Uri(name.to_owned())).unwrap();
+        assert!(allowed != uri, "it is the one or the other");
+    }
+    if let Ok(address) = name.parse::<IpAddr>() {
+        assert!(tls::allows(pattern, &Name::Ip(address)) != Ok(true));
+    }
+}
+
+/// By text in front of the `*` and text behind it; None where it is no pattern.
+fn naive(pattern: &str, is_uri: bool, name: &str) -> Option<bool> {
+    let (of_uris, separator) = match pattern.contains(':') {
+        true => (true, '/'),
+        false => (false, '.'),
+    };
+    let mut around = pattern.split('*');
+    let (before, after) = (around.next()?, around.next());
+    let graphic = pattern.bytes().all(|byte| (b'!'..=b'~').contains(&byte));
+    if pattern.is_empty()
+        || !graphic
+        || pattern.parse::<IpAddr>().is_ok()
+        || around.next().is_some()
+    {
+        return None;
+    }
+    let whole = pattern.starts_with(separator) || pattern.ends_with(separator);
+    if !of_uris && (pattern.contains('/') || pattern.contains("..") || whole) {
+        return None;
+    }
+    if let Some(after) = after {
+        let begins = before.is_empty() || before.ends_with(separator) || before == lower(before).0;
+        let ends = after.is_empty() || after.starts_with(separator);
+        let within = if of_uris {
+            lower(pattern).0.contains('*')
+        } else {
+            pattern == "*"
+        };
+        if !begins || !ends || within || !of_uris && !(before.is_empty() || before.ends_with('.')) {
+            return None;
+        }
+    }
+    if of_uris != is_uri {
+        return Some(false);
+    }
+    let normal = |text: &str| match of_uris {
+        true => lower(text).0 + &lower(text).1,
+        false => text.to_ascii_lowercase(),
+    };
+    let name = normal(name);
+    let Some(after) = after else {
+        return Some(name == normal(pattern));
+    };
+    let (before, after) = match of_uris {
+        true => (normal(before), after.to_owned()),
+        false => (normal(before), normal(after)),
+    };
+    let found = name
+        .strip_prefix(&before)
+        .and_then(|rest| rest.strip_suffix(&after));
+    Some(found.is_some_and(|found| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        let plain = !found.is_empty() && found.chars().all(plain) && !found.contains(separator);
+        plain && !matches!(found, "." | "..")
+    }))
+}
+
+/// The part of a URI whose case does not count, in lower case, and the rest.
+fn lower(uri: &str) -> (String, String) {
+    let length = match (uri.find("://"), uri.find(':')) {
+        (Some(at), _) => {
+            let authority = uri[at + 3..].split(['/', '?', '#']).next().unwrap();
+            at + 3 + authority.len()
+        }
+        (None, Some(at)) => at + 1,
+        (None, None) => 0,
+    };
+    (uri[..length].to_ascii_lowercase(), uri[length..].to_owned())
+}
+
+/// What is found in a file of PEM is found again when it is written by itself, and no complaint shows what is in it.
+pub fn material(input: &[u8]) {
+    let labels = ["CERTIFICATE", "X509 CRL", "PRIVATE KEY"];
+    for (at, (label, found)) in labels.into_iter().zip(tls::material(input)).enumerate() {
+        match found {
+            Ok(found) => {
+                assert!(!found.is_empty());
+                let written: String = found.iter().map(|der| pem(label, der)).collect();
+                let [certificates, lists, key] = tls::material(written.as_bytes());
+                assert_eq!([&certificates, &lists, &key][at].as_ref(), Ok(&found));
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let mut lines = input.split(|byte| matches!(byte, b'\n' | b'\r'));
+                let shown = lines.any(|line| {
+                    let line = String::from_utf8_lossy(line);
+                    line.len() >= 12
+                        && !OWN_WORDS.contains(line.as_ref())
+                        && text.contains(line.as_ref())
+                });
+                assert!(!shown && text.len() < 512, "{text}");
+            }
+        }
+    }
+}
+
+/// What a line of a file may say and a complaint too.
+const OWN_WORDS: &str = "the text given is damaged: it is not PEM to its end; the private key in the text given is encrypted, and \
+     there is no key for its passphrase; decrypt it with `openssl pkey -in the text given -out plain.key`, and let nobody \
+     but this program's user read that; the text given holds no certificate, private key, revocation list (X509 CRL) in PEM \
+     (this looks like DER: convert it with `openssl x509|pkey|crl -inform DER`)";
+
+fn pem(label: &str, der: &[u8]) -> String {
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        STANDARD.encode(der)
+    )
 }

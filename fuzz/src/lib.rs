@@ -7,22 +7,30 @@ mod generator;
 mod oracle;
 #[path = "../../tests/wire/rebuild.rs"]
 mod rebuild;
+#[path = "../../src/profiles/testing.rs"]
+mod samples;
 
 mod answers;
 mod certificates;
 mod compression;
+mod credentials;
 mod frames;
 mod framing;
+mod greeting;
 mod headers;
 mod printed;
+mod profiles;
 pub mod seeds;
 mod telemetry;
 
 pub use answers::{answers, refusals};
-pub use certificates::certificate;
+pub use certificates::{certificate, material, names};
 pub use compression::decompress;
+pub use credentials::credentials;
 pub use frames::frames;
 pub use framing::framing;
+pub use greeting::greeting;
 pub use headers::headers;
 pub use printed::debug;
+pub use profiles::profiles;
 pub use telemetry::{edit, json, split, stamp, transcode, validate, view};

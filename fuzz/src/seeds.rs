@@ -37,6 +37,24 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             b"\x01\x08\x01\0\0\0\x05\xdc\0\0busy".to_vec(),
             b"\0\x03\0\0\0\0\0\0\0\0bad".to_vec(),
         ],
+        "names" => lines(&[
+            "*.example.com\na.example.com",
+            "spiffe://a.example/ns/*/sa/b\nspiffe://A.example/ns/c/sa/b",
+            "urn:uuid:*\nURN:uuid:ab",
+        ]),
+        "credentials" => lines(&[
+            "Bearer\0bearer  first\0\0first\nsecond",
+            "\0Basic dTpw\0\0u:p\nv:{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc=\n#\nw:$2y$04$abc",
+            "Token\0Token a\0Token b\0a\nb",
+        ]),
+        "greeting" => lines(&[
+            "\0\x01\x02\x03more",
+            "\x02\x01\x01\x01hello",
+            "\x09\x01\x01\x01POST / HTTP/1.1",
+        ]),
+        "profiles" => [0_u8, 1, 2, 3]
+            .map(|how| [&[how; 8][..], &noise(how.into(), 300)].concat())
+            .to_vec(),
         "frames" => frames(),
         "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],
         _ => Vec::new(),

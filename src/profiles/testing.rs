@@ -7,7 +7,6 @@ use opentelemetry_proto::tonic::common::v1::{
 };
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use proptest::prelude::*;
 
 /// Decisions, read from bytes, so that proptest can shrink them. Used up, every answer is 0.
 struct Entropy<'e>(&'e [u8]);
@@ -35,12 +34,8 @@ impl Entropy<'_> {
 
 const WORDS: [&str; 7] = ["main", "alloc", "run", "a.go", "b.go", "cpu", "bytes"];
 
-/// Valid requests.
-pub(super) fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
-    proptest::collection::vec(any::<u8>(), 0..500).prop_map(|bytes| request(&bytes))
-}
-
-fn request(bytes: &[u8]) -> ExportProfilesServiceRequest {
+/// A valid request, by these decisions.
+pub(crate) fn request(bytes: &[u8]) -> ExportProfilesServiceRequest {
     let entropy = &mut Entropy(bytes);
     let tables = dictionary(entropy);
     let resources = 1 + entropy.below(2);

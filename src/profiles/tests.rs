@@ -16,7 +16,11 @@ use super::merge::{Merger, Options};
 use super::model::Profiles;
 use super::reindex::{Addresses, Fault, Memo};
 use super::resolve::{self, resolve};
-use super::testing::requests;
+use super::testing;
+
+fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
+    proptest::collection::vec(any::<u8>(), 0..500).prop_map(|bytes| testing::request(&bytes))
+}
 
 fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
     let mut compactor = Compactor::new();

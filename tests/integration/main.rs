@@ -37,4 +37,5 @@ mod sdk;
 mod shutdown;
 mod status_matrix;
 mod tiers;
+mod tls_attacks;
 mod tls_rotation;

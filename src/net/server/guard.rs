@@ -106,7 +106,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     pub(super) async fn greet(&mut self) -> io::Result<Version> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
-        while !self.frames.is_foreign() && have < bytes.len() {
+        // One byte of a TLS record is not enough to tell it from nonsense.
+        let unclear = |bytes: &[u8]| matches!(bytes, [0x16]);
+        while have < bytes.len()
+            && (!self.frames.is_foreign() || unclear(bytes.get(..have).unwrap_or_default()))
+        {
             let rest = bytes.get_mut(have..).unwrap_or_default();
             let read = tokio::io::AsyncReadExt::read(&mut self.stream, rest).await?;
             if read == 0 {

@@ -9,6 +9,9 @@ mod ending;
 mod farewell;
 #[doc(hidden)]
 pub mod frames;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod guard;
 mod limits;

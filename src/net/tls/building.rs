@@ -205,7 +205,7 @@ impl ServerTls {
         Ok(Arc::new(SingleCertAndKey::from(own)))
     }
 
-    fn verifier(
+    pub(super) fn verifier(
         &self,
         client_ca: Option<&[u8]>,
         provider: &Arc<CryptoProvider>,

@@ -211,12 +211,21 @@ pub(super) fn revocation_lists(
     let Some(pem) = text(key, file, "")? else {
         return Ok(Vec::new());
     };
-    let found: Vec<CertificateRevocationListDer<'static>> = sections(key, file, &pem)?;
+    lists(key, file, &pem)
+}
+
+/// All revocation lists of a text, at least one.
+pub(super) fn lists(
+    key: &'static str,
+    file: &Path,
+    pem: &[u8],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let found: Vec<CertificateRevocationListDer<'static>> = sections(key, file, pem)?;
     if found.is_empty() {
         let reason = format!(
             "{} holds no revocation list (X509 CRL) in PEM{}",
             source(file),
-            der_hint(&pem)
+            der_hint(pem)
         );
         return Err(problem(key, reason));
     }
@@ -243,7 +252,8 @@ pub(super) fn source(file: &Path) -> String {
     }
 }
 
-fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+/// The private key in a text.
+pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     let name = source(file);
     if is_encrypted(pem) {
         let reason = format!(

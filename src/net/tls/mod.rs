@@ -8,6 +8,9 @@ mod building;
 pub mod certificate;
 mod config;
 pub mod connect;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod material;
 mod names;
 mod notes;

@@ -4,9 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 use super::within;
@@ -210,20 +209,25 @@ fn huffman(bytes: &[u8]) -> u16 {
 
 /// A connection on which anything may be said. What comes back is read all the time, unless it is deaf.
 pub struct Attacker {
-    write: OwnedWriteHalf,
+    write: Box<dyn AsyncWrite + Send + Unpin>,
     heard: watch::Receiver<Heard>,
     /// Keeps the connection open where nobody reads.
-    _unread: Option<OwnedReadHalf>,
+    _unread: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
 
 impl Attacker {
     /// A connection on which nothing was said yet.
     pub async fn connect(address: SocketAddr) -> Self {
-        let (read, write) = TcpStream::connect(address).await.unwrap().into_split();
+        Attacker::on(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// The same on a stream that is there, such as one of TLS.
+    pub fn on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (read, write) = tokio::io::split(stream);
         let (sender, heard) = watch::channel(Heard::default());
         tokio::spawn(listen(read, sender));
         Attacker {
-            write,
+            write: Box::new(write),
             heard,
             _unread: None,
         }
@@ -231,24 +235,26 @@ impl Attacker {
 
     /// A connection with the preface and SETTINGS.
     pub async fn greet(address: SocketAddr) -> Self {
-        let mut attacker = Attacker::connect(address).await;
+        Attacker::connect(address).await.greeted().await
+    }
+
+    /// Says the preface and SETTINGS.
+    pub async fn greeted(mut self) -> Self {
         let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-        attacker.say(&greeting).await.unwrap();
-        attacker
+        self.say(&greeting).await.unwrap();
+        self
     }
 
     /// The same, but it never reads what comes.
     pub async fn deaf(address: SocketAddr) -> Self {
         let (read, write) = TcpStream::connect(address).await.unwrap().into_split();
         let (_, heard) = watch::channel(Heard::default());
-        let mut attacker = Attacker {
-            write,
+        let attacker = Attacker {
+            write: Box::new(write),
             heard,
-            _unread: Some(read),
+            _unread: Some(Box::new(read)),
         };
-        let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-        attacker.say(&greeting).await.unwrap();
-        attacker
+        attacker.greeted().await
     }
 
     /// Sends bytes.
@@ -256,7 +262,12 @@ impl Attacker {
     /// # Errors
     /// When the server has closed the connection.
     pub async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
-        within("room to write", self.write.write_all(bytes)).await
+        let written = async {
+            self.write.write_all(bytes).await?;
+            // TLS keeps the rest of what the socket did not take.
+            self.write.flush().await
+        };
+        within("room to write", written).await
     }
 
     /// Sends the same kind of thing again and again, until it was enough or the server has closed the connection.
@@ -310,14 +321,14 @@ impl Attacker {
 /// How many frames are written at once.
 const AT_ONCE: usize = 100;
 
-async fn listen(mut read: OwnedReadHalf, heard: watch::Sender<Heard>) {
+async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<Heard>) {
     while let Ok(frame) = next(&mut read).await {
         heard.send_modify(|heard| heard.frames.push(frame));
     }
     heard.send_modify(|heard| heard.closed = true);
 }
 
-async fn next(read: &mut OwnedReadHalf) -> io::Result<Frame> {
+async fn next(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
     let mut head = [0; 9];
     read.read_exact(&mut head).await?;
     let [a, b, c, kind, flags, stream @ ..] = head;

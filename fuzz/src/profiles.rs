@@ -1,0 +1,198 @@
+//! The target for the domain of profiles.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message as _;
+use tributary::profiles::check::{FINDINGS_PER_RULE, Rule, Severity, check};
+use tributary::profiles::merge::{Counts, Options};
+use tributary::profiles::reindex::{Addresses, Fault};
+use tributary::profiles::resolve::{Attribute, Frame, Profile, resolve};
+use tributary::profiles::{Compactor, Merger, Profiles, layout};
+
+use crate::generator::Entropy;
+use crate::samples;
+
+/// Whatever a request says: what is wrong with it is found; what is taken keeps its meaning when it is compacted, and its
+/// sums when it is merged; and what is written breaks no rule that it did not break before.
+pub fn profiles(input: &[u8]) {
+    let (decisions, material) = input.split_at(input.len().min(8));
+    let mut entropy = Entropy(decisions);
+    let request = match entropy.below(4) {
+        0 => material.to_vec(),
+        how => {
+            let mut bytes = samples::request(material).encode_to_vec();
+            // Most of them are damaged a little.
+            for _ in 1..how {
+                let at = usize::from(entropy.byte()) << 8 | usize::from(entropy.byte());
+                if let Some(byte) = bytes
+                    .len()
+                    .checked_sub(1)
+                    .and_then(|most| bytes.get_mut(at % (most + 1)))
+                {
+                    *byte ^= 1 << entropy.below(8);
+                }
+            }
+            bytes
+        }
+    };
+    let old = layout::recognise(&request);
+    let Ok(request) = ExportProfilesServiceRequest::decode(request.as_slice()) else {
+        return;
+    };
+    if old.is_ok() {
+        // What is encoded as 1.10 has it is recognised as such.
+        assert_eq!(layout::recognise(&request.encode_to_vec()), Ok(()));
+    }
+    let before = check(&request);
+    for rule in before.counts().keys() {
+        let shown = before
+            .findings()
+            .iter()
+            .filter(|found| found.rule == *rule)
+            .count();
+        assert_eq!(
+            shown,
+            before.counts()[rule].min(FINDINGS_PER_RULE),
+            "{rule:?}"
+        );
+    }
+    let mut compactor = Compactor::new();
+    if let Err(fault) = compactor.add(&request) {
+        let rule = match fault {
+            Fault::Dangling { .. } => Rule::IndexOutOfRange,
+            Fault::Unequal { .. } => Rule::UnequalObservations,
+            Fault::Expansion => Rule::Expansion,
+        };
+        assert!(before.counts().contains_key(&rule), "{fault}");
+        assert_eq!(compactor.finish().samples(), 0, "all or nothing");
+        assert_eq!(merged(&[&request], Addresses::Exact).0, None);
+        return;
+    }
+    let saturated = compactor.saturated() > 0;
+    let profiles = compactor.finish();
+    let compacted = read(&profiles);
+    let after = check(&compacted);
+    for rule in after.counts().keys() {
+        let new = rule.is_structural() || !before.counts().contains_key(rule);
+        let harmful = rule.is_structural() || rule.severity() == Severity::Error;
+        assert!(!new || !harmful, "{rule:?}: {:?}", after.findings());
+    }
+    if !saturated {
+        assert_eq!(meaning(&compacted), meaning(&request));
+    }
+    let mut again = Compactor::new();
+    again.add(&compacted).unwrap();
+    assert_eq!(again.finish().encode(), profiles.encode());
+
+    for addresses in [Addresses::Exact, Addresses::Relocated] {
+        let (merged, counts) = merged(&[&request, &compacted], addresses);
+        let merged = merged.unwrap();
+        assert!(
+            check(&merged)
+                .counts()
+                .keys()
+                .all(|rule| !rule.is_structural())
+        );
+        if counts.saturated == 0 && !saturated {
+            let twice: BTreeMap<_, _> = sums(&request)
+                .into_iter()
+                .map(|(key, sum)| (key, 2 * sum))
+                .collect();
+            assert_eq!(sums(&merged), twice);
+        }
+    }
+}
+
+fn read(profiles: &Profiles) -> ExportProfilesServiceRequest {
+    ExportProfilesServiceRequest::decode(profiles.encode()).unwrap()
+}
+
+fn merged(
+    requests: &[&ExportProfilesServiceRequest],
+    addresses: Addresses,
+) -> (Option<ExportProfilesServiceRequest>, Counts) {
+    let mut merger = Merger::new(Options {
+        addresses,
+        ..Options::default()
+    });
+    let added = requests.iter().try_for_each(|request| merger.add(request));
+    let counts = merger.counts();
+    (added.ok().map(|()| read(&merger.finish())), counts)
+}
+
+/// What a sample is about: stack, attributes, link, and which observations it has.
+type Subject<'r> = (
+    Vec<Frame<'r>>,
+    Vec<Attribute<'r>>,
+    (&'r [u8], &'r [u8]),
+    (bool, bool),
+);
+/// The total, and the values with their times.
+type Observations = (i128, Vec<(u64, Option<i64>)>);
+
+/// What a profile says.
+type Meaning<'r> = (Profile<'r>, BTreeMap<Subject<'r>, Observations>);
+
+/// What profiles say, in an order that does not depend on how they say it.
+fn meaning(request: &ExportProfilesServiceRequest) -> Vec<Meaning<'_>> {
+    let mut meaning: Vec<_> = resolve(request).unwrap().into_iter().map(said).collect();
+    meaning.sort();
+    meaning
+}
+
+fn said(mut profile: Profile<'_>) -> Meaning<'_> {
+    let mut samples = BTreeMap::<Subject<'_>, Observations>::new();
+    for sample in std::mem::take(&mut profile.samples) {
+        let shape = (sample.values.is_empty(), sample.timestamps.is_empty());
+        // One without observations says nothing.
+        if shape == (true, true) {
+            continue;
+        }
+        let none = |id: &[u8]| id.iter().all(|byte| *byte == 0);
+        let link = match sample.link {
+            (trace, span) if none(trace) && none(span) => (&[][..], &[][..]),
+            link => link,
+        };
+        let subject = (sample.stack, sample.attributes, link, shape);
+        let (total, times) = samples.entry(subject).or_default();
+        if sample.timestamps.is_empty() {
+            *total += sum(sample.values);
+        }
+        let value = |at: usize| sample.values.get(at).copied();
+        times.extend(
+            sample
+                .timestamps
+                .iter()
+                .enumerate()
+                .map(|(at, time)| (*time, value(at))),
+        );
+        times.sort_unstable();
+    }
+    if profile.profile_id.len() != 16 || profile.profile_id.iter().all(|byte| *byte == 0) {
+        profile.profile_id = &[];
+    }
+    (profile, samples)
+}
+
+fn sum(values: &[i64]) -> i128 {
+    values.iter().map(|value| i128::from(*value)).sum()
+}
+
+/// What all samples of a kind come to.
+fn sums(request: &ExportProfilesServiceRequest) -> BTreeMap<(String, String), i128> {
+    let mut sums = BTreeMap::new();
+    for profile in resolve(request).unwrap() {
+        let (kind, unit) = profile.sample_type;
+        let total = sums.entry((kind.to_owned(), unit.to_owned())).or_insert(0);
+        for sample in profile.samples {
+            *total += match sample.values {
+                [] => sample.timestamps.len() as i128,
+                values => sum(values),
+            };
+        }
+    }
+    // What comes to nothing may be left out.
+    sums.retain(|_, sum| *sum != 0);
+    sums
+}

@@ -1,0 +1,63 @@
+//! What the first bytes of a connection are taken for, for fuzz targets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf, join, sink};
+use tokio::runtime::{Builder, Runtime};
+
+use super::guard::{Guard, Version};
+use super::mistake::Mistake;
+use super::peer::Peer;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let built = Builder::new_current_thread().enable_time().build();
+    built.unwrap_or_else(|_| unreachable!())
+});
+
+/// What a plaintext port takes a client for whose bytes come in these pieces, and which then closes.
+pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
+    let stream = join(Pieces(pieces.into()), sink());
+    let version = RUNTIME.block_on(async {
+        let mut guard = Guard::new(stream, Arc::new(Peer::nobody()), None);
+        guard.greet().await
+    });
+    match version {
+        Ok(Version::Http1) => "HTTP/1",
+        Ok(Version::Http2) => "HTTP/2",
+        Ok(Version::Tls) => "TLS",
+        Ok(Version::Nothing) | Err(_) => "nothing",
+    }
+}
+
+/// What a port with TLS takes a client for that begins with these bytes.
+pub fn first_bytes(first: &[u8]) -> &'static str {
+    match Mistake::of(first) {
+        None => "TLS",
+        Some(Mistake::Http1) => "HTTP/1",
+        Some(Mistake::Http2) => "HTTP/2",
+        Some(Mistake::Noise) => "noise",
+    }
+}
+
+struct Pieces<'p>(VecDeque<&'p [u8]>);
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(piece) = self.0.pop_front() {
+            let (now, later) = piece.split_at(piece.len().min(into.remaining()));
+            into.put_slice(now);
+            if !later.is_empty() {
+                self.0.push_front(later);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,88 @@
+//! Names, PEM and the decision about clients' certificates, for fuzz targets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use super::certificate::{self, Name};
+use super::names::Pattern;
+use super::{ServerTls, TlsError, material, notes};
+
+/// Whether an allowed name allows this one.
+///
+/// # Errors
+/// When it is no name to allow.
+pub fn allows(pattern: &str, name: &Name) -> Result<bool, String> {
+    Ok(Pattern::parse(pattern)?.matches(name))
+}
+
+/// All names of a certificate, as they stand there.
+pub fn names(der: &CertificateDer<'_>) -> Vec<Name> {
+    let mut names = Vec::new();
+    certificate::any_name(der, |name| {
+        names.push(name.clone());
+        false
+    });
+    names
+}
+
+/// The certificates, the revocation lists and the private key in a text, in DER.
+pub fn material(pem: &[u8]) -> [Result<Vec<Vec<u8>>, TlsError>; 3] {
+    let none = Path::new("");
+    let certificates = material::certificates("ca_file", none, pem);
+    let lists = material::lists("crl_file", none, pem);
+    if let Ok(lists) = &lists {
+        let _ = material::lists_end(lists);
+    }
+    let key = material::private_key(none, pem);
+    let der = |der: &[u8]| der.to_vec();
+    [
+        certificates.map(|found| found.iter().map(|found| der(found)).collect()),
+        lists.map(|found| found.iter().map(|found| der(found)).collect()),
+        key.map(|key| vec![der(key.secret_der())]),
+    ]
+}
+
+/// Who decides about clients.
+pub struct Clients(Arc<dyn ClientCertVerifier>);
+
+impl Clients {
+    /// Trusts these authorities (PEM), and allows these names.
+    ///
+    /// # Errors
+    /// When one is none.
+    pub fn new(authorities: &[u8], allowed: &[&str]) -> Result<Self, TlsError> {
+        let section = ServerTls {
+            allowed_client_names: allowed.iter().map(|name| (*name).to_owned()).collect(),
+            ..ServerTls::default()
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = section.verifier(Some(authorities), &provider)?;
+        Ok(Clients(verifier.unwrap_or_else(|| unreachable!())))
+    }
+
+    /// Decides at this time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// The words for the operator.
+    pub fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: u64,
+    ) -> Result<(), String> {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let verify = async { self.0.verify_client_cert(end_entity, intermediates, now) };
+        let taken = notes::taken(verify).now_or_never();
+        let (verified, notes) = taken.unwrap_or_else(|| unreachable!());
+        match (verified, notes.refused) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some((_, words))) => Err(words),
+            (Err(error), None) => panic!("refused without a word: {error}"),
+        }
+    }
+}

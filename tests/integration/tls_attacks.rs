@@ -1,0 +1,397 @@
+//! TLS as an attack, and attacks within TLS: whatever one client does before, in and after its handshake, it is ended,
+//! costs little, and those with a certificate get in and are served meanwhile.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tributary::net::tls::ClientTls;
+
+use crate::harness::http2::{
+    Attacker, CONTINUATION, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, RST_STREAM, call, field,
+    frame,
+};
+use crate::harness::{
+    Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, raw, within, yaml,
+};
+
+/// A collector that wants certificates, one that has one and sends to it, and somebody who sends to that.
+struct Fort {
+    authority: Authority,
+    backend: Backend,
+    rack: Collector,
+    _sidecar: Collector,
+    oracle: Oracle,
+    client: Client,
+    memory: u64,
+    processor: Duration,
+}
+
+impl Fort {
+    /// `limits` are keys of that section.
+    async fn start(limits: &str) -> Self {
+        let authority = Authority::new();
+        let backend = Backend::start().await;
+        let tls = format!(
+            "endpoint: '127.0.0.1:0', limits: {{{limits}}}, tls: {{{}, client_ca_file: '{}'}}",
+            authority.certificate("rack"),
+            authority.file("ca.pem").display()
+        );
+        let yaml_of_rack = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])
+            .replace("endpoint: '127.0.0.1:0'", &tls);
+        let rack = Collector::start(&yaml_of_rack).await;
+        let to_rack = grpc_at(rack.grpc(), "").replace(
+            "insecure: true",
+            &format!(
+                "ca_file: '{}', {}",
+                authority.file("ca.pem").display(),
+                authority.certificate("sidecar")
+            ),
+        );
+        let sidecar = Collector::start(&yaml(&[], &[("otlp_grpc", &to_rack)])).await;
+        let oracle = Oracle::default();
+        let client = Client::grpc("client", sidecar.grpc(), &oracle).await;
+        let mut fort = Fort {
+            authority,
+            backend,
+            rack,
+            _sidecar: sidecar,
+            oracle,
+            client,
+            memory: 0,
+            processor: Duration::ZERO,
+        };
+        fort.good().await;
+        fort.memory = fort.rack.peak_memory();
+        fort.processor = fort.rack.processor_time();
+        fort
+    }
+
+    /// A configuration of a client with a certificate.
+    fn tls(&self) -> Arc<rustls::ClientConfig> {
+        let leaf = self.authority.leaf();
+        let section = ClientTls {
+            ca_pem: self.authority.pem().to_owned(),
+            cert_pem: leaf.certificate,
+            key_pem: leaf.key.as_str().into(),
+            ..ClientTls::default()
+        };
+        Arc::new(section.build(&[b"h2"]).unwrap())
+    }
+
+    /// A connection with TLS, and with a certificate.
+    async fn inside(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.rack.grpc()).await.unwrap();
+        let name = "127.0.0.1".try_into().unwrap();
+        let connecting = TlsConnector::from(self.tls()).connect(name, stream);
+        within("a handshake", connecting).await.unwrap()
+    }
+
+    /// What a client says first.
+    fn hello(&self) -> Vec<u8> {
+        let name = "127.0.0.1".try_into().unwrap();
+        let mut client = ClientConnection::new(self.tls(), name).unwrap();
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).unwrap();
+        hello
+    }
+
+    /// What those with a certificate do, on a connection that is there and on a new one, and it works.
+    async fn good(&self) {
+        let request = self.client.request(Signal::Traces, 5);
+        self.client.send(&request).await.unwrap();
+        let mut new = Attacker::on(self.inside().await).greeted().await;
+        assert!(new.is_alive().await);
+    }
+
+    /// Runs an attack, while good clients are served.
+    async fn beside<T>(&self, attack: impl Future<Output = T>) -> T {
+        let mut attack = pin!(attack);
+        loop {
+            tokio::select! {
+                biased;
+                done = attack.as_mut() => {
+                    self.good().await;
+                    return done;
+                }
+                () = self.good() => {}
+            }
+        }
+    }
+
+    /// How often clients went over a limit.
+    async fn limited(&self, limit: &str) -> f64 {
+        let metrics = self.rack.metrics().await;
+        metrics.sum("tributary_server_limited", &[("limit", limit)])
+    }
+
+    async fn assert_unharmed(self) {
+        let grown = self.rack.peak_memory() - self.memory;
+        assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
+        let taken = self.rack.processor_time() - self.processor;
+        assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
+        self.oracle.settle(&self.backend).await;
+        self.rack.assert_conservation().await;
+    }
+}
+
+/// What an attack and the good clients beside it may cost the process; without optimization, as tests run.
+const MOST_MEMORY: u64 = 48 << 20;
+const MOST_PROCESSOR_TIME: Duration = Duration::from_secs(15);
+
+/// A connection from another address than everybody else's.
+async fn stranger(address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// What comes until the server ends the connection.
+async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut heard = Vec::new();
+    // A reset is an end, too.
+    let _ = within("the end of the connection", stream.read_to_end(&mut heard)).await;
+    heard
+}
+
+fn stream(number: u32) -> u32 {
+    2 * number + 1
+}
+
+/// A TLS record (RFC 8446, 5.1).
+fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(fragment.len()).unwrap().to_be_bytes();
+    [&[kind, 3, 3][..], &length, fragment].concat()
+}
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+
+#[tokio::test]
+async fn floods_of_those_with_a_certificate_end_their_connection() {
+    let fort = Fort::start("max_control_frames: 200").await;
+    let path = raw::method(Signal::Traces);
+    let resets = |number: u32| {
+        let stream = stream(number + 1);
+        let open = frame(HEADERS, END_HEADERS, stream, &call(path));
+        [open, frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
+    };
+    let pings = |_: u32| frame(PING, 0, 0, &[0; 8]);
+    let blocks = |number: u32| {
+        let kind = if number == 0 { HEADERS } else { CONTINUATION };
+        frame(kind, 0, 3, &field("x", &"y".repeat(100)))
+    };
+    let floods: [(&str, &dyn Fn(u32) -> Vec<u8>); 3] = [
+        ("rapid resets", &resets),
+        ("pings", &pings),
+        ("endless header blocks", &blocks),
+    ];
+    for (what, flood) in floods {
+        let attack = async {
+            let mut attacker = Attacker::on(fort.inside().await).greeted().await;
+            let said = attacker.flood(10_000, flood).await;
+            let code = attacker.ended().await;
+            // Where the connection was reset while frames were on their way to it, its last words may be lost.
+            let told = code.is_none() && said < 10_000 || code == Some(ENHANCE_YOUR_CALM);
+            assert!(told, "{what}: {code:?} after {said}");
+        };
+        fort.beside(attack).await;
+    }
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn floods_of_key_updates_disturb_nobody() {
+    let fort = Fort::start("").await;
+    let attack = async {
+        let mut inside = fort.inside().await;
+        for _ in 0..5000 {
+            let updated = inside.get_mut().1.refresh_traffic_keys();
+            if updated.is_err() || inside.flush().await.is_err() {
+                break;
+            }
+        }
+    };
+    fort.beside(attack).await;
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn who_does_not_finish_a_handshake_is_disconnected() {
+    let fort = Fort::start("handshake_timeout: 1s").await;
+    let hello = fort.hello();
+    let beginnings = [
+        ("nothing", &[][..]),
+        ("one byte", &hello[..1]),
+        ("half of a hello", &hello[..hello.len() / 2]),
+        ("a hello, and no more", &hello),
+    ];
+    for (what, beginning) in beginnings {
+        let began = Instant::now();
+        let attack = async {
+            let mut stream = stranger(fort.rack.grpc()).await;
+            stream.write_all(beginning).await.unwrap();
+            rest(&mut stream).await;
+        };
+        fort.beside(attack).await;
+        assert!(began.elapsed() >= Duration::from_millis(900), "{what}");
+    }
+    // Byte by byte, too slowly.
+    let attack = async {
+        let mut stream = stranger(fort.rack.grpc()).await;
+        stream.set_nodelay(true).unwrap();
+        let mut tick = interval(Duration::from_millis(20));
+        for byte in &hello {
+            tick.tick().await;
+            if stream.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+        }
+        rest(&mut stream).await;
+    };
+    let began = Instant::now();
+    fort.beside(attack).await;
+    let whole = Duration::from_millis(20) * u32::try_from(hello.len()).unwrap();
+    assert!(began.elapsed() < whole, "it was cut before the end");
+    assert_eq!(fort.limited("handshake_timeout").await, 5.0);
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_hello_in_pieces_is_understood() {
+    let fort = Fort::start("").await;
+    let hello = fort.hello();
+    let mut stream = stranger(fort.rack.grpc()).await;
+    stream.set_nodelay(true).unwrap();
+    for byte in &hello {
+        stream.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut first = [0];
+    let answer = stream.read_exact(&mut first);
+    within("the server's hello", answer).await.unwrap();
+    assert_eq!(first, [HANDSHAKE]);
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn what_is_no_handshake_is_refused_at_once() {
+    let fort = Fort::start("handshake_timeout: 60s").await;
+    let hello = fort.hello();
+    // A handshake message (RFC 8446, 4): the type, three bytes of length.
+    let mut huge = record(
+        HANDSHAKE,
+        &[&[1, 0xff, 0xff, 0xff][..], &[0; 16_000]].concat(),
+    );
+    for _ in 0..64 {
+        huge.extend(record(HANDSHAKE, &[0; 16_000]));
+    }
+    let after_hello = |more: Vec<u8>| [hello.clone(), more].concat();
+    let attacks = [
+        ("garbage after the hello", after_hello(vec![0x5a; 4096])),
+        ("a second hello", after_hello(hello.clone())),
+        ("empty records", record(HANDSHAKE, &[]).repeat(20_000)),
+        (
+            "empty records after the hello",
+            after_hello(record(APPLICATION_DATA, &[]).repeat(20_000)),
+        ),
+        ("a hello of 16 MB", huge),
+        (
+            "a record that is too long",
+            [&[HANDSHAKE, 3, 1, 0xff, 0xff][..], &[1; 70_000]].concat(),
+        ),
+        (
+            "warnings",
+            after_hello(record(ALERT, &[1, 100]).repeat(20_000)),
+        ),
+        (
+            "changes of the cipher",
+            after_hello(record(CHANGE_CIPHER_SPEC, &[1]).repeat(20_000)),
+        ),
+        ("a hello of nothing", record(HANDSHAKE, &[1, 0, 0, 0])),
+        (
+            "another message first",
+            record(HANDSHAKE, &[20, 0, 0, 1, 0]),
+        ),
+    ];
+    for (what, bytes) in attacks {
+        let attack = async {
+            let (mut read, mut write) = stranger(fort.rack.grpc()).await.into_split();
+            let writing = async {
+                // The end may come before all of it is said.
+                let _ = write.write_all(&bytes).await;
+            };
+            let mut heard = Vec::new();
+            let reading = read.read_to_end(&mut heard);
+            let both = async { tokio::join!(writing, reading) };
+            drop(within(what, both).await);
+            heard
+        };
+        let heard = fort.beside(attack).await;
+        // Resets may swallow the alert, but nothing may follow the server's own hello but the alert.
+        assert!(heard.len() < 16_000, "{what}: {} bytes", heard.len());
+    }
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn who_leaves_in_the_middle_leaves_nothing_behind() {
+    let fort = Fort::start("max_handshakes: 8").await;
+    let hello = fort.hello();
+    let attack = async {
+        for number in 0..200 {
+            let mut stream = stranger(fort.rack.grpc()).await;
+            let said = hello.len() * (number % 5) / 4;
+            stream.write_all(&hello[..said]).await.unwrap();
+            if number % 2 == 0 {
+                // As a reset.
+                stream.set_zero_linger().unwrap();
+            }
+        }
+    };
+    fort.beside(attack).await;
+    // All of them are gone: their address has its places again.
+    let connector = TlsConnector::from(fort.tls());
+    let stream = stranger(fort.rack.grpc()).await;
+    let connecting = connector.connect("127.0.0.1".try_into().unwrap(), stream);
+    within("a handshake", connecting).await.unwrap();
+    fort.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn three_hundred_handshakes_at_once_do_not_keep_others_out() {
+    let fort = Fort::start("max_handshakes: 8, handshake_timeout: 60s").await;
+    let hello = fort.hello();
+    let mut hanging = JoinSet::new();
+    for _ in 0..300 {
+        let (address, hello) = (fort.rack.grpc(), hello.clone());
+        hanging.spawn(async move {
+            let mut stream = stranger(address).await;
+            let _ = stream.write_all(&hello).await;
+            rest(&mut stream).await
+        });
+    }
+    // Two of the eight places are for one address; all others are told at once.
+    let attack = async {
+        for _ in 0..298 {
+            let heard = hanging.join_next().await.unwrap().unwrap();
+            assert!(heard.is_empty() || heard[0] == ALERT, "{heard:?}");
+        }
+    };
+    fort.beside(attack).await;
+    assert_eq!(hanging.len(), 2);
+    assert_eq!(fort.limited("max_handshakes").await, 298.0);
+    hanging.abort_all();
+    fort.assert_unharmed().await;
+}
