@@ -129,7 +129,7 @@ fn naive(pattern: &str, is_uri: bool, name: &str) -> Option<bool> {
         return None;
     }
     if let Some(after) = after {
-        let begins = before.is_empty() || before.ends_with(separator) || before == lower(before).0;
+        let begins = before.is_empty() || before.ends_with(separator) || lower(before).1.is_empty();
         let ends = after.is_empty() || after.starts_with(separator);
         let within = if of_uris {
             lower(pattern).0.contains('*')

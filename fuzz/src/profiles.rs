@@ -78,7 +78,15 @@ pub fn profiles(input: &[u8]) {
         let harmful = rule.is_structural() || rule.severity() == Severity::Error;
         assert!(!new || !harmful, "{rule:?}: {:?}", after.findings());
     }
-    if !saturated {
+    // What of this is kept is not all that was said.
+    let mended = [
+        Rule::ZeroValue,
+        Rule::NullInList,
+        Rule::DuplicateKey,
+        Rule::KeyAndReference,
+        Rule::LinkLength,
+    ];
+    if !saturated && !mended.iter().any(|rule| before.counts().contains_key(rule)) {
         assert_eq!(meaning(&compacted), meaning(&request));
     }
     let mut again = Compactor::new();

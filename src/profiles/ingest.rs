@@ -10,7 +10,8 @@ use super::reindex::{Fault, Memo, Relocations, Source};
 /// The profiles of a request. What they refer to goes into `dictionary`, and only that.
 ///
 /// References to strings are resolved. What breaks a rule but harms nobody is mended: samples without observations and
-/// invalid profile ids are left out, and so is an original payload without a format.
+/// invalid profile ids are left out, so is an original payload without a format, and of attributes with one key in a list the
+/// first stays.
 ///
 /// # Errors
 /// See [`Fault`]; [`check`](super::check::check) says where it is. Entries that are already in the dictionary stay, and
