@@ -57,7 +57,7 @@ impl Peer {
     }
 
     /// A peer without a connection.
-    #[cfg(fuzzing)]
+    #[cfg(any(test, fuzzing))]
     pub fn nobody() -> Self {
         use std::net::Ipv4Addr;
         let owner = super::Owner {

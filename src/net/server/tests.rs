@@ -145,6 +145,27 @@ async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
     assert!(connector.connect(name(), stream).await.is_err());
 }
 
+#[tokio::test]
+async fn a_client_is_taken_for_what_it_speaks_however_its_bytes_are_cut() {
+    use super::guard::{Guard, Version};
+    let said: [(&[u8], Version); 5] = [
+        (b"\x16\x03\x01\x02\0\x01", Version::Tls),
+        (frames::PREFACE, Version::Http2),
+        (GET, Version::Http1),
+        (b"PRI * HTTP/1.1\r\n", Version::Http1),
+        (b"\x16", Version::Nothing),
+    ];
+    for (bytes, expected) in said {
+        for most in [1, 2, 64] {
+            let (mut client, stream) = tokio::io::duplex(most);
+            let mut guard = Guard::new(stream, Arc::new(Peer::nobody()), None);
+            tokio::spawn(async move { client.write_all(bytes).await });
+            let found = guard.greet().await.unwrap();
+            assert_eq!(found, expected, "{bytes:?} in pieces of {most}");
+        }
+    }
+}
+
 /// A server's configuration and a client that trusts it, as `server`.
 fn tls() -> (Arc<rustls::ServerConfig>, tokio_rustls::TlsConnector) {
     let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
