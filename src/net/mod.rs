@@ -15,12 +15,34 @@ pub struct Owner {
     pub id: ComponentId,
     /// What it is: `receiver`, `exporter`, `extension`, `service`.
     pub kind: &'static str,
+    /// Which of its servers: `grpc`, `http`. None for clients, of which a component has one.
+    pub transport: Option<&'static str>,
 }
 
 impl Owner {
     /// The component `id` of `kind`.
     pub fn new(id: &ComponentId, kind: &'static str) -> Self {
         let id = id.clone();
-        Owner { id, kind }
+        Owner {
+            id,
+            kind,
+            transport: None,
+        }
+    }
+
+    /// The same component's server for `transport`.
+    pub fn over(&self, transport: &'static str) -> Self {
+        Owner {
+            transport: Some(transport),
+            ..self.clone()
+        }
+    }
+
+    /// How metrics name it: `receiver="otlp"`, `transport="grpc"`.
+    pub fn labels(&self) -> Vec<(&'static str, String)> {
+        let transport = self.transport.map(|name| ("transport", name.to_owned()));
+        let mut labels = vec![(self.kind, self.id.to_string())];
+        labels.extend(transport);
+        labels
     }
 }

@@ -46,25 +46,21 @@ impl MetricsEndpoint {
             return Ok(None);
         };
         let at = |problem: String| format!("service.telemetry.metrics: {problem}");
-        let owner: ComponentId = "service"
+        let id: ComponentId = "service"
             .parse()
             .map_err(|error: InvalidId| at(error.to_string()))?;
         let cx = BuildContext {
             extensions,
-            ..host.context(&owner)
+            ..host.context(&id)
         };
+        let owner = Owner::new(&id, "service").over("http");
         let options = Options {
             protocol: Protocol::Either,
-            tls: tls_source(
-                &metrics.tls,
-                Protocol::Either,
-                &Owner::new(&owner, "service"),
-            )
-            .map_err(|error| at(error.to_string()))?,
+            tls: tls_source(&metrics.tls, Protocol::Either, &owner).map_err(|error| at(error.to_string()))?,
             limits: metrics.limits.clone(),
             ..Options::default()
         };
-        let guard = auth::guard(metrics.auth.as_ref(), &cx, "service", "http");
+        let guard = auth::guard(metrics.auth.as_ref(), &cx, &owner);
         let handler = Guarded {
             guard: guard.map_err(|error| at(error.to_string()))?,
             handler: handler(
@@ -74,8 +70,8 @@ impl MetricsEndpoint {
                 resource(config),
             ),
         };
-        let bound = host.listeners.bind(&owner, &endpoint).and_then(|listener| {
-            Bound::new(listener, handler, options, "metrics", &owner, "service")
+        let bound = host.listeners.bind(&id, &endpoint).and_then(|listener| {
+            Bound::new(listener, handler, options, "metrics", owner)
         });
         let bound = bound.map_err(|error| at(error.to_string()))?;
         Ok(Some(MetricsEndpoint {

@@ -25,6 +25,8 @@ pub(super) struct Verifier {
     running: Arc<Semaphore>,
     /// How many are checked or wait for it.
     room: Arc<Semaphore>,
+    /// How many requests wait for the outcome.
+    waiting: Arc<Semaphore>,
     failures: Arc<Failures>,
 }
 
@@ -137,7 +139,8 @@ impl Verifier {
         Verifier {
             users: ArcSwap::from_pointee(users),
             running: Arc::new(Semaphore::new((processors / 2).max(1))),
-            room: Arc::new(Semaphore::new(MOST_WAITING)),
+            room: Arc::new(Semaphore::new(MOST_CHECKS)),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             failures: Arc::default(),
         }
     }
@@ -166,7 +169,7 @@ impl Verifier {
             return Verdict::Known(Err(Refused::Wrong));
         }
         if let Some(under_way) = known.under_way.get(&sum) {
-            return wait(under_way.clone(), users.clone(), user);
+            return self.wait(under_way.clone(), users.clone(), user);
         }
         if !self.failures.begins(peer) {
             return Verdict::Known(Err(Refused::Busy));
@@ -188,6 +191,7 @@ impl Verifier {
         drop(known);
         let (running, failures) = (self.running.clone(), self.failures.clone());
         let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
+        let forgetful = users.clone();
         // On its own: a client that goes away must not make the work undone, to be begun again by the next request.
         tokio::spawn(async move {
             let permit = running.acquire_owned().await;
@@ -198,23 +202,36 @@ impl Verifier {
                 checked.learn(sum, right);
                 done.send_replace(Some(right));
             };
-            let _ = tokio::task::spawn_blocking(check).await;
+            if tokio::task::spawn_blocking(check).await.is_err() {
+                // It panicked. Nobody is to wait for it.
+                forgetful.known().under_way.remove(&sum);
+            }
         });
-        wait(under_way, users.clone(), user)
+        self.wait(under_way, users.clone(), user)
     }
-}
 
-/// The outcome of a check that is under way.
-fn wait(mut under_way: watch::Receiver<Option<bool>>, users: Arc<Users>, user: &[u8]) -> Verdict {
-    let user = user.to_vec();
-    Verdict::Pending(Box::pin(async move {
-        let done = under_way.wait_for(Option::is_some).await;
-        match done.ok().and_then(|done| *done) {
-            Some(right) => users.outcome(&user, right),
-            // The process ends.
-            None => Err(Refused::Busy),
-        }
-    }))
+    /// The outcome of a check that is under way, unless too many wait already: what a client has sent of a request
+    /// stays in memory while it waits, and nobody knows yet who it is.
+    fn wait(
+        &self,
+        mut under_way: watch::Receiver<Option<bool>>,
+        users: Arc<Users>,
+        user: &[u8],
+    ) -> Verdict {
+        let Ok(place) = self.waiting.clone().try_acquire_owned() else {
+            return Verdict::Known(Err(Refused::Busy));
+        };
+        let user = user.to_vec();
+        Verdict::Pending(Box::pin(async move {
+            let _place = place;
+            let done = under_way.wait_for(Option::is_some).await;
+            match done.ok().and_then(|done| *done) {
+                Some(right) => users.outcome(&user, right),
+                // The process ends, or the check has panicked.
+                None => Err(Refused::Busy),
+            }
+        }))
+    }
 }
 
 /// How often addresses may be wrong: [`BURST`] times at once, and then once in [`PAUSE`].
@@ -311,7 +328,9 @@ fn network(peer: IpAddr) -> IpAddr {
 /// Longer ones are wrong: SHA-based hashes take time in the square of the length.
 pub(super) const LONGEST_PASSWORD: usize = 1024;
 /// Checks that run or wait to run. More are refused; the client may try again.
-const MOST_WAITING: usize = 256;
+const MOST_CHECKS: usize = 256;
+/// Requests that wait for a check, several for the same one. More are refused as well.
+const MOST_WAITING: usize = 1024;
 /// Outcomes of each kind that are remembered.
 const MOST_KNOWN: usize = 10_000;
 /// Addresses that were wrong lately.
@@ -415,7 +434,8 @@ mod tests {
         for (outcome, _) in futures_util::future::join_all(requests).await {
             assert_eq!(outcome, is("alice"));
         }
-        assert_eq!(verifier.room.available_permits(), MOST_WAITING);
+        assert_eq!(verifier.room.available_permits(), MOST_CHECKS);
+        assert_eq!(verifier.waiting.available_permits(), MOST_WAITING);
         assert!(verifier.failures.0.lock().unwrap().by_address.is_empty());
     }
 
@@ -457,6 +477,17 @@ mod tests {
             asked(&verifier, "alice", "and another").await.0,
             Err(Refused::Busy)
         );
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_too_many_to_wait_are_refused_at_once() {
+        let verifier = verifier(&format!("alice:{BCRYPT}"));
+        let ask = || verifier.verify(b"alice", b"secret", PEER);
+        let waiting: Vec<_> = (0..MOST_WAITING).map(|_| ask()).collect();
+        assert!(waiting.iter().all(|verdict| matches!(verdict, Verdict::Pending(_))));
+        assert!(matches!(ask(), Verdict::Known(Err(Refused::Busy))));
+        drop(waiting);
+        assert!(matches!(ask(), Verdict::Pending(_)));
     }
 
     #[tokio::test]

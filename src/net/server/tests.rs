@@ -15,7 +15,8 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
 fn start(handler: SimpleHandler, options: Options) -> (Server, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let id = "health_check".parse().unwrap();
-    let server = serve(listener.into(), handler, options, &id, "extension").unwrap();
+    let owner = Owner::new(&id, "extension").over("http");
+    let server = serve(listener.into(), handler, options, owner).unwrap();
     let address = server.local_address().unwrap();
     (server, address)
 }

@@ -37,7 +37,6 @@ pub(super) struct Http {
 impl Http {
     pub(super) fn new(config: &HttpConfig, intake: Intake, guard: Option<Guard>) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
-        let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         Http {
             paths: vec![
                 (path(&config.traces_url_path), Signal::Traces),
@@ -52,7 +51,7 @@ impl Http {
                 .collect(),
             cors: config.cors.as_ref().map(Policy::new),
             response_headers: config.response_headers.to_map(),
-            answer_timeout: some(*config.write_timeout),
+            answer_timeout: config.write_timeout.unless_zero(),
             intake,
             guard,
         }
@@ -62,6 +61,7 @@ impl Http {
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
+            self.intake.turned_away(peer);
             return turned_away(guard, nack, &request, peer);
         }
         let may_be_sending = may_be_sending(&request);

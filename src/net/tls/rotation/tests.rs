@@ -323,7 +323,8 @@ fn mutual(fixture: &mut Fixture) -> (Server, RotatingServer) {
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let handler: SimpleHandler = Arc::new(|_| Box::pin(async { Response::new(Full::default()) }));
-    let server = serve(listener.into(), handler, options, &fixture.id, "receiver").unwrap();
+    let owner = Owner::new(&fixture.id, "receiver");
+    let server = serve(listener.into(), handler, options, owner).unwrap();
     (server, source)
 }
 
