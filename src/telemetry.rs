@@ -321,9 +321,7 @@ pub struct TlsMetrics {
 impl TlsMetrics {
     /// The handles of one server or client.
     pub fn new(owner: &Owner) -> Self {
-        let reloads = |outcome| {
-            counter!("tributary_tls_reloads", &with(owner, "outcome", outcome))
-        };
+        let reloads = |outcome| counter!("tributary_tls_reloads", &with(owner, "outcome", outcome));
         TlsMetrics {
             succeeded: reloads("success"),
             failed: reloads("failure"),

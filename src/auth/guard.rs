@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::{Identity, Refused, ServerAuthenticator, Verdict};
 use crate::batch::{Code, Nack};
 use crate::net::Owner;
-use crate::net::server::{Handler, Peer, SimpleHandler};
+use crate::net::server::{Handler, Peer, SimpleHandler, plain};
 use crate::telemetry::sampled_log::SampledLog;
 
 /// Lets authenticated requests in, and nobody else.
@@ -118,7 +118,7 @@ impl Handler for Guarded {
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
-            return plain(guard, nack);
+            return refusal(guard, nack);
         }
         self.handler.handle(request, peer).await
     }
@@ -129,20 +129,20 @@ impl Handler for Guarded {
 }
 
 /// A refusal to somebody who does not speak OTLP.
-fn plain(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(format!("{}\n", nack.reason)));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    if nack.retryable {
-        headers.insert(RETRY_AFTER, HeaderValue::from(BUSY.as_secs()));
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    } else {
-        headers.insert(WWW_AUTHENTICATE, guard.challenge());
-        *response.status_mut() = StatusCode::UNAUTHORIZED;
-    }
+fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
+    let (status, name, value) = match nack.retryable {
+        true => {
+            let seconds = HeaderValue::from(BUSY.as_secs());
+            (StatusCode::TOO_MANY_REQUESTS, RETRY_AFTER, seconds)
+        }
+        false => (
+            StatusCode::UNAUTHORIZED,
+            WWW_AUTHENTICATE,
+            guard.challenge(),
+        ),
+    };
+    let mut response = plain(status, format!("{}\n", nack.reason));
+    response.headers_mut().insert(name, value);
     response
 }
 

@@ -109,16 +109,15 @@ impl ExtensionConfig for Config {
         };
         let options = Options {
             protocol: Protocol::Either,
-            tls: tls_source(&self.tls, Protocol::Either, &owner).map_err(|error| BuildError(error.to_string()))?,
+            tls: tls_source(&self.tls, Protocol::Either, &owner)
+                .map_err(|error| BuildError(error.to_string()))?,
             limits: self.limits.clone(),
             ..Options::default()
         };
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| {
-                Bound::new(listener, handler, options, "HTTP", owner)
-            })
+            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Extension {
             component: Box::new(HealthCheck {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
@@ -16,7 +15,7 @@ use crate::component::{BuildContext, Extensions, Host};
 use crate::config::{ComponentId, InvalidId, MetricsLevel, TelemetryConfig};
 use crate::memory::Budget;
 use crate::net::Owner;
-use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, tls_source};
+use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, plain, tls_source};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
 pub struct MetricsEndpoint {
@@ -56,7 +55,8 @@ impl MetricsEndpoint {
         let owner = Owner::new(&id, "service").over("http");
         let options = Options {
             protocol: Protocol::Either,
-            tls: tls_source(&metrics.tls, Protocol::Either, &owner).map_err(|error| at(error.to_string()))?,
+            tls: tls_source(&metrics.tls, Protocol::Either, &owner)
+                .map_err(|error| at(error.to_string()))?,
             limits: metrics.limits.clone(),
             ..Options::default()
         };
@@ -70,9 +70,10 @@ impl MetricsEndpoint {
                 resource(config),
             ),
         };
-        let bound = host.listeners.bind(&id, &endpoint).and_then(|listener| {
-            Bound::new(listener, handler, options, "metrics", owner)
-        });
+        let bound = host
+            .listeners
+            .bind(&id, &endpoint)
+            .and_then(|listener| Bound::new(listener, handler, options, "metrics", owner));
         let bound = bound.map_err(|error| at(error.to_string()))?;
         Ok(Some(MetricsEndpoint {
             server: bound.start(),
@@ -142,10 +143,4 @@ fn handler(
         };
         Box::pin(async { response })
     })
-}
-
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(text));
-    *response.status_mut() = status;
-    response
 }

@@ -484,7 +484,11 @@ mod tests {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         let ask = || verifier.verify(b"alice", b"secret", PEER);
         let waiting: Vec<_> = (0..MOST_WAITING).map(|_| ask()).collect();
-        assert!(waiting.iter().all(|verdict| matches!(verdict, Verdict::Pending(_))));
+        assert!(
+            waiting
+                .iter()
+                .all(|verdict| matches!(verdict, Verdict::Pending(_)))
+        );
         assert!(matches!(ask(), Verdict::Known(Err(Refused::Busy))));
         drop(waiting);
         assert!(matches!(ask(), Verdict::Pending(_)));

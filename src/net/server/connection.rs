@@ -64,7 +64,9 @@ impl<H> Shared<H> {
     /// told.
     fn report(&self, peer: SocketAddr, identity: Option<&str>, error: &Failure) {
         let mismatch = match error {
-            Failure::Mismatch { kind, .. } => self.admits(kind).map(|suppressed| (kind, suppressed)),
+            Failure::Mismatch { kind, .. } => {
+                self.admits(kind).map(|suppressed| (kind, suppressed))
+            }
             _ => None,
         };
         let Some((reason, suppressed)) = mismatch else {

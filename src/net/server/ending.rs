@@ -44,7 +44,14 @@ where
         End::Idle | End::Distrust => Some(options.grace.unwrap_or(IDLE_GRACE)),
     };
     let Some(grace) = grace else {
-        return connection.await.map_err(failed);
+        return match reason {
+            End::Shutdown => tokio::select! {
+                biased;
+                ended = connection => ended.map_err(failed),
+                () = quiet(peer) => Ok(()),
+            },
+            _ => connection.await.map_err(failed),
+        };
     };
     let ended = timeout(grace, connection).await;
     ended.unwrap_or(Ok(())).map_err(failed)
@@ -94,6 +101,19 @@ async fn idle(peer: &Peer, limit: Option<Duration>) {
     }
 }
 
+/// Completes when there was no request for a while from now on: the client does not mean to take leave. What it sent
+/// before it heard of the end is long there, and others must not wait for it until the deadline.
+async fn quiet(peer: &Peer) {
+    let began = Instant::now();
+    loop {
+        let due = peer.idle_since().max(began) + QUIET;
+        if due <= Instant::now() {
+            return;
+        }
+        sleep_until(due).await;
+    }
+}
+
 /// Waits until `when`, or for ever.
 fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
@@ -105,5 +125,7 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     }
 }
 
+/// How long a connection may have no request before it is cut at shutdown.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long an idle connection may take to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

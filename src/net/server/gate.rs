@@ -131,11 +131,7 @@ pub(super) struct Network {
 }
 
 impl Gate {
-    pub(super) fn new(
-        limits: Limits,
-        owner: Owner,
-        budget: Option<Arc<Budget>>,
-    ) -> Arc<Self> {
+    pub(super) fn new(limits: Limits, owner: Owner, budget: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Gate {
             metrics: ServerMetrics::new(&owner),
             limits,
@@ -262,7 +258,10 @@ impl Gate {
         let before = self.frames.fetch_add(bytes, Relaxed);
         let network = peer.network.clone();
         let of_network = network.as_ref().map_or(0, |network| {
-            network.frames.fetch_add(bytes, Relaxed).saturating_add(bytes)
+            network
+                .frames
+                .fetch_add(bytes, Relaxed)
+                .saturating_add(bytes)
         });
         let frame = LargeFrame {
             gate: self.clone(),

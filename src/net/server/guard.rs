@@ -195,7 +195,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             };
             self.begun = Some((what, since));
             let (limit, time) = match what {
-                Unfinished::Greeting => (Limit::HandshakeTimeout, limits.handshake_timeout.unless_zero()),
+                Unfinished::Greeting => (
+                    Limit::HandshakeTimeout,
+                    limits.handshake_timeout.unless_zero(),
+                ),
                 Unfinished::Frame(_) => (Limit::HeaderTimeout, self.header_timeout),
                 Unfinished::Data(_, size) => (Limit::MinBodyRate, limits.time_for(size)),
             };

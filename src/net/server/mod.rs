@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -66,6 +66,17 @@ pub trait Handler: Send + Sync + 'static {
 pub type SimpleHandler =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
 
+/// An answer in words, for people and for those who do not speak OTLP.
+pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, PLAIN);
+    response
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 impl Handler for SimpleHandler {
     type Body = Full<Bytes>;
 
@@ -74,10 +85,8 @@ impl Handler for SimpleHandler {
     }
 
     fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(
-            "too many requests are under way; try again later\n",
-        ));
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let text = "too many requests are under way; try again later\n";
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
         response

@@ -20,7 +20,7 @@ use super::intake::{Format, Intake, too_busy};
 use super::status::Refusal;
 use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
-use crate::net::server::{Handler, Peer};
+use crate::net::server::{Handler, Peer, plain};
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {
@@ -145,21 +145,21 @@ impl Http {
             Misdirected::UnknownPath => {
                 let paths = list(self.served().map(|(path, _)| path.as_str()));
                 let message = format!("404 page not found; OTLP is taken at {paths}");
-                text(StatusCode::NOT_FOUND, message)
+                plain(StatusCode::NOT_FOUND, message)
             }
             Misdirected::Unserved(signal) => {
                 let message = format!("404 {}", self.intake.unserved(signal));
-                text(StatusCode::NOT_FOUND, message)
+                plain(StatusCode::NOT_FOUND, message)
             }
             Misdirected::NotPost => {
                 let message = "405 method not allowed, supported: [POST]";
-                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);
                 response
                     .headers_mut()
                     .insert(ALLOW, HeaderValue::from_static("POST"));
                 response
             }
-            Misdirected::UnknownFormat => text(
+            Misdirected::UnknownFormat => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "415 unsupported media type, supported: [application/json, application/x-protobuf]",
             ),
@@ -321,11 +321,6 @@ fn turned_away(
         peer.answered_early();
     }
     response
-}
-
-/// A refusal to somebody who does not speak OTLP.
-fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    response(status, "text/plain; charset=utf-8", message.into())
 }
 
 fn response(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {

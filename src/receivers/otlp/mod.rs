@@ -185,7 +185,10 @@ fn grpc_options(config: &GrpcConfig) -> Options {
         connection_window: window.saturating_mul(4),
         max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
         ping_interval: parameters.time.unless_zero().or(defaults.ping_interval),
-        ping_timeout: parameters.timeout.unless_zero().unwrap_or(defaults.ping_timeout),
+        ping_timeout: parameters
+            .timeout
+            .unless_zero()
+            .unwrap_or(defaults.ping_timeout),
         max_idle: parameters.max_connection_idle.unless_zero(),
         max_age: parameters.max_connection_age.unless_zero(),
         grace: parameters.max_connection_age_grace.unless_zero(),
