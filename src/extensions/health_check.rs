@@ -112,6 +112,7 @@ impl ExtensionConfig for Config {
             tls: tls_source(&self.tls, Protocol::Either, &owner)
                 .map_err(|error| BuildError(error.to_string()))?,
             limits: self.limits.clone(),
+            budget: Some(cx.budget.clone()),
             ..Options::default()
         };
         let bound = cx

@@ -58,6 +58,7 @@ impl MetricsEndpoint {
             tls: tls_source(&metrics.tls, Protocol::Either, &owner)
                 .map_err(|error| at(error.to_string()))?,
             limits: metrics.limits.clone(),
+            budget: Some(host.budget.clone()),
             ..Options::default()
         };
         let guard = auth::guard(metrics.auth.as_ref(), &cx, &owner);

@@ -28,7 +28,7 @@ where
 {
     let failed = |error: C::Error| Failure::Http(error.into());
     let mut connection = pin!(connection);
-    let mut due = pin!(ends(peer, options, distrust, stop));
+    let mut due = pin!(ends(peer, options, distrust, stop.clone()));
     let reason = tokio::select! {
         biased;
         ended = connection.as_mut() => return ended.map_err(failed),
@@ -41,16 +41,22 @@ where
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
-        End::Idle | End::Distrust => Some(options.grace.unwrap_or(IDLE_GRACE)),
+        End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
+        End::Distrust => Some(
+            options
+                .grace
+                .map_or(IDLE_GRACE, |grace| grace.min(IDLE_GRACE)),
+        ),
     };
     let Some(grace) = grace else {
-        return match reason {
-            End::Shutdown => tokio::select! {
-                biased;
-                ended = connection => ended.map_err(failed),
-                () = quiet(peer) => Ok(()),
-            },
-            _ => connection.await.map_err(failed),
+        let silence = async {
+            stop.cancelled().await;
+            quiet(peer).await;
+        };
+        return tokio::select! {
+            biased;
+            ended = connection => ended.map_err(failed),
+            () = silence => Ok(()),
         };
     };
     let ended = timeout(grace, connection).await;

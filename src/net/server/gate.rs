@@ -108,13 +108,12 @@ pub(super) struct Gate {
     pub(super) limits: Limits,
     pub(super) owner: Owner,
     metrics: ServerMetrics,
+    /// Where connections and frames of all listeners are counted that share it.
     budget: Option<Arc<Budget>>,
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     requests: AtomicUsize,
     farewells: AtomicUsize,
-    /// Bytes of large frames of which a part has arrived.
-    frames: AtomicUsize,
     /// Only those that have a connection open, so `max_connections` bounds this too.
     networks: Mutex<HashMap<IpAddr, Arc<Network>>>,
     /// What is written about each limit.
@@ -141,7 +140,6 @@ impl Gate {
             handshakes: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             farewells: AtomicUsize::new(0),
-            frames: AtomicUsize::new(0),
             networks: Mutex::new(HashMap::new()),
             log: std::array::from_fn(|_| SampledLog::of_one_line()),
         })
@@ -152,12 +150,13 @@ impl Gate {
         if !enter(&self.connections, self.limits.max_connections) {
             return Err(Limit::MaxConnections);
         }
-        let refuse = |limit| {
-            self.connections.fetch_sub(1, Relaxed);
-            Err(limit)
-        };
-        if self.connections.load(Relaxed) > self.affordable() {
-            return refuse(Limit::Memory);
+        let place = Place(self.clone());
+        if let Some(budget) = &self.budget {
+            let all = budget.connections.fetch_add(1, Relaxed) + 1;
+            let affordable = budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
+            if all > affordable && self.connections.load(Relaxed) > FEWEST_CONNECTIONS {
+                return Err(Limit::Memory);
+            }
         }
         let address = network(address.ip());
         let network = {
@@ -167,11 +166,11 @@ impl Gate {
                 .then(|| network.clone())
         };
         let Some(network) = network else {
-            return refuse(Limit::MaxConnectionsPerPeer);
+            return Err(Limit::MaxConnectionsPerPeer);
         };
         self.metrics.connections.increment(1.0);
         Ok(Admission {
-            gate: self.clone(),
+            place,
             address,
             network,
         })
@@ -241,21 +240,14 @@ impl Gate {
         }
     }
 
-    /// How many connections there may be for the sake of memory. Connections take no permits: those that are idle
-    /// would then take the place of telemetry, and a flood of telemetry would refuse connections, which cannot be told
-    /// as well as requests that they should come back. They have a share of the limit beside it.
-    fn affordable(&self) -> usize {
-        let share = |budget: &Arc<Budget>| budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
-        let affordable = self.budget.as_ref().map_or(usize::MAX, share);
-        affordable.max(FEWEST_CONNECTIONS)
-    }
-
     /// A place for a large frame of which a part has arrived; none when there are too many. One address gets half of
     /// them: else a single one that never completes its own could keep everybody waiting.
     pub(super) fn begin_frame(self: &Arc<Self>, peer: &Peer, bytes: usize) -> Option<LargeFrame> {
-        let share = |budget: &Arc<Budget>| (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
-        let limit = self.budget.as_ref().map_or(usize::MAX, share);
-        let before = self.frames.fetch_add(bytes, Relaxed);
+        let budget = self.budget.clone();
+        let (limit, before) = budget.as_ref().map_or((usize::MAX, 0), |budget| {
+            let share = (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+            (share, budget.frames.fetch_add(bytes, Relaxed))
+        });
         let network = peer.network.clone();
         let of_network = network.as_ref().map_or(0, |network| {
             network
@@ -264,7 +256,7 @@ impl Gate {
                 .saturating_add(bytes)
         });
         let frame = LargeFrame {
-            gate: self.clone(),
+            budget,
             network,
             bytes,
         };
@@ -276,9 +268,23 @@ impl Gate {
     }
 }
 
+/// A connection's place among all. Connections take no permits of the budget: those that are idle would then take the
+/// place of telemetry, and a flood of telemetry would refuse connections, which cannot be told as well as requests that
+/// they should come back. They have a share of the limit beside it.
+struct Place(Arc<Gate>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+        if let Some(budget) = &self.0.budget {
+            budget.connections.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
 /// The right to an open connection; given back when dropped.
 pub(super) struct Admission {
-    gate: Arc<Gate>,
+    place: Place,
     address: IpAddr,
     network: Arc<Network>,
 }
@@ -287,7 +293,7 @@ impl Admission {
     /// The right to a TLS handshake, unless too many are under way. One peer gets a quarter of them: else a single one
     /// that never completes its own could keep everybody out.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
-        let gate = &self.gate;
+        let gate = &self.place.0;
         let all = gate.limits.max_handshakes;
         if !enter(&gate.handshakes, all) {
             return None;
@@ -307,13 +313,12 @@ impl Drop for Admission {
     fn drop(&mut self) {
         {
             // Under the lock: nobody may come in between.
-            let mut networks = self.gate.networks();
+            let mut networks = self.place.0.networks();
             if self.network.connections.fetch_sub(1, Relaxed) == 1 {
                 networks.remove(&self.address);
             }
         }
-        self.gate.connections.fetch_sub(1, Relaxed);
-        self.gate.metrics.connections.decrement(1.0);
+        self.place.0.metrics.connections.decrement(1.0);
     }
 }
 
@@ -324,8 +329,8 @@ pub(super) struct Handshake<'a> {
 
 impl Drop for Handshake<'_> {
     fn drop(&mut self) {
-        let Admission { gate, network, .. } = self.admission;
-        gate.handshakes.fetch_sub(1, Relaxed);
+        let Admission { place, network, .. } = self.admission;
+        place.0.handshakes.fetch_sub(1, Relaxed);
         network.handshakes.fetch_sub(1, Relaxed);
     }
 }
@@ -341,14 +346,16 @@ impl Drop for Farewell {
 
 /// The right to hold a part of a large frame; given back when dropped.
 pub(super) struct LargeFrame {
-    gate: Arc<Gate>,
+    budget: Option<Arc<Budget>>,
     network: Option<Arc<Network>>,
     pub(super) bytes: usize,
 }
 
 impl Drop for LargeFrame {
     fn drop(&mut self) {
-        self.gate.frames.fetch_sub(self.bytes, Relaxed);
+        if let Some(budget) = &self.budget {
+            budget.frames.fetch_sub(self.bytes, Relaxed);
+        }
         if let Some(network) = &self.network {
             network.frames.fetch_sub(self.bytes, Relaxed);
         }
@@ -380,9 +387,9 @@ fn network(address: IpAddr) -> IpAddr {
 /// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. Measured on
 /// HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. The kernel's are not in it.
 const CONNECTION_COST: usize = 48 << 10;
-/// All connections of a listener may take this part of the memory limit, beside what the budget counts.
+/// All connections may take this part of the memory limit, beside what the budget counts.
 const CONNECTIONS_SHARE: usize = 4;
-/// So many connections are always affordable.
+/// So many connections of a listener are always affordable: who fills one must not shut out the probes of another.
 const FEWEST_CONNECTIONS: usize = 64;
 /// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
 const FRAMES_SHARE: usize = 8;
@@ -458,6 +465,13 @@ mod tests {
         open.pop();
         assert!(gate.admit(at("10.0.0.1")).is_ok());
         assert_eq!(budget.used(), 0);
+        open.push(gate.admit(at("10.0.0.1")).unwrap());
+        let probes = self::gate(Limits::default(), Some(budget.clone()));
+        let few: Vec<_> = (0..FEWEST_CONNECTIONS)
+            .map(|_| probes.admit(at("10.0.0.1")).unwrap())
+            .collect();
+        assert_eq!(probes.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
+        drop(few);
 
         drop(open);
         let admissions = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| {
@@ -475,7 +489,9 @@ mod tests {
         assert!(gate.begin_frame(third, 2 << 20).is_some());
         assert!(gate.begin_frame(one, 2 << 20).is_some());
         drop(more);
-        assert_eq!(gate.frames.load(Relaxed), 0);
+        assert_eq!(budget.frames.load(Relaxed), 0);
+        drop(admissions);
+        assert_eq!(budget.connections.load(Relaxed), 0);
     }
 
     #[test]
