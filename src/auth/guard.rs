@@ -73,15 +73,15 @@ impl Guard {
                 otelcol.component.id = %self.owner.id,
                 otelcol.component.kind = self.owner.kind,
                 transport = self.owner.transport,
-                peer = %address,
-                identity,
+                client.address = %address,
+                client.identity = identity,
                 %reason,
                 suppressed,
                 "Refused a client that did not authenticate; more of these are logged at debug level only for ten \
                  seconds"
             );
         } else {
-            debug!(peer = %address, identity, %reason, "Refused a client");
+            debug!(client.address = %address, client.identity = identity, %reason, "Refused a client");
         }
         let header = self.authenticator.header();
         let scheme = scheme(self.authenticator.challenge());

@@ -6,6 +6,8 @@ pub mod rpc;
 pub mod server;
 pub mod tls;
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use crate::config::ComponentId;
 
 /// Whose server or client it is, for logs and metrics.
@@ -44,5 +46,14 @@ impl Owner {
         let mut labels = vec![(self.kind, self.id.to_string())];
         labels.extend(transport);
         labels
+    }
+}
+
+/// What counts as one client, as far as addresses tell: an IPv4 address, or a /64 network of IPv6, which is what one
+/// customer gets at least (RFC 6177).
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
     }
 }

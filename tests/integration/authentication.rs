@@ -149,7 +149,7 @@ async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others()
         })
         .await;
     assert!(
-        line.field("peer").starts_with("127.0.0.1:"),
+        line.field("client.address").starts_with("127.0.0.1:"),
         "{}",
         line.text
     );

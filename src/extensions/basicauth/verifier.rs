@@ -6,7 +6,7 @@
 //! does, so that time does not tell names.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::htpasswd::{Entry, Hash};
 use crate::auth::{Identity, Refused, Verdict};
+use crate::net::network;
 
 /// Checks users and passwords.
 pub(super) struct Verifier {
@@ -314,14 +315,6 @@ impl Failures {
                 buckets.by_address.remove(&peer);
             }
         }
-    }
-}
-
-/// Who counts as one: an address, of IPv6 the network of /64, which is what one customer gets.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),
-        address => address,
     }
 }
 

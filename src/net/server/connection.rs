@@ -70,7 +70,7 @@ impl<H> Shared<H> {
             _ => None,
         };
         let Some((reason, suppressed)) = mismatch else {
-            debug!(%peer, identity, %error, "Connection ended");
+            debug!(client.address = %peer, client.identity = identity, %error, "Connection ended");
             return;
         };
         let owner = &self.gate.owner;
@@ -78,8 +78,8 @@ impl<H> Shared<H> {
             otelcol.component.id = %owner.id,
             otelcol.component.kind = owner.kind,
             transport = owner.transport,
-            %peer,
-            identity,
+            client.address = %peer,
+            client.identity = identity,
             reason,
             %error,
             suppressed,

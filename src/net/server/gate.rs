@@ -1,7 +1,7 @@
 //! Counts what the clients of one listener hold, says when it is too much, and tells the operator.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::Peer;
 use super::limits::Limits;
 use crate::memory::Budget;
-use crate::net::Owner;
+use crate::net::{Owner, network};
 use crate::telemetry::ServerMetrics;
 use crate::telemetry::sampled_log::SampledLog;
 
@@ -201,15 +201,15 @@ impl Gate {
         let (address, identity) = (peer.address, peer.identity.as_deref());
         let due = self.log.get(limit as usize).and_then(SampledLog::admit);
         let Some(suppressed) = due else {
-            debug!(peer = %address, identity, limit = limit.key(), "Over the limit");
+            debug!(client.address = %address, client.identity = identity, limit = limit.key(), "Over the limit");
             return;
         };
         warn!(
             otelcol.component.id = %self.owner.id,
             otelcol.component.kind = self.owner.kind,
             transport = self.owner.transport,
-            peer = %address,
-            identity,
+            client.address = %address,
+            client.identity = identity,
             limit = limit.key(),
             value = self.value(limit),
             suppressed,
@@ -370,18 +370,6 @@ fn enter(count: &AtomicUsize, limit: usize) -> bool {
         count.fetch_sub(1, Relaxed);
     }
     fits
-}
-
-/// What counts as one peer: an IPv4 address, or a /64 network of IPv6, which is what one customer gets at least
-/// (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
-    }
 }
 
 /// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. Measured on

@@ -103,14 +103,14 @@ impl Report {
         );
         // An authority that is replaced too early concerns thousands of clients.
         let Some(suppressed) = self.log.admit() else {
-            debug!(%peer, certificate, error, "Closing the connection of a client that is no longer trusted");
+            debug!(client.address = %peer, certificate, error, "Closing the connection of a client that is no longer trusted");
             return;
         };
         warn!(
             otelcol.component.id = %self.owner.id,
             otelcol.component.kind = self.owner.kind,
             transport = self.owner.transport,
-            %peer,
+            client.address = %peer,
             certificate,
             error,
             suppressed,
