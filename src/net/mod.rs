@@ -57,3 +57,16 @@ pub fn network(address: IpAddr) -> IpAddr {
         address => address,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1:2"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    }
+}

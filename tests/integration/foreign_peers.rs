@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 use crate::harness::certificates::{Certificates, installed};
+use crate::harness::collector::Line;
 use crate::harness::{Backend, Collector, Telemetry, grpc_to, within, yaml};
 use crate::sdk;
 
@@ -16,10 +17,6 @@ struct Rack {
     backend: Backend,
     collector: Collector,
 }
-
-/// What the log says of clients that cannot be served.
-const MISMATCH: &str =
-    "Cannot serve a client; more with this reason are logged at debug level only for ten seconds";
 
 /// What the certificate of the sidecar says.
 const IDENTITY: &str = "spiffe://example.com/sidecar";
@@ -195,7 +192,9 @@ async fn a_mistake_of_a_client_with_a_certificate_is_reported_with_its_name() {
     let request = "GET / HTTP/1.1\r\nhost: rack\r\n\r\n";
     let answer = said(&run(command, request).await);
     assert!(answer.contains("this port speaks OTLP/gRPC"), "{answer}");
-    let line = rack.collector.wait_for(MISMATCH).await;
+    let mistake = "Cannot serve a client";
+    let is_it = |line: &Line| line.message().starts_with(mistake);
+    let line = rack.collector.wait_for_line(mistake, 0, is_it).await;
     assert_eq!(line.field("reason"), "http1_to_grpc", "{}", line.text);
     assert_eq!(line.field("transport"), "grpc", "{}", line.text);
     assert_eq!(line.field("client.identity"), IDENTITY, "{}", line.text);
