@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::{BuildContext, BuildError};
 use crate::config::{Capability, ComponentId, ExtensionUse, Problems};
+use crate::net::Owner;
 use crate::pipeline::BoxFuture;
 
 /// Authentication by an extension.
@@ -135,22 +136,21 @@ impl Auth {
     }
 }
 
-/// What guards a server of the component `cx.id`, if its configuration wants one. `transport` is `grpc` or `http`.
+/// What guards this server of the component `cx.id`, if its configuration wants that.
 ///
 /// # Errors
 /// When the extension is not there or cannot do this; a configuration that was checked does not come to it.
 pub fn guard(
     auth: Option<&Auth>,
     cx: &BuildContext,
-    kind: &'static str,
-    transport: &'static str,
+    owner: &Owner,
 ) -> Result<Option<Guard>, BuildError> {
     let Some(Auth { authenticator }) = auth else {
         return Ok(None);
     };
     let found = cx.extensions.get(authenticator).server_auth;
     let found = found.ok_or_else(|| unable(authenticator, Capability::ServerAuth))?;
-    Ok(Some(Guard::new(found, &cx.id, kind, transport)))
+    Ok(Some(Guard::new(found, owner.clone())))
 }
 
 /// What adds credentials to the requests of a client, if its configuration wants any.

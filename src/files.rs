@@ -1,5 +1,6 @@
 //! Notices that files have changed: secrets and certificates are renewed while the collector runs.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,15 +16,12 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// Watches some files by their metadata.
 #[derive(Debug)]
 pub struct FileWatch {
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<(PathBuf, Option<Stamp>)>,
 }
 
-/// What changes when a file is written, replaced, or pointed elsewhere; none while it cannot be read.
-type Stamp = Option<Metadata>;
-
-/// Of the file behind all links.
+/// What changes when a file is written, replaced, or pointed elsewhere: the metadata of the file behind all links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Metadata {
+pub struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -37,7 +35,7 @@ impl FileWatch {
     /// Watches these files from now on. To be made before they are read, so that no change falls in between.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let stamped = |path: PathBuf| {
-            let stamp = stamp(&path);
+            let stamp = Stamp::of(&path);
             (path, stamp)
         };
         FileWatch {
@@ -65,7 +63,7 @@ impl FileWatch {
     /// Whether a file differs from when it was last looked at. Off the workers: a file system may be slow.
     async fn look(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
-        let stamps = move || paths.iter().map(|path| stamp(path)).collect::<Vec<_>>();
+        let stamps = move || paths.iter().map(|path| Stamp::of(path)).collect::<Vec<_>>();
         // Not when the runtime shuts down; then nobody waits any more.
         let Ok(stamps) = tokio::task::spawn_blocking(stamps).await else {
             return false;
@@ -79,16 +77,18 @@ impl FileWatch {
     }
 }
 
-fn stamp(path: &Path) -> Stamp {
-    use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(Metadata {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.size(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    })
+impl Stamp {
+    /// The stamp of what is there now; none while it cannot be read. One stat(2).
+    pub fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
 }
 
 #[cfg(test)]

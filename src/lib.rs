@@ -31,6 +31,7 @@ pub mod fuzzing;
 pub mod health;
 pub mod memory;
 pub mod net;
+pub mod open_files;
 pub mod pipeline;
 pub mod processors;
 pub mod profiles;

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use tributary::allocator;
 use tributary::cli::{self, Invocation};
-use tributary::service;
+use tributary::{allocator, open_files, service};
 
 fn main() -> ExitCode {
     allocator::return_freed_memory();
+    open_files::allow_as_many_as_possible();
     let options = match cli::parse_and_dispatch(std::env::args_os()) {
         Invocation::Run(options) => options,
         Invocation::Done(code) => return code,

@@ -14,6 +14,10 @@ pub struct Budget {
     used: AtomicUsize,
     /// What of `used` is for requests that have not arrived completely.
     unfinished: AtomicUsize,
+    /// Open connections of all listeners, which have a share of the limit beside `used`.
+    pub(crate) connections: AtomicUsize,
+    /// Bytes of large frames, of all listeners, of which a part has arrived; the same.
+    pub(crate) frames: AtomicUsize,
 }
 
 impl Budget {
@@ -24,6 +28,8 @@ impl Budget {
             stated: AtomicBool::new(false),
             used: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -235,8 +236,13 @@ impl Service {
                 .and_then(|deadline| *deadline)
                 .unwrap_or_else(Instant::now)
         };
-        self.retired
-            .spawn(old.retire(terminate, self.handing_over.token()));
+        let mut retired = Box::pin(old.retire(terminate, self.handing_over.token()));
+        // Its receivers stop to accept at the first poll, and that is now: who was let in by what is said to be replaced
+        // would be let in by an old token or list of names.
+        match futures_util::poll!(&mut retired) {
+            Poll::Pending => self.retired.spawn(retired),
+            Poll::Ready(left) => self.retired.spawn(async move { left }),
+        };
         describe(&config);
         info!("Configuration reloaded.");
     }

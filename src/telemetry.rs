@@ -20,6 +20,7 @@ mod help;
 pub mod logs;
 mod process;
 mod refusals;
+pub(crate) mod sampled_log;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use crate::batch::Signal;
 use crate::component::BuildContext;
 use crate::config::ComponentId;
 use crate::health::Trouble;
+use crate::net::Owner;
 use crate::net::server::Limit;
 use crate::net::tls::reason::Reason;
 
@@ -137,14 +139,11 @@ impl ReceiverMetrics {
 pub struct HandshakeFailures([Counter; Reason::ALL.len()]);
 
 impl HandshakeFailures {
-    /// The handles of the server of the component `id`, of this kind (`receiver`, `extension`, ...).
-    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
+    /// The handles of one server.
+    pub fn new(owner: &Owner) -> Self {
         HandshakeFailures(Reason::ALL.map(|reason| {
-            counter!(
-                "tributary_tls_handshake_failures",
-                kind => id.to_string(),
-                "reason" => reason.name()
-            )
+            let labels = with(owner, "reason", reason.name());
+            counter!("tributary_tls_handshake_failures", &labels)
         }))
     }
 
@@ -152,6 +151,13 @@ impl HandshakeFailures {
     pub fn count(&self, reason: Reason) {
         self.0[reason as usize].increment(1);
     }
+}
+
+/// The labels of a server or client, and one more.
+fn with(owner: &Owner, name: &'static str, value: &str) -> Vec<(&'static str, String)> {
+    let mut labels = owner.labels();
+    labels.push((name, value.to_owned()));
+    labels
 }
 
 /// What a listening server counts.
@@ -164,16 +170,12 @@ pub struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// The handles of the server of a component of `kind` (`receiver`, `extension`, `service`), for one transport.
-    pub fn new(kind: &'static str, id: &ComponentId, transport: &str) -> Self {
-        let labels = [
-            (kind, id.to_string()),
-            ("transport", transport.to_ascii_lowercase()),
-        ];
+    /// The handles of one server.
+    pub fn new(owner: &Owner) -> Self {
+        let labels = owner.labels();
         ServerMetrics {
             limited: Limit::ALL.map(|limit| {
-                let mut labels = labels.to_vec();
-                labels.push(("limit", limit.key().to_owned()));
+                let labels = with(owner, "limit", limit.key());
                 counter!("tributary_server_limited", &labels)
             }),
             connections: gauge!("tributary_server_connections", &labels),
@@ -317,21 +319,13 @@ pub struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    /// The handles for the TLS of the component `id` of `kind` (`receiver`, `exporter`, ...).
-    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
-        let labels = [
-            ("component", id.to_string()),
-            ("component_kind", kind.to_owned()),
-        ];
-        let reloads = |outcome: &str| {
-            let outcome = [("outcome", outcome.to_owned())];
-            let labels: Vec<_> = labels.iter().cloned().chain(outcome).collect();
-            counter!("tributary_tls_reloads", &labels)
-        };
+    /// The handles of one server or client.
+    pub fn new(owner: &Owner) -> Self {
+        let reloads = |outcome| counter!("tributary_tls_reloads", &with(owner, "outcome", outcome));
         TlsMetrics {
             succeeded: reloads("success"),
             failed: reloads("failure"),
-            distrusted: counter!("tributary_tls_distrusted_connections", &labels),
+            distrusted: counter!("tributary_tls_distrusted_connections", &owner.labels()),
         }
     }
 

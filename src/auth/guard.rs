@@ -1,59 +1,44 @@
 //! What stands in front of a server's handlers: asks the authenticator, counts and logs refusals, words them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use metrics::{Counter, counter};
-use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{Identity, Refused, ServerAuthenticator, Verdict};
 use crate::batch::{Code, Nack};
-use crate::config::ComponentId;
-use crate::net::server::{Handler, Peer, SimpleHandler};
+use crate::net::Owner;
+use crate::net::server::{Handler, Peer, SimpleHandler, plain};
+use crate::telemetry::sampled_log::SampledLog;
 
 /// Lets authenticated requests in, and nobody else.
 pub struct Guard {
     authenticator: Arc<dyn ServerAuthenticator>,
-    owner: ComponentId,
-    kind: &'static str,
-    transport: &'static str,
+    owner: Owner,
     /// `tributary_server_unauthenticated`, by reason.
     refused: [Counter; Refused::ALL.len()],
-    /// When a refusal was last logged for people.
-    complained: Mutex<Option<Instant>>,
+    log: SampledLog,
 }
 
 impl Guard {
-    /// A guard for a server of the component `owner` of `kind` (`receiver`, `extension`, `service`); `transport` is
-    /// `grpc` or `http`.
-    pub fn new(
-        authenticator: Arc<dyn ServerAuthenticator>,
-        owner: &ComponentId,
-        kind: &'static str,
-        transport: &'static str,
-    ) -> Self {
+    /// A guard for that server.
+    pub fn new(authenticator: Arc<dyn ServerAuthenticator>, owner: Owner) -> Self {
         let refused = Refused::ALL.map(|reason| {
-            counter!(
-                "tributary_server_unauthenticated",
-                "kind" => kind,
-                "component" => owner.to_string(),
-                "transport" => transport,
-                "reason" => reason.name()
-            )
+            let mut labels = owner.labels();
+            labels.push(("reason", reason.name().to_owned()));
+            counter!("tributary_server_unauthenticated", &labels)
         });
         Guard {
             authenticator,
-            owner: owner.clone(),
-            kind,
-            transport,
+            owner,
             refused,
-            complained: Mutex::new(None),
+            log: SampledLog::of_one_line(),
         }
     }
 
@@ -83,19 +68,20 @@ impl Guard {
             counter.increment(1);
         }
         let (address, identity) = (peer.address, peer.identity.as_deref());
-        if self.may_complain() {
+        if let Some(suppressed) = self.log.admit() {
             warn!(
-                otelcol.component.id = %self.owner,
-                otelcol.component.kind = self.kind,
-                transport = self.transport,
-                peer = %address,
-                certificate = identity,
+                otelcol.component.id = %self.owner.id,
+                otelcol.component.kind = self.owner.kind,
+                transport = self.owner.transport,
+                client.address = %address,
+                client.identity = identity,
                 %reason,
+                suppressed,
                 "Refused a client that did not authenticate; more of these are logged at debug level only for ten \
                  seconds"
             );
         } else {
-            debug!(peer = %address, certificate = identity, %reason, "Refused a client");
+            debug!(client.address = %address, client.identity = identity, %reason, "Refused a client");
         }
         let header = self.authenticator.header();
         let scheme = scheme(self.authenticator.challenge());
@@ -115,19 +101,6 @@ impl Guard {
             ),
         }
     }
-
-    /// Whether it is time for people to hear of a refusal.
-    fn may_complain(&self) -> bool {
-        let mut last = self
-            .complained
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
-        if due {
-            *last = Some(Instant::now());
-        }
-        due
-    }
 }
 
 /// A handler of simple requests with a guard in front.
@@ -145,7 +118,7 @@ impl Handler for Guarded {
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
-            return plain(guard, nack);
+            return refusal(guard, nack);
         }
         self.handler.handle(request, peer).await
     }
@@ -156,20 +129,20 @@ impl Handler for Guarded {
 }
 
 /// A refusal to somebody who does not speak OTLP.
-fn plain(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(format!("{}\n", nack.reason)));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    if nack.retryable {
-        headers.insert(RETRY_AFTER, HeaderValue::from(BUSY.as_secs()));
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    } else {
-        headers.insert(WWW_AUTHENTICATE, guard.challenge());
-        *response.status_mut() = StatusCode::UNAUTHORIZED;
-    }
+fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
+    let (status, name, value) = match nack.retryable {
+        true => {
+            let seconds = HeaderValue::from(BUSY.as_secs());
+            (StatusCode::TOO_MANY_REQUESTS, RETRY_AFTER, seconds)
+        }
+        false => (
+            StatusCode::UNAUTHORIZED,
+            WWW_AUTHENTICATE,
+            guard.challenge(),
+        ),
+    };
+    let mut response = plain(status, format!("{}\n", nack.reason));
+    response.headers_mut().insert(name, value);
     response
 }
 
@@ -185,5 +158,3 @@ fn scheme(challenge: &HeaderValue) -> &str {
 
 /// When to come back to a server that could not check.
 const BUSY: Duration = Duration::from_secs(1);
-/// The least time between two refusals in the log.
-const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);

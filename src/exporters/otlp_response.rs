@@ -37,7 +37,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
         .unwrap_or_default();
     Ok(Outcome {
         rejected_items: usize::try_from(partial.rejected).unwrap_or(0),
-        message: partial.error_message,
+        message: shortened(&partial.error_message).into_owned(),
     })
 }
 
@@ -76,7 +76,7 @@ pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
     };
     Ok(Outcome {
         rejected_items: usize::try_from(rejected).unwrap_or(0),
-        message: partial.error_message.unwrap_or_default(),
+        message: shortened(&partial.error_message.unwrap_or_default()).into_owned(),
     })
 }
 
@@ -254,6 +254,19 @@ mod tests {
         let details = serde_json::json!({"message": much, "details": [much, much]});
         let over_http = status_text(false, details.to_string().as_bytes());
         assert!(over_http.len() < 2200, "{}", over_http.len());
+        let partial = ExportResponse {
+            partial_success: Some(PartialSuccess {
+                rejected: 1,
+                error_message: much.clone(),
+            }),
+        };
+        let in_protobuf = outcome(&partial.encode_to_vec()).unwrap().message;
+        assert!(in_protobuf.len() < 1100, "{}", in_protobuf.len());
+        let partial = serde_json::json!({"partialSuccess": {"errorMessage": much}});
+        let in_json = json_outcome(partial.to_string().as_bytes())
+            .unwrap()
+            .message;
+        assert!(in_json.len() < 1100, "{}", in_json.len());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What authenticators share: credentials in files that are renewed, and credentials in headers.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName};
 use metrics::{Counter, counter};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 use tracing::{error, info};
 
@@ -31,11 +33,14 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     if metadata.is_dir() {
         return Err(format!("{shown} is a directory, not a file"));
     }
-    if metadata.len() > LARGEST_FILE {
+    let mut bytes = Vec::new();
+    // What is no regular file has no length of its own.
+    File::open(path)
+        .and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read the file {shown}: {error}"))?;
+    if bytes.len() as u64 > LARGEST_FILE {
         return Err(format!("{shown} has more than {LARGEST_FILE} bytes"));
     }
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read the file {shown}: {error}"))?;
     String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
 }
 
@@ -92,11 +97,11 @@ impl Reloader {
     where
         F: Fn() -> Result<bool, String> + Send + Sync + 'static,
     {
-        let result = |result: &'static str| {
+        let reloads = |outcome: &'static str| {
             counter!(
                 "tributary_auth_reloads",
                 "extension" => id.to_string(),
-                "result" => result
+                "outcome" => outcome
             )
         };
         Arc::new(Reloader {
@@ -105,8 +110,8 @@ impl Reloader {
             take_over: Box::new(take_over),
             version: AtomicU64::new(0),
             refreshed: Mutex::new(None),
-            done: result("success"),
-            failed: result("failure"),
+            done: reloads("success"),
+            failed: reloads("failure"),
         })
     }
 
@@ -177,7 +182,11 @@ impl Component for Running {
             self.task = Some(tokio::spawn(async move {
                 loop {
                     watch.changed().await;
-                    reloader.reload();
+                    let reloader = reloader.clone();
+                    let reloaded = spawn_blocking(move || reloader.reload()).await;
+                    if reloaded.is_err() {
+                        return;
+                    }
                 }
             }));
         }
@@ -193,3 +202,14 @@ impl Component for Running {
 
 /// The least time between two readings that refusals cause.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_not_read_to_it() {
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error, "/dev/zero has more than 4194304 bytes");
+    }
+}

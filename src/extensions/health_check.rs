@@ -102,27 +102,23 @@ impl Validate for Config {
 
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
+        let owner = Owner::new(&cx.id, "extension").over("http");
         let handler = Guarded {
-            guard: auth::guard(self.auth.as_ref(), cx, "extension", "http")?,
+            guard: auth::guard(self.auth.as_ref(), cx, &owner)?,
             handler: handler(self.clone(), cx.health.clone()),
         };
         let options = Options {
             protocol: Protocol::Either,
-            tls: tls_source(
-                &self.tls,
-                Protocol::Either,
-                &Owner::new(&cx.id, "extension"),
-            )
-            .map_err(|error| BuildError(error.to_string()))?,
+            tls: tls_source(&self.tls, Protocol::Either, &owner)
+                .map_err(|error| BuildError(error.to_string()))?,
             limits: self.limits.clone(),
+            budget: Some(cx.budget.clone()),
             ..Options::default()
         };
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| {
-                Bound::new(listener, handler, options, "HTTP", &cx.id, "extension")
-            })
+            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Extension {
             component: Box::new(HealthCheck {

@@ -12,11 +12,11 @@ use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
 use super::held::{BLOCKING_BYTES, Content};
 use super::pace::Pace;
-use super::sampled_log::SampledLog;
 use super::{Encoded, Fault, Outcome, SendError, Sender};
 use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
 use crate::telemetry::DropReason;
+use crate::telemetry::sampled_log::SampledLog;
 
 /// How many more sends the parts of one refused batch may cost. Isolating one bad request among a thousand takes
 /// twenty; a server that refuses everything must not be sent everything twice, one by one.

@@ -17,7 +17,6 @@ mod entry;
 mod held;
 mod pace;
 mod room;
-pub(crate) mod sampled_log;
 mod sending;
 
 pub use config::{

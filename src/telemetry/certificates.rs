@@ -15,13 +15,13 @@ const NAME: &str = "tributary_tls_certificate_expiry_days";
 /// Appends the metric to a page, when any certificate is in use.
 pub(super) fn render(page: &mut String) {
     let now = SystemTime::now();
-    // The two servers of a receiver mostly use the same files.
+    // Without the transport: the two servers of a receiver mostly use the same files.
     let mut samples = BTreeMap::new();
     for (owner, used) in in_use() {
         let labels = format!(
-            "component=\"{}\",component_kind=\"{}\",kind=\"{}\",subject=\"{}\",serial=\"{}\"",
-            escaped(&owner.id.to_string()),
+            "{}=\"{}\",kind=\"{}\",subject=\"{}\",serial=\"{}\"",
             owner.kind,
+            escaped(&owner.id.to_string()),
             used.kind.name(),
             escaped(&used.facts.subject),
             escaped(&used.facts.serial)

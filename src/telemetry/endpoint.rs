@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
@@ -16,7 +15,7 @@ use crate::component::{BuildContext, Extensions, Host};
 use crate::config::{ComponentId, InvalidId, MetricsLevel, TelemetryConfig};
 use crate::memory::Budget;
 use crate::net::Owner;
-use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, tls_source};
+use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, plain, tls_source};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
 pub struct MetricsEndpoint {
@@ -46,25 +45,23 @@ impl MetricsEndpoint {
             return Ok(None);
         };
         let at = |problem: String| format!("service.telemetry.metrics: {problem}");
-        let owner: ComponentId = "service"
+        let id: ComponentId = "service"
             .parse()
             .map_err(|error: InvalidId| at(error.to_string()))?;
         let cx = BuildContext {
             extensions,
-            ..host.context(&owner)
+            ..host.context(&id)
         };
+        let owner = Owner::new(&id, "service").over("http");
         let options = Options {
             protocol: Protocol::Either,
-            tls: tls_source(
-                &metrics.tls,
-                Protocol::Either,
-                &Owner::new(&owner, "service"),
-            )
-            .map_err(|error| at(error.to_string()))?,
+            tls: tls_source(&metrics.tls, Protocol::Either, &owner)
+                .map_err(|error| at(error.to_string()))?,
             limits: metrics.limits.clone(),
+            budget: Some(host.budget.clone()),
             ..Options::default()
         };
-        let guard = auth::guard(metrics.auth.as_ref(), &cx, "service", "http");
+        let guard = auth::guard(metrics.auth.as_ref(), &cx, &owner);
         let handler = Guarded {
             guard: guard.map_err(|error| at(error.to_string()))?,
             handler: handler(
@@ -74,9 +71,10 @@ impl MetricsEndpoint {
                 resource(config),
             ),
         };
-        let bound = host.listeners.bind(&owner, &endpoint).and_then(|listener| {
-            Bound::new(listener, handler, options, "metrics", &owner, "service")
-        });
+        let bound = host
+            .listeners
+            .bind(&id, &endpoint)
+            .and_then(|listener| Bound::new(listener, handler, options, "metrics", owner));
         let bound = bound.map_err(|error| at(error.to_string()))?;
         Ok(Some(MetricsEndpoint {
             server: bound.start(),
@@ -146,10 +144,4 @@ fn handler(
         };
         Box::pin(async { response })
     })
-}
-
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(text));
-    *response.status_mut() = status;
-    response
 }

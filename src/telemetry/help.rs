@@ -86,7 +86,7 @@ pub(super) fn describe() {
         ),
         (
             "tributary_auth_reloads",
-            "Times that changed credentials were taken over, or could not be, by result",
+            "Times that changed credentials were taken over, or could not be, by outcome",
         ),
     ] {
         describe_counter!(name, meaning);

@@ -149,7 +149,7 @@ async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others()
         })
         .await;
     assert!(
-        line.field("peer").starts_with("127.0.0.1:"),
+        line.field("client.address").starts_with("127.0.0.1:"),
         "{}",
         line.text
     );
@@ -161,8 +161,7 @@ async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others()
     let metrics = server.metrics().await;
     let refused = |transport, reason| {
         let labels = [
-            ("kind", "receiver"),
-            ("component", "otlp"),
+            ("receiver", "otlp"),
             ("transport", transport),
             ("reason", reason),
         ];
@@ -209,8 +208,8 @@ impl Tokens {
 }
 
 /// Waits until the collector has taken over changed credentials this often.
-async fn reloaded(collector: &Collector, result: &str, times: f64) {
-    let labels = [("result", result)];
+async fn reloaded(collector: &Collector, outcome: &str, times: f64) {
+    let labels = [("outcome", outcome)];
     collector
         .wait_for_metrics("credentials are taken over", |metrics| {
             metrics.sum("tributary_auth_reloads", &labels) == times
@@ -482,7 +481,7 @@ async fn health_and_metrics_are_for_those_who_are_known_and_over_tls() {
     let (_, page) = get(address, &cert.pem(), "/metrics", Some(TOKEN)).await;
     for (kind, component) in [("extension", "health_check"), ("service", "service")] {
         let metrics = crate::harness::metrics::Metrics::parse(&page);
-        let labels = [("kind", kind), ("component", component)];
+        let labels = [(kind, component), ("transport", "http")];
         assert_eq!(
             metrics.sum("tributary_server_unauthenticated", &labels),
             2.0

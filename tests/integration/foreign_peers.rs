@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 use crate::harness::certificates::{Certificates, installed};
+use crate::harness::collector::Line;
 use crate::harness::{Backend, Collector, Telemetry, grpc_to, within, yaml};
 use crate::sdk;
 
@@ -174,6 +175,29 @@ async fn openssl_agrees_on_http_2_with_the_grpc_port() {
     let output = said(&run(command, "Q\n").await);
     assert!(output.contains("ALPN protocol: h2"), "{output}");
     assert!(output.contains("Verify return code: 0 (ok)"), "{output}");
+}
+
+#[tokio::test]
+async fn a_mistake_of_a_client_with_a_certificate_is_reported_with_its_name() {
+    let Some(rack) = Rack::start().await else {
+        return;
+    };
+    let [certificate, key] = rack.sidecar();
+    let mut command = Command::new("openssl");
+    command
+        .args(["s_client", "-quiet", "-verify_return_error"])
+        .args(["-connect", &rack.collector.grpc().to_string()])
+        .args(["-CAfile", &rack.certificates.file("ca.crt")])
+        .args(["-cert", &certificate, "-key", &key]);
+    let request = "GET / HTTP/1.1\r\nhost: rack\r\n\r\n";
+    let answer = said(&run(command, request).await);
+    assert!(answer.contains("this port speaks OTLP/gRPC"), "{answer}");
+    let mistake = "Cannot serve a client";
+    let is_it = |line: &Line| line.message().starts_with(mistake);
+    let line = rack.collector.wait_for_line(mistake, 0, is_it).await;
+    assert_eq!(line.field("reason"), "http1_to_grpc", "{}", line.text);
+    assert_eq!(line.field("transport"), "grpc", "{}", line.text);
+    assert_eq!(line.field("client.identity"), IDENTITY, "{}", line.text);
 }
 
 #[tokio::test]

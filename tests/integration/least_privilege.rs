@@ -178,6 +178,23 @@ async fn it_runs_as_nobody_without_any_capability() {
 }
 
 #[tokio::test]
+async fn it_may_have_as_many_connections_as_anybody_who_asks() {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -S -n 64 && exec \"$0\" \"$@\""])
+        .arg(BINARY);
+    let backend = Backend::start().await;
+    let collector = Collector::run(command, &everything(&backend), &[]).await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", collector.pid())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut words = line.unwrap().split_whitespace().skip(3);
+    let (soft, hard) = (words.next().unwrap(), words.next().unwrap());
+    assert!(soft == hard && soft != "64", "{soft} {hard}");
+}
+
+#[tokio::test]
 async fn it_serves_on_when_its_files_are_gone() {
     let Some(certificates) = Certificates::make() else {
         return;

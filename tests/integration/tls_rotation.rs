@@ -183,7 +183,7 @@ async fn what_is_in_use_is_in_the_metrics_and_bad_files_are_not_used() {
     let chain = Chain::start("otlp_grpc", &authority).await;
     let days = |metrics: &crate::harness::metrics::Metrics, kind| {
         let name = "tributary_tls_certificate_expiry_days";
-        let labels = [("component", "otlp"), ("kind", kind)];
+        let labels = [("receiver", "otlp"), ("kind", kind)];
         (
             metrics
                 .labels(name)

@@ -28,6 +28,14 @@ impl Duration {
     pub const fn millis(millis: u64) -> Self {
         Duration(std::time::Duration::from_millis(millis))
     }
+
+    /// For keys whose 0 means none.
+    pub const fn unless_zero(self) -> Option<std::time::Duration> {
+        match self.0.is_zero() {
+            true => None,
+            false => Some(self.0),
+        }
+    }
 }
 
 impl Deref for Duration {

@@ -340,6 +340,24 @@ async fn a_new_connection_that_breaks_is_the_queues_business() {
 }
 
 #[tokio::test]
+async fn a_server_that_cuts_every_new_connection_is_left_alone_in_between() {
+    let server = TestServer::start(None, |_| None).await;
+    let exporter = build(&config(&server)).unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..100 {
+        let error = send(&exporter, Signal::Traces, some_request())
+            .await
+            .unwrap_err();
+        assert!(error.retryable, "{error:?}");
+        assert!(error.reason.contains("the connection broke"), "{error:?}");
+    }
+    // The second comes at once, then pauses begin with half a second.
+    let pauses = began.elapsed().as_millis() / 500;
+    let connections = server.connections() as u128;
+    assert!((2..=3 + pauses).contains(&connections), "{connections}");
+}
+
+#[tokio::test]
 async fn an_unreachable_server_fails_at_once_unless_we_wait_for_it() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = free.local_addr().unwrap().to_string();

@@ -6,7 +6,7 @@
 //! does, so that time does not tell names.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::htpasswd::{Entry, Hash};
 use crate::auth::{Identity, Refused, Verdict};
+use crate::net::network;
 
 /// Checks users and passwords.
 pub(super) struct Verifier {
@@ -25,6 +26,8 @@ pub(super) struct Verifier {
     running: Arc<Semaphore>,
     /// How many are checked or wait for it.
     room: Arc<Semaphore>,
+    /// How many requests wait for the outcome.
+    waiting: Arc<Semaphore>,
     failures: Arc<Failures>,
 }
 
@@ -137,7 +140,8 @@ impl Verifier {
         Verifier {
             users: ArcSwap::from_pointee(users),
             running: Arc::new(Semaphore::new((processors / 2).max(1))),
-            room: Arc::new(Semaphore::new(MOST_WAITING)),
+            room: Arc::new(Semaphore::new(MOST_CHECKS)),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             failures: Arc::default(),
         }
     }
@@ -166,7 +170,7 @@ impl Verifier {
             return Verdict::Known(Err(Refused::Wrong));
         }
         if let Some(under_way) = known.under_way.get(&sum) {
-            return wait(under_way.clone(), users.clone(), user);
+            return self.wait(under_way.clone(), users.clone(), user);
         }
         if !self.failures.begins(peer) {
             return Verdict::Known(Err(Refused::Busy));
@@ -188,6 +192,7 @@ impl Verifier {
         drop(known);
         let (running, failures) = (self.running.clone(), self.failures.clone());
         let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
+        let forgetful = users.clone();
         // On its own: a client that goes away must not make the work undone, to be begun again by the next request.
         tokio::spawn(async move {
             let permit = running.acquire_owned().await;
@@ -198,23 +203,36 @@ impl Verifier {
                 checked.learn(sum, right);
                 done.send_replace(Some(right));
             };
-            let _ = tokio::task::spawn_blocking(check).await;
+            if tokio::task::spawn_blocking(check).await.is_err() {
+                // It panicked. Nobody is to wait for it.
+                forgetful.known().under_way.remove(&sum);
+            }
         });
-        wait(under_way, users.clone(), user)
+        self.wait(under_way, users.clone(), user)
     }
-}
 
-/// The outcome of a check that is under way.
-fn wait(mut under_way: watch::Receiver<Option<bool>>, users: Arc<Users>, user: &[u8]) -> Verdict {
-    let user = user.to_vec();
-    Verdict::Pending(Box::pin(async move {
-        let done = under_way.wait_for(Option::is_some).await;
-        match done.ok().and_then(|done| *done) {
-            Some(right) => users.outcome(&user, right),
-            // The process ends.
-            None => Err(Refused::Busy),
-        }
-    }))
+    /// The outcome of a check that is under way, unless too many wait already: what a client has sent of a request
+    /// stays in memory while it waits, and nobody knows yet who it is.
+    fn wait(
+        &self,
+        mut under_way: watch::Receiver<Option<bool>>,
+        users: Arc<Users>,
+        user: &[u8],
+    ) -> Verdict {
+        let Ok(place) = self.waiting.clone().try_acquire_owned() else {
+            return Verdict::Known(Err(Refused::Busy));
+        };
+        let user = user.to_vec();
+        Verdict::Pending(Box::pin(async move {
+            let _place = place;
+            let done = under_way.wait_for(Option::is_some).await;
+            match done.ok().and_then(|done| *done) {
+                Some(right) => users.outcome(&user, right),
+                // The process ends, or the check has panicked.
+                None => Err(Refused::Busy),
+            }
+        }))
+    }
 }
 
 /// How often addresses may be wrong: [`BURST`] times at once, and then once in [`PAUSE`].
@@ -300,18 +318,12 @@ impl Failures {
     }
 }
 
-/// Who counts as one: an address, of IPv6 the network of /64, which is what one customer gets.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),
-        address => address,
-    }
-}
-
 /// Longer ones are wrong: SHA-based hashes take time in the square of the length.
 pub(super) const LONGEST_PASSWORD: usize = 1024;
 /// Checks that run or wait to run. More are refused; the client may try again.
-const MOST_WAITING: usize = 256;
+const MOST_CHECKS: usize = 256;
+/// Requests that wait for a check, several for the same one. More are refused as well.
+const MOST_WAITING: usize = 1024;
 /// Outcomes of each kind that are remembered.
 const MOST_KNOWN: usize = 10_000;
 /// Addresses that were wrong lately.
@@ -415,7 +427,8 @@ mod tests {
         for (outcome, _) in futures_util::future::join_all(requests).await {
             assert_eq!(outcome, is("alice"));
         }
-        assert_eq!(verifier.room.available_permits(), MOST_WAITING);
+        assert_eq!(verifier.room.available_permits(), MOST_CHECKS);
+        assert_eq!(verifier.waiting.available_permits(), MOST_WAITING);
         assert!(verifier.failures.0.lock().unwrap().by_address.is_empty());
     }
 
@@ -460,6 +473,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_that_are_too_many_to_wait_are_refused_at_once() {
+        let verifier = verifier(&format!("alice:{BCRYPT}"));
+        let ask = || verifier.verify(b"alice", b"secret", PEER);
+        let waiting: Vec<_> = (0..MOST_WAITING).map(|_| ask()).collect();
+        assert!(
+            waiting
+                .iter()
+                .all(|verdict| matches!(verdict, Verdict::Pending(_)))
+        );
+        assert!(matches!(ask(), Verdict::Known(Err(Refused::Busy))));
+        drop(waiting);
+        assert!(matches!(ask(), Verdict::Pending(_)));
+    }
+
+    #[tokio::test]
     async fn a_client_that_goes_away_leaves_nothing_behind() {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         drop(verifier.verify(b"alice", b"secret", PEER));
@@ -483,13 +511,5 @@ mod tests {
         tokio::time::advance(PAUSE * 2).await;
         assert!(failures.begins(address(most)));
         assert_eq!(failures.0.lock().unwrap().by_address.len(), 1);
-    }
-
-    #[test]
-    fn addresses_of_one_network_count_as_one() {
-        let address = |text: &str| network(text.parse().unwrap());
-        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1:2"));
-        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
-        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
     }
 }

@@ -25,7 +25,8 @@ use super::full_error;
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
 /// After a failed attempt requests fail at once for this long; it doubles with every failure in a row. The longest is
-/// far below gRPC's two minutes because only requests make us connect, and those back off themselves.
+/// far below gRPC's two minutes because only requests make us connect, and those back off themselves. A connection that
+/// breaks before it brought any answer is a failure too: under TLS 1.3 a server refuses our certificate only then.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often one request may find its connection closing before it was sent.
@@ -87,12 +88,16 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
+/// `failures`: how many attempts in a row have brought no answer.
 enum Slot {
-    Idle,
+    Idle {
+        failures: u32,
+    },
     Connecting {
-        pause: Duration,
+        failures: u32,
     },
     Ready {
+        failures: u32,
         connection: Connection,
         /// A successor, should there be reason for one, is under way or was tried, so not before then.
         renewal: Instant,
@@ -100,8 +105,24 @@ enum Slot {
     Failed {
         error: ConnectError,
         until: Instant,
-        pause: Duration,
+        failures: u32,
     },
+}
+
+impl Slot {
+    /// Nothing was tried yet.
+    const NEW: Slot = Slot::Idle { failures: 0 };
+
+    /// After so many failures in a row, the last of them now.
+    fn failed(error: ConnectError, failures: u32) -> Self {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
+        Slot::Failed {
+            error,
+            until: Instant::now() + pause,
+            failures,
+        }
+    }
 }
 
 /// A request without an answer. When it fails, or when the caller gives up, no other request goes over its connection:
@@ -116,11 +137,21 @@ struct Connection {
     number: u64,
     sender: SendRequest<Chunks>,
     used: Arc<AtomicBool>,
+    /// Whether it brought an answer.
+    proven: Arc<AtomicBool>,
     /// What it was made with.
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl Connection {
+    /// How many attempts in a row have brought no answer, after so many before it.
+    fn failures(&self, before: u32) -> u32 {
+        match self.proven.load(Relaxed) {
+            true => 0,
+            false => before,
+        }
+    }
+
     /// Whether it would be made with other certificates now.
     fn is_outdated(&self, current: Option<&Arc<ClientConfig>>) -> bool {
         match (&self.tls, current) {
@@ -145,7 +176,7 @@ impl Drop for Unanswered<'_> {
 impl Pool {
     /// A pool; connects when the first request comes.
     pub fn new(connector: Connector, settings: PoolSettings) -> Self {
-        let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::Idle);
+        let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::NEW);
         Pool(Arc::new(Shared {
             connector,
             slots: Mutex::new(slots.collect()),
@@ -183,24 +214,35 @@ impl Pool {
             };
             match sent {
                 Ok(response) => {
+                    connection.proven.store(true, Relaxed);
                     std::mem::forget(unanswered);
                     return Ok(response);
                 }
                 Err(error) => {
+                    let unsent_at_all = error.is_canceled();
+                    let error = self.refusal(error);
+                    if !connection.proven.load(Relaxed) {
+                        self.0.broke(connection.number, &error);
+                    }
                     drop(unanswered);
-                    if error.is_canceled() && unsent < MOST_UNSENT {
+                    if unsent_at_all && unsent < MOST_UNSENT {
                         unsent += 1;
                         continue;
                     }
                     if !(again && served_before) {
-                        return Err(match self.0.connector.verdict() {
-                            Some(verdict) => RequestError::Refused(verdict),
-                            None => RequestError::Broken(error),
-                        });
+                        return Err(error);
                     }
                     again = false;
                 }
             }
+        }
+    }
+
+    /// Why a connection ended that brought no answer.
+    fn refusal(&self, error: hyper::Error) -> RequestError {
+        match self.0.connector.verdict() {
+            Some(verdict) => RequestError::Refused(verdict),
+            None => RequestError::Broken(error),
         }
     }
 
@@ -236,10 +278,11 @@ impl Shared {
             let Some(slot) = slots.get_mut(at) else {
                 continue;
             };
-            let pause = match slot {
+            let failures = match slot {
                 Slot::Ready {
                     connection,
                     renewal,
+                    ..
                 } if !connection.sender.is_closed() => {
                     if connection.is_outdated(tls.as_ref()) && *renewal <= now {
                         *renewal = now + CONNECT + LONGEST_PAUSE;
@@ -260,10 +303,14 @@ impl Shared {
                     }
                     continue;
                 }
-                Slot::Failed { pause, .. } => *pause,
-                Slot::Idle | Slot::Ready { .. } => FIRST_PAUSE,
+                Slot::Failed { failures, .. } | Slot::Idle { failures } => *failures,
+                Slot::Ready {
+                    failures,
+                    connection,
+                    ..
+                } => connection.failures(*failures),
             };
-            *slot = Slot::Connecting { pause };
+            *slot = Slot::Connecting { failures };
             connecting = true;
             self.connect(at);
         }
@@ -293,15 +340,22 @@ impl Shared {
         let number = self.number.fetch_add(1, Relaxed);
         if let Some(slot) = self.lock().get_mut(at) {
             let now = Instant::now();
+            let failures = match slot {
+                Slot::Connecting { failures } | Slot::Idle { failures } => *failures,
+                Slot::Failed { failures, .. } => *failures,
+                Slot::Ready { .. } => 0,
+            };
             match (outcome, &mut *slot) {
                 (Ok(sender), slot) => {
                     let connection = Connection {
                         number,
                         sender,
                         used: Arc::default(),
+                        proven: Arc::default(),
                         tls,
                     };
                     *slot = Slot::Ready {
+                        failures,
                         connection,
                         renewal: now,
                     };
@@ -312,6 +366,7 @@ impl Shared {
                     Slot::Ready {
                         connection,
                         renewal,
+                        ..
                     },
                 ) if !connection.sender.is_closed() => {
                     warn!(
@@ -320,17 +375,7 @@ impl Shared {
                     );
                     *renewal = now + LONGEST_PAUSE;
                 }
-                (Err(error), slot) => {
-                    let pause = match slot {
-                        Slot::Connecting { pause } => *pause,
-                        _ => FIRST_PAUSE,
-                    };
-                    *slot = Slot::Failed {
-                        error,
-                        until: now + pause,
-                        pause: (pause * 2).min(LONGEST_PAUSE),
-                    };
-                }
+                (Err(error), slot) => *slot = Slot::failed(error, failures.saturating_add(1)),
             }
         }
         self.changed.send_replace(());
@@ -338,16 +383,38 @@ impl Shared {
 
     /// No new request goes over this connection; those under way may finish.
     fn discard(&self, number: u64) {
+        self.replace(number, |failures| Slot::Idle { failures });
+    }
+
+    /// The connection ended before it brought an answer. The first time that may be chance, a server that restarts,
+    /// and another one is made at once; one after the other, for every request, would be a storm.
+    fn broke(&self, number: u64, why: &RequestError) {
+        self.replace(number, |failures| match failures {
+            0 => Slot::Idle { failures: 1 },
+            _ => Slot::failed(ConnectError(why.to_string()), failures.saturating_add(1)),
+        });
+    }
+
+    /// Puts another slot in the place of that with this connection, by the failures before it.
+    fn replace(&self, number: u64, with: impl FnOnce(u32) -> Slot) {
         for slot in self.lock().iter_mut() {
-            if matches!(slot, Slot::Ready { connection, .. } if connection.number == number) {
-                *slot = Slot::Idle;
+            match slot {
+                Slot::Ready {
+                    failures,
+                    connection,
+                    ..
+                } if connection.number == number => {
+                    *slot = with(connection.failures(*failures));
+                    return;
+                }
+                _ => {}
             }
         }
     }
 
     fn resize(&self, count: usize) {
         self.lock()
-            .resize_with(count.clamp(1, MOST_CONNECTIONS), || Slot::Idle);
+            .resize_with(count.clamp(1, MOST_CONNECTIONS), || Slot::NEW);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {

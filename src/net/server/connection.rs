@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::Version;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -13,11 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
 
 use super::ending::{Distrust, drive};
 use super::farewell;
-use super::gate::{Admission, COMPLAINTS_EVERY, Gate, Limit};
-use super::guard::{Guard, Version};
+use super::gate::{Admission, Gate, Limit};
+use super::guard::{Guard, Spoken};
 use super::linger::Lingering;
 use super::mistake::Mistake;
 use super::peer::{Peer, UnderWay};
@@ -25,14 +27,15 @@ use super::{Handler, Options, Protocol, TlsSource};
 use crate::net::tls::accept::{self, AcceptError};
 use crate::net::tls::reason::Reason;
 use crate::telemetry::HandshakeFailures;
+use crate::telemetry::sampled_log::SampledLog;
 
 /// What all connections of a server share.
 pub(super) struct Shared<H> {
     pub(super) gate: Arc<Gate>,
     handler: H,
     pub(super) options: Options,
-    /// When the last failure of each kind was logged for people.
-    complained: Mutex<HashMap<&'static str, Instant>>,
+    /// What is written about failures of each kind: one broken client must not hide what is wrong with others.
+    logs: Mutex<HashMap<&'static str, SampledLog>>,
     /// Counts TLS handshakes that failed; None without TLS.
     handshake_failures: Option<HandshakeFailures>,
 }
@@ -42,26 +45,46 @@ impl<H> Shared<H> {
         let owner = &gate.owner;
         let tls = options.tls.as_ref();
         Shared {
-            handshake_failures: tls.map(|_| HandshakeFailures::new(&owner.id, owner.kind)),
+            handshake_failures: tls.map(|_| HandshakeFailures::new(owner)),
             gate,
             handler,
             options,
-            complained: Mutex::default(),
+            logs: Mutex::default(),
         }
     }
 
-    /// Whether it is time to log a failure of this kind. One broken client must not hide what is wrong with others.
-    pub(super) fn may_complain(&self, kind: &'static str) -> bool {
-        let mut complained = self
-            .complained
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let last = complained.get(kind);
-        let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
-        if due {
-            complained.insert(kind, Instant::now());
-        }
-        due
+    /// Whether a failure of this kind is to be logged for people, as [`SampledLog::admit`] has it.
+    fn admits(&self, kind: &'static str) -> Option<u64> {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = logs.entry(kind).or_insert_with(SampledLog::of_one_line);
+        log.admit()
+    }
+
+    /// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be
+    /// told.
+    fn report(&self, peer: SocketAddr, identity: Option<&str>, error: &Failure) {
+        let mismatch = match error {
+            Failure::Mismatch { kind, .. } => {
+                self.admits(kind).map(|suppressed| (kind, suppressed))
+            }
+            _ => None,
+        };
+        let Some((reason, suppressed)) = mismatch else {
+            debug!(client.address = %peer, client.identity = identity, %error, "Connection ended");
+            return;
+        };
+        let owner = &self.gate.owner;
+        warn!(
+            otelcol.component.id = %owner.id,
+            otelcol.component.kind = owner.kind,
+            transport = owner.transport,
+            client.address = %peer,
+            client.identity = identity,
+            reason,
+            %error,
+            suppressed,
+            "Cannot serve a client; more with this reason are logged at debug level only for ten seconds"
+        );
     }
 
     fn count(&self, reason: Reason) {
@@ -72,8 +95,8 @@ impl<H> Shared<H> {
 
     /// When a handshake that begins now must be complete; None for no limit.
     fn handshake_deadline(&self) -> Option<Instant> {
-        let limit = *self.gate.limits.handshake_timeout;
-        (!limit.is_zero()).then(|| Instant::now() + limit)
+        let limit = self.gate.limits.handshake_timeout.unless_zero()?;
+        Some(Instant::now() + limit)
     }
 }
 
@@ -108,30 +131,53 @@ impl Failure {
     }
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end, and reports a failure.
 pub(super) async fn serve<H: Handler>(
     shared: Arc<Shared<H>>,
     stream: TcpStream,
     address: SocketAddr,
     admission: Admission,
     stop: CancellationToken,
-) -> Result<(), Failure> {
-    stream.set_nodelay(true)?;
-    let peer = Peer::new(address, shared.gate.clone());
-    match &shared.options.tls {
+) {
+    let mut identity = None;
+    let mut peer = Peer::new(address, shared.gate.clone());
+    peer.network = admission.network();
+    let ended = match &shared.options.tls {
         None => speak(&shared, stream, peer, None, stop).await,
-        Some(tls) => serve_tls(&shared, tls.as_ref(), stream, peer, admission, stop).await,
+        Some(tls) => {
+            let accepting = Accepting {
+                tls: tls.as_ref(),
+                admission: &admission,
+                identity: &mut identity,
+            };
+            serve_tls(&shared, accepting, stream, peer, stop).await
+        }
+    };
+    if let Err(error) = ended {
+        shared.report(address, identity.as_deref(), &error);
     }
+}
+
+/// What a TLS handshake needs.
+struct Accepting<'a> {
+    tls: &'a dyn TlsSource,
+    admission: &'a Admission,
+    /// Who the client turned out to be.
+    identity: &'a mut Option<Arc<str>>,
 }
 
 async fn serve_tls<H: Handler>(
     shared: &Arc<Shared<H>>,
-    tls: &dyn TlsSource,
+    accepting: Accepting<'_>,
     stream: TcpStream,
     mut peer: Peer,
-    admission: Admission,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
+    let Accepting {
+        tls,
+        admission,
+        identity,
+    } = accepting;
     let by = shared.handshake_deadline();
     // A client that connects and says nothing at all costs no more than its socket, and not for long.
     let mut first = [0; 4];
@@ -173,6 +219,7 @@ async fn serve_tls<H: Handler>(
         }
     })?;
     peer.identity = accept::identity(&stream);
+    identity.clone_from(&peer.identity);
     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
     let address = peer.address;
     let distrust = trust.zip(chain);
@@ -219,15 +266,15 @@ where
         () = stop.cancelled() => return Ok(()),
     };
     match (version, options.protocol) {
-        (Version::Nothing, _) => return Ok(()),
-        (Version::Tls, _) => {
+        (Spoken::Nothing, _) => return Ok(()),
+        (Spoken::Tls, _) => {
             // Without a word: it would not be understood. But not with a reset, which looks like a network's fault.
             guard.part("").await;
             let mistake = "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or \
                            tls here";
             return Err(Failure::mismatch("tls_to_plaintext", mistake));
         }
-        (Version::Http1, Protocol::Http2) => {
+        (Spoken::Http1, Protocol::Http2) => {
             guard.part(farewell::NOT_HTTP1).await;
             let mistake = "the client speaks HTTP/1, and this port only gRPC";
             return Err(Failure::mismatch("http1_to_grpc", mistake));
@@ -239,6 +286,9 @@ where
         service_fn(move |request| {
             let shared = shared.clone();
             let under_way = UnderWay::new(&peer);
+            if !under_way.admitted && request.version() < Version::HTTP_2 {
+                peer.answered_early();
+            }
             async move {
                 let response = if under_way.admitted {
                     shared.handler.handle(request, &under_way.peer).await
@@ -253,7 +303,7 @@ where
     // cheaper at best, dearer where bodies come later than heads, and one connection would keep to one core.
     let io = Lingering::new(TokioIo::new(guard), peer.clone());
     let ended = match (version, options.protocol) {
-        (Version::Http2, Protocol::Http2 | Protocol::Either) => {
+        (Spoken::Http2, Protocol::Http2 | Protocol::Either) => {
             let connection = http2_builder(options).serve_connection(io, service);
             drive(connection, &peer, options, distrust, stop).await
         }

@@ -28,7 +28,7 @@ where
 {
     let failed = |error: C::Error| Failure::Http(error.into());
     let mut connection = pin!(connection);
-    let mut due = pin!(ends(peer, options, distrust, stop));
+    let mut due = pin!(ends(peer, options, distrust, stop.clone()));
     let reason = tokio::select! {
         biased;
         ended = connection.as_mut() => return ended.map_err(failed),
@@ -41,10 +41,23 @@ where
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
-        End::Idle | End::Distrust => Some(options.grace.unwrap_or(IDLE_GRACE)),
+        End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
+        End::Distrust => Some(
+            options
+                .grace
+                .map_or(IDLE_GRACE, |grace| grace.min(IDLE_GRACE)),
+        ),
     };
     let Some(grace) = grace else {
-        return connection.await.map_err(failed);
+        let silence = async {
+            stop.cancelled().await;
+            quiet(peer).await;
+        };
+        return tokio::select! {
+            biased;
+            ended = connection => ended.map_err(failed),
+            () = silence => Ok(()),
+        };
     };
     let ended = timeout(grace, connection).await;
     ended.unwrap_or(Ok(())).map_err(failed)
@@ -94,6 +107,19 @@ async fn idle(peer: &Peer, limit: Option<Duration>) {
     }
 }
 
+/// Completes when there was no request for a while from now on: the client does not mean to take leave. What it sent
+/// before it heard of the end is long there, and others must not wait for it until the deadline.
+async fn quiet(peer: &Peer) {
+    let began = Instant::now();
+    loop {
+        let due = peer.idle_since().max(began) + QUIET;
+        if due <= Instant::now() {
+            return;
+        }
+        sleep_until(due).await;
+    }
+}
+
 /// Waits until `when`, or for ever.
 fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
@@ -105,5 +131,7 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     }
 }
 
+/// How long a connection may have no request before it is cut at shutdown.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long an idle connection may take to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

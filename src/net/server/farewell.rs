@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::guard::{Guard, Version, go_away};
+use super::guard::{Guard, Spoken, go_away};
 use super::peer::Peer;
 
 /// Tells the client to come back later, in its own protocol, within two seconds; `tls`: on a port with TLS. When too
@@ -26,8 +26,8 @@ pub(super) async fn say(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: bo
     }
     let mut guard = guard(stream, peer);
     match timeout(PATIENCE, guard.greet()).await {
-        Ok(Ok(Version::Http1)) => guard.part(BUSY).await,
-        Ok(Ok(Version::Http2)) => {
+        Ok(Ok(Spoken::Http1)) => guard.part(BUSY).await,
+        Ok(Ok(Spoken::Http2)) => {
             let go_away = go_away(0, "too many connections; try again later");
             guard.part([SETTINGS, &go_away].concat()).await;
         }

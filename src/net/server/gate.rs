@@ -1,19 +1,19 @@
 //! Counts what the clients of one listener hold, says when it is too much, and tells the operator.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Peer;
 use super::limits::Limits;
 use crate::memory::Budget;
-use crate::net::Owner;
+use crate::net::{Owner, network};
 use crate::telemetry::ServerMetrics;
+use crate::telemetry::sampled_log::SampledLog;
 
 /// What a client can have too much of: the keys of [`Limits`], and the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,34 +108,31 @@ pub(super) struct Gate {
     pub(super) limits: Limits,
     pub(super) owner: Owner,
     metrics: ServerMetrics,
+    /// Where connections and frames of all listeners are counted that share it.
     budget: Option<Arc<Budget>>,
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     requests: AtomicUsize,
     farewells: AtomicUsize,
-    /// Bytes of large frames of which a part has arrived.
-    frames: AtomicUsize,
     /// Only those that have a connection open, so `max_connections` bounds this too.
-    peers: Mutex<HashMap<IpAddr, PeerCounts>>,
-    /// When each limit was last written about.
-    complained: [Mutex<Option<Instant>>; Limit::ALL.len()],
+    networks: Mutex<HashMap<IpAddr, Arc<Network>>>,
+    /// What is written about each limit.
+    log: [SampledLog; Limit::ALL.len()],
 }
 
-#[derive(Default)]
-struct PeerCounts {
-    connections: usize,
-    handshakes: usize,
+/// What the clients of one address hold.
+#[derive(Debug, Default)]
+pub(super) struct Network {
+    connections: AtomicUsize,
+    handshakes: AtomicUsize,
+    /// Bytes of large frames of which a part has arrived.
+    frames: AtomicUsize,
 }
 
 impl Gate {
-    pub(super) fn new(
-        limits: Limits,
-        owner: Owner,
-        name: &str,
-        budget: Option<Arc<Budget>>,
-    ) -> Arc<Self> {
+    pub(super) fn new(limits: Limits, owner: Owner, budget: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Gate {
-            metrics: ServerMetrics::new(owner.kind, &owner.id, name),
+            metrics: ServerMetrics::new(&owner),
             limits,
             owner,
             budget,
@@ -143,36 +140,38 @@ impl Gate {
             handshakes: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             farewells: AtomicUsize::new(0),
-            frames: AtomicUsize::new(0),
-            peers: Mutex::new(HashMap::new()),
-            complained: Default::default(),
+            networks: Mutex::new(HashMap::new()),
+            log: std::array::from_fn(|_| SampledLog::of_one_line()),
         })
     }
 
     /// Lets a connection in, or says which limit it is over.
     pub(super) fn admit(self: &Arc<Self>, address: SocketAddr) -> Result<Admission, Limit> {
-        let network = network(address.ip());
         if !enter(&self.connections, self.limits.max_connections) {
             return Err(Limit::MaxConnections);
         }
-        let refuse = |limit| {
-            self.connections.fetch_sub(1, Relaxed);
-            Err(limit)
+        let place = Place(self.clone());
+        if let Some(budget) = &self.budget {
+            let all = budget.connections.fetch_add(1, Relaxed) + 1;
+            let affordable = budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
+            if all > affordable && self.connections.load(Relaxed) > FEWEST_CONNECTIONS {
+                return Err(Limit::Memory);
+            }
+        }
+        let address = network(address.ip());
+        let network = {
+            let mut networks = self.networks();
+            let network = networks.entry(address).or_default();
+            enter(&network.connections, self.limits.max_connections_per_peer)
+                .then(|| network.clone())
         };
-        if self.connections.load(Relaxed) > self.affordable() {
-            return refuse(Limit::Memory);
-        }
-        let allowed = self.limits.max_connections_per_peer;
-        if !self.of_peer(network, |counts| {
-            let fits = allowed == 0 || counts.connections < allowed;
-            counts.connections += usize::from(fits);
-            fits
-        }) {
-            return refuse(Limit::MaxConnectionsPerPeer);
-        }
+        let Some(network) = network else {
+            return Err(Limit::MaxConnectionsPerPeer);
+        };
         self.metrics.connections.increment(1.0);
         Ok(Admission {
-            gate: self.clone(),
+            place,
+            address,
             network,
         })
     }
@@ -200,18 +199,20 @@ impl Gate {
     pub(super) fn limited(&self, limit: Limit, peer: &Peer) {
         self.metrics.limited(limit);
         let (address, identity) = (peer.address, peer.identity.as_deref());
-        let due = self.complained.get(limit as usize).is_some_and(due);
-        if !due {
-            debug!(peer = %address, identity, limit = limit.key(), "Over the limit");
+        let due = self.log.get(limit as usize).and_then(SampledLog::admit);
+        let Some(suppressed) = due else {
+            debug!(client.address = %address, client.identity = identity, limit = limit.key(), "Over the limit");
             return;
-        }
+        };
         warn!(
             otelcol.component.id = %self.owner.id,
             otelcol.component.kind = self.owner.kind,
-            peer = %address,
-            identity,
+            transport = self.owner.transport,
+            client.address = %address,
+            client.identity = identity,
             limit = limit.key(),
             value = self.value(limit),
+            suppressed,
             "{}; more of these are logged at debug level only for ten seconds",
             limit.advice()
         );
@@ -239,69 +240,85 @@ impl Gate {
         }
     }
 
-    /// How many connections there may be for the sake of memory. Connections take no permits: those that are idle
-    /// would then take the place of telemetry, and a flood of telemetry would refuse connections, which cannot be told
-    /// as well as requests that they should come back. They have a share of the limit beside it.
-    fn affordable(&self) -> usize {
-        let share = |budget: &Arc<Budget>| budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
-        let affordable = self.budget.as_ref().map_or(usize::MAX, share);
-        affordable.max(FEWEST_CONNECTIONS)
-    }
-
-    /// A place for a large frame of which a part has arrived; none when there are too many.
-    pub(super) fn begin_frame(self: &Arc<Self>, bytes: usize) -> Option<LargeFrame> {
-        let share = |budget: &Arc<Budget>| (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
-        let limit = self.budget.as_ref().map_or(usize::MAX, share);
-        let before = self.frames.fetch_add(bytes, Relaxed);
+    /// A place for a large frame of which a part has arrived; none when there are too many. One address gets half of
+    /// them: else a single one that never completes its own could keep everybody waiting.
+    pub(super) fn begin_frame(self: &Arc<Self>, peer: &Peer, bytes: usize) -> Option<LargeFrame> {
+        let budget = self.budget.clone();
+        let (limit, before) = budget.as_ref().map_or((usize::MAX, 0), |budget| {
+            let share = (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+            (share, budget.frames.fetch_add(bytes, Relaxed))
+        });
+        let network = peer.network.clone();
+        let of_network = network.as_ref().map_or(0, |network| {
+            network
+                .frames
+                .fetch_add(bytes, Relaxed)
+                .saturating_add(bytes)
+        });
         let frame = LargeFrame {
-            gate: self.clone(),
+            budget,
+            network,
             bytes,
         };
-        (before.saturating_add(bytes) <= limit).then_some(frame)
+        (before.saturating_add(bytes) <= limit && of_network <= limit / 2).then_some(frame)
     }
 
-    fn of_peer<T>(&self, network: IpAddr, change: impl FnOnce(&mut PeerCounts) -> T) -> T {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = peers.entry(network).or_default();
-        let result = change(counts);
-        if counts.connections == 0 {
-            peers.remove(&network);
+    fn networks(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Network>>> {
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection's place among all. Connections take no permits of the budget: those that are idle would then take the
+/// place of telemetry, and a flood of telemetry would refuse connections, which cannot be told as well as requests that
+/// they should come back. They have a share of the limit beside it.
+struct Place(Arc<Gate>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+        if let Some(budget) = &self.0.budget {
+            budget.connections.fetch_sub(1, Relaxed);
         }
-        result
     }
 }
 
 /// The right to an open connection; given back when dropped.
 pub(super) struct Admission {
-    gate: Arc<Gate>,
-    network: IpAddr,
+    place: Place,
+    address: IpAddr,
+    network: Arc<Network>,
 }
 
 impl Admission {
     /// The right to a TLS handshake, unless too many are under way. One peer gets a quarter of them: else a single one
     /// that never completes its own could keep everybody out.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
-        let gate = &self.gate;
+        let gate = &self.place.0;
         let all = gate.limits.max_handshakes;
         if !enter(&gate.handshakes, all) {
             return None;
         }
+        let before = self.network.handshakes.fetch_add(1, Relaxed);
         let handshake = Handshake { admission: self };
-        gate.of_peer(self.network, |counts| {
-            counts.handshakes += 1;
-            all == 0 || counts.handshakes <= all.div_ceil(4)
-        })
-        .then_some(handshake)
+        (all == 0 || before < all.div_ceil(4)).then_some(handshake)
+    }
+
+    /// What all connections of its network have.
+    pub(super) fn network(&self) -> Option<Arc<Network>> {
+        Some(self.network.clone())
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.gate.of_peer(self.network, |counts| {
-            counts.connections = counts.connections.saturating_sub(1);
-        });
-        self.gate.connections.fetch_sub(1, Relaxed);
-        self.gate.metrics.connections.decrement(1.0);
+        {
+            // Under the lock: nobody may come in between.
+            let mut networks = self.place.0.networks();
+            if self.network.connections.fetch_sub(1, Relaxed) == 1 {
+                networks.remove(&self.address);
+            }
+        }
+        self.place.0.metrics.connections.decrement(1.0);
     }
 }
 
@@ -312,11 +329,9 @@ pub(super) struct Handshake<'a> {
 
 impl Drop for Handshake<'_> {
     fn drop(&mut self) {
-        let Admission { gate, network, .. } = self.admission;
-        gate.handshakes.fetch_sub(1, Relaxed);
-        gate.of_peer(*network, |counts| {
-            counts.handshakes = counts.handshakes.saturating_sub(1);
-        });
+        let Admission { place, network, .. } = self.admission;
+        place.0.handshakes.fetch_sub(1, Relaxed);
+        network.handshakes.fetch_sub(1, Relaxed);
     }
 }
 
@@ -331,24 +346,20 @@ impl Drop for Farewell {
 
 /// The right to hold a part of a large frame; given back when dropped.
 pub(super) struct LargeFrame {
-    gate: Arc<Gate>,
+    budget: Option<Arc<Budget>>,
+    network: Option<Arc<Network>>,
     pub(super) bytes: usize,
 }
 
 impl Drop for LargeFrame {
     fn drop(&mut self) {
-        self.gate.frames.fetch_sub(self.bytes, Relaxed);
+        if let Some(budget) = &self.budget {
+            budget.frames.fetch_sub(self.bytes, Relaxed);
+        }
+        if let Some(network) = &self.network {
+            network.frames.fetch_sub(self.bytes, Relaxed);
+        }
     }
-}
-
-/// Whether it is time to write about something again.
-pub(super) fn due(last: &Mutex<Option<Instant>>) -> bool {
-    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    let due = last.is_none_or(|last| last.elapsed() >= COMPLAINTS_EVERY);
-    if due {
-        *last = Some(Instant::now());
-    }
-    due
 }
 
 /// Adds one, unless that would be above the limit. 0 means no limit.
@@ -361,44 +372,26 @@ fn enter(count: &AtomicUsize, limit: usize) -> bool {
     fits
 }
 
-/// What counts as one peer: an IPv4 address, or a /64 network of IPv6, which is what one customer gets at least
-/// (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
-    }
-}
-
 /// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. Measured on
 /// HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. The kernel's are not in it.
 const CONNECTION_COST: usize = 48 << 10;
-/// All connections of a listener may take this part of the memory limit, beside what the budget counts.
+/// All connections may take this part of the memory limit, beside what the budget counts.
 const CONNECTIONS_SHARE: usize = 4;
-/// So many connections are always affordable.
+/// So many connections of a listener are always affordable: who fills one must not shut out the probes of another.
 const FEWEST_CONNECTIONS: usize = 64;
 /// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
 const FRAMES_SHARE: usize = 8;
 const LEAST_FRAMES: usize = 4 << 20;
 /// Clients that are being told at once that there is no place. Others see their connection closed.
 const MAX_FAREWELLS: usize = 64;
-/// The least time between two lines about one thing in the log.
-pub(super) const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn gate(limits: Limits, budget: Option<Arc<Budget>>) -> Arc<Gate> {
-        let id = "otlp".parse().unwrap();
-        let owner = Owner {
-            id,
-            kind: "receiver",
-        };
-        Gate::new(limits, owner, "GRPC", budget)
+        let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
+        Gate::new(limits, owner.over("grpc"), budget)
     }
 
     fn at(address: &str) -> SocketAddr {
@@ -424,9 +417,10 @@ mod tests {
         );
         drop((first, third));
         let _again = gate.admit(at("::ffff:10.0.0.1")).unwrap();
-        let peers = gate.peers.lock().unwrap();
-        assert_eq!(peers.len(), 2, "only those with a connection");
-        assert_eq!(peers.get(&at("10.0.0.1").ip()).unwrap().connections, 1);
+        let networks = gate.networks();
+        assert_eq!(networks.len(), 2, "only those with a connection");
+        let network = networks.get(&at("10.0.0.1").ip()).unwrap();
+        assert_eq!(network.connections.load(Relaxed), 1);
     }
 
     #[test]
@@ -459,12 +453,33 @@ mod tests {
         open.pop();
         assert!(gate.admit(at("10.0.0.1")).is_ok());
         assert_eq!(budget.used(), 0);
+        open.push(gate.admit(at("10.0.0.1")).unwrap());
+        let probes = self::gate(Limits::default(), Some(budget.clone()));
+        let few: Vec<_> = (0..FEWEST_CONNECTIONS)
+            .map(|_| probes.admit(at("10.0.0.1")).unwrap())
+            .collect();
+        assert_eq!(probes.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
+        drop(few);
 
-        let held = gate.begin_frame(3 << 20);
-        assert!(held.is_some() && gate.begin_frame(2 << 20).is_none());
-        assert!(gate.begin_frame(1 << 20).is_some());
+        drop(open);
+        let admissions = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| {
+            let admission = gate.admit(at(address)).unwrap();
+            let mut peer = Peer::new(at(address), gate.clone());
+            peer.network = admission.network();
+            (admission, peer)
+        });
+        let [one, other, third] = admissions.each_ref().map(|(_, peer)| peer);
+        let held = gate.begin_frame(one, 2 << 20);
+        assert!(held.is_some() && gate.begin_frame(one, 1).is_none());
+        let more = gate.begin_frame(other, 2 << 20);
+        assert!(more.is_some() && gate.begin_frame(third, 1).is_none());
         drop(held);
-        assert_eq!(gate.frames.load(Relaxed), 0);
+        assert!(gate.begin_frame(third, 2 << 20).is_some());
+        assert!(gate.begin_frame(one, 2 << 20).is_some());
+        drop(more);
+        assert_eq!(budget.frames.load(Relaxed), 0);
+        drop(admissions);
+        assert_eq!(budget.connections.load(Relaxed), 0);
     }
 
     #[test]

@@ -67,7 +67,7 @@ enum Stage {
 
 /// What the first bytes of a connection speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum Spoken {
     Http1,
     Http2,
     /// TLS, inside of what should be HTTP.
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Guards a connection that just began. `header_timeout` applies to heads of HTTP/1, beside the limit.
     pub(super) fn new(stream: S, peer: Arc<Peer>, header_timeout: Option<Duration>) -> Self {
         let (gate, born) = (peer.gate().clone(), Instant::now());
-        let limit = some(*gate.limits.header_timeout);
+        let limit = gate.limits.header_timeout.unless_zero();
         Guard {
             stream,
             early: Bytes::new(),
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     ///
     /// # Errors
     /// Those of the stream.
-    pub(super) async fn greet(&mut self) -> io::Result<Version> {
+    pub(super) async fn greet(&mut self) -> io::Result<Spoken> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
         // One byte of a TLS record is not enough to tell it from nonsense.
@@ -114,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             let rest = bytes.get_mut(have..).unwrap_or_default();
             let read = tokio::io::AsyncReadExt::read(&mut self.stream, rest).await?;
             if read == 0 {
-                return Ok(Version::Nothing);
+                return Ok(Spoken::Nothing);
             }
             self.frames.feed(rest.get(..read).unwrap_or_default());
             have += read;
@@ -123,12 +123,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         self.early = Bytes::copy_from_slice(said);
         Ok(match said {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
-            [0x16, 0x03, ..] => Version::Tls,
+            [0x16, 0x03, ..] => Spoken::Tls,
             _ if self.frames.is_foreign() => {
                 self.head = Some((self.peer.begun(), Instant::now()));
-                Version::Http1
+                Spoken::Http1
             }
-            _ => Version::Http2,
+            _ => Spoken::Http2,
         })
     }
 
@@ -199,7 +199,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             };
             self.begun = Some((what, since));
             let (limit, time) = match what {
-                Unfinished::Greeting => (Limit::HandshakeTimeout, some(*limits.handshake_timeout)),
+                Unfinished::Greeting => (
+                    Limit::HandshakeTimeout,
+                    limits.handshake_timeout.unless_zero(),
+                ),
                 Unfinished::Frame(_) => (Limit::HeaderTimeout, self.header_timeout),
                 Unfinished::Data(_, size) => (Limit::MinBodyRate, limits.time_for(size)),
             };
@@ -217,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let answer = self.frames.oldest_answer();
         let answer = answer.map(|at| self.born + Duration::from_secs(at.into()));
         let untaken = answer.into_iter().chain(self.blocked).min().and_then(|at| {
-            let time = some(*limits.send_timeout)?;
+            let time = limits.send_timeout.unless_zero()?;
             Some((
                 at + time,
                 Limit::SendTimeout,
@@ -238,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         if size != self.large.as_ref().map_or(0, |large| large.bytes) {
             self.large = None;
             if size > 0 {
-                self.large = self.gate.begin_frame(size);
+                self.large = self.gate.begin_frame(&self.peer, size);
                 return self.large.is_some();
             }
         }
@@ -442,11 +445,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        // An HTTP/1 client that is still sending a head that is too large, or the body of a refused request, would see
-        // the connection reset, and not the answer.
+        // An HTTP/1 client that is still sending a head that is too large would see the connection reset, and not the
+        // answer. For those that send bodies see `linger`.
         let in_head = me.head.is_some_and(|(number, _)| number == me.peer.begun());
-        let sending = me.peer.was_refused() || in_head;
-        if me.frames.is_foreign() && sending {
+        if me.frames.is_foreign() && in_head {
             me.close(Bytes::new(), io::ErrorKind::ConnectionAborted, "");
             return me.poll_parting(cx).map(|_| Ok(()));
         }
@@ -512,11 +514,6 @@ fn enforced_by_h2(bytes: &[u8]) -> Option<Limit> {
     } else {
         None
     }
-}
-
-/// 0 means no limit.
-fn some(time: Duration) -> Option<Duration> {
-    (!time.is_zero()).then_some(time)
 }
 
 const ENHANCE_YOUR_CALM: u32 = 0xb;

@@ -11,8 +11,8 @@ use crate::config::{ByteSize, Problems, Validate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections of this listener. They may not take more than a quarter of the memory limit either, at 48 KiB
-    /// each. Default 10000.
+    /// Open connections of this listener. Those of all listeners may not take more than a quarter of the memory limit
+    /// either, at 48 KiB each; 64 of each listener are let in even so. Default 10000.
     pub max_connections: usize,
     /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
     /// one address: a NAT gateway, a load balancer. Default 1000.
@@ -61,9 +61,9 @@ impl Default for Limits {
 impl Limits {
     /// How long so many bytes of a body may take; None for no limit.
     pub(super) fn time_for(&self, bytes: u32) -> Option<std::time::Duration> {
-        let rate = self.min_body_rate.0;
-        let slowest = u64::from(bytes).checked_div(rate)?;
-        Some(*self.body_grace + std::time::Duration::from_secs(slowest))
+        let grace = self.body_grace.unless_zero()?;
+        let slowest = u64::from(bytes).checked_div(self.min_body_rate.0)?;
+        Some(grace.saturating_add(std::time::Duration::from_secs(slowest)))
     }
 }
 
@@ -73,5 +73,21 @@ impl Validate for Limits {
         if !(ByteSize::kib(8)..=ByteSize::mib(1)).contains(&size) {
             problems.error(&["max_header_size"], "must be between 8KiB and 1MiB");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_its_grace_and_its_rate_and_no_limit_without_one_of_them() {
+        let limits = Limits::default();
+        let time = limits.time_for(1 << 20);
+        assert_eq!(time, Some(std::time::Duration::from_secs(30 + 64)));
+        let (mut no_grace, mut no_rate) = (limits.clone(), limits);
+        no_grace.body_grace = Duration::secs(0);
+        no_rate.min_body_rate = ByteSize(0);
+        assert_eq!((no_grace.time_for(1), no_rate.time_for(1)), (None, None));
     }
 }

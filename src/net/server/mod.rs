@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -34,15 +34,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use self::gate::Gate;
-use crate::config::{ComponentId, Section};
+use crate::config::Section;
 use crate::memory::Budget;
 use crate::net::Owner;
 use crate::net::tls::rotation::{RotatingServer, Trust};
 use crate::net::tls::{ServerTls, TlsError};
 use crate::pipeline::BoxFuture;
+use crate::telemetry::sampled_log::SampledLog;
 
 pub use gate::Limit;
 pub use limits::Limits;
@@ -68,6 +69,17 @@ pub trait Handler: Send + Sync + 'static {
 pub type SimpleHandler =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
 
+/// An answer in words, for people and for those who do not speak OTLP.
+pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, PLAIN);
+    response
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 impl Handler for SimpleHandler {
     type Body = Full<Bytes>;
 
@@ -76,10 +88,8 @@ impl Handler for SimpleHandler {
     }
 
     fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(
-            "too many requests are under way; try again later\n",
-        ));
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let text = "too many requests are under way; try again later\n";
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
         response
@@ -208,14 +218,14 @@ pub struct Bound<H> {
     _shared: Arc<std::net::TcpListener>,
     handler: H,
     options: Options,
-    /// `GRPC` or `HTTP`, for the log.
+    /// For the log.
     name: &'static str,
     owner: Owner,
 }
 
 impl<H: Handler> Bound<H> {
-    /// Takes a listening socket (see [`crate::net::listeners::Listeners::bind`]) for the component `id` of `kind`
-    /// (`receiver`, `extension`, ...). `name` is the protocol in log lines: `GRPC`, `HTTP`.
+    /// Takes a listening socket (see [`crate::net::listeners::Listeners::bind`]) for a component. `name` says in the
+    /// log what starts: `GRPC`, `HTTP`.
     ///
     /// # Errors
     /// When the socket cannot be registered with the runtime, or there is none.
@@ -224,8 +234,7 @@ impl<H: Handler> Bound<H> {
         handler: H,
         options: Options,
         name: &'static str,
-        id: &ComponentId,
-        kind: &'static str,
+        owner: Owner,
     ) -> io::Result<Self> {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(io::Error::other("a server needs a running tokio runtime"));
@@ -237,10 +246,7 @@ impl<H: Handler> Bound<H> {
             handler,
             options,
             name,
-            owner: Owner {
-                id: id.clone(),
-                kind,
-            },
+            owner,
         })
     }
 
@@ -273,10 +279,9 @@ pub fn serve(
     listener: Arc<std::net::TcpListener>,
     handler: SimpleHandler,
     options: Options,
-    id: &ComponentId,
-    kind: &'static str,
+    owner: Owner,
 ) -> io::Result<Server> {
-    Ok(Bound::new(listener, handler, options, "HTTP", id, kind)?.start())
+    Ok(Bound::new(listener, handler, options, "HTTP", owner)?.start())
 }
 
 /// A running server.
@@ -317,14 +322,13 @@ async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
         listener,
         handler,
         options,
-        name,
         owner,
         ..
     } = bound;
     let (limits, budget) = (options.limits.clone(), options.budget.clone());
-    let gate = Gate::new(limits, owner.clone(), name, budget);
+    let gate = Gate::new(limits, owner.clone(), budget);
     let shared = Arc::new(connection::Shared::new(handler, options, gate));
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, log) = (FIRST_PAUSE, SampledLog::of_one_line());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -340,12 +344,16 @@ async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
             Err(error) => {
                 // Most likely out of file descriptors (EMFILE): the connection stays in the kernel's queue, so trying
                 // again at once would spin.
-                warn!(
-                    otelcol.component.id = %owner.id,
-                    otelcol.component.kind = owner.kind,
-                    %error,
-                    "Cannot accept a connection; trying again in {pause:?}"
-                );
+                if let Some(suppressed) = log.admit() {
+                    warn!(
+                        otelcol.component.id = %owner.id,
+                        otelcol.component.kind = owner.kind,
+                        transport = owner.transport,
+                        %error,
+                        suppressed,
+                        "Cannot accept connections; trying again all the time"
+                    );
+                }
                 tokio::select! {
                     () = server.stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
@@ -361,7 +369,7 @@ fn spawn_connection<H: Handler>(
     stream: TcpStream,
     address: SocketAddr,
 ) {
-    let (serving, shared) = (shared.clone(), shared.clone());
+    let shared = shared.clone();
     let admission = shared.gate.admit(address);
     // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
     let stop = server.stop.child_token();
@@ -383,33 +391,10 @@ fn spawn_connection<H: Handler>(
         };
         tokio::select! {
             biased;
-            ended = connection::serve(serving, stream, address, admission, stop) => {
-                if let Err(error) = ended {
-                    report(&shared, address, &error);
-                }
-            }
+            () = connection::serve(shared, stream, address, admission, stop) => {}
             () = force.cancelled() => {}
         }
     });
-}
-
-/// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be told.
-/// Of each kind at most once in ten seconds for people, always for debugging.
-fn report<H>(shared: &connection::Shared<H>, peer: SocketAddr, error: &connection::Failure) {
-    match error {
-        connection::Failure::Mismatch { kind, .. } if shared.may_complain(kind) => {
-            let owner = &shared.gate.owner;
-            warn!(
-                otelcol.component.id = %owner.id,
-                otelcol.component.kind = owner.kind,
-                %peer,
-                reason = kind,
-                %error,
-                "Cannot serve a client; more with this reason are logged at debug level only for ten seconds"
-            );
-        }
-        _ => debug!(%peer, %error, "Connection ended"),
-    }
 }
 
 /// Errors of `accept(2)` that concern the one connection that is gone already.

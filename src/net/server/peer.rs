@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::gate::{Gate, Limit};
+use super::gate::{Gate, Limit, Network};
 use crate::memory::Share;
 
 /// The other end of a connection.
@@ -29,8 +29,8 @@ pub struct Peer {
     /// Whether a request was answered before all of it was read.
     answered_early: AtomicBool,
     gate: Arc<Gate>,
-    /// A request was refused whose body nobody reads.
-    refused: AtomicBool,
+    /// What all connections of its network have; none when it was not let in.
+    pub(super) network: Option<Arc<Network>>,
     pub(super) opened: Instant,
     requests_begun: AtomicU64,
     requests_under_way: AtomicUsize,
@@ -48,7 +48,7 @@ impl Peer {
             turns: Semaphore::new(cores()),
             answered_early: AtomicBool::new(false),
             gate,
-            refused: AtomicBool::new(false),
+            network: None,
             opened: Instant::now(),
             requests_begun: AtomicU64::new(0),
             requests_under_way: AtomicUsize::new(0),
@@ -60,11 +60,9 @@ impl Peer {
     #[cfg(any(test, fuzzing))]
     pub fn nobody() -> Self {
         use std::net::Ipv4Addr;
-        let owner = super::Owner {
-            id: "otlp".parse().unwrap_or_else(|_| unreachable!()),
-            kind: "receiver",
-        };
-        let gate = Gate::new(super::Limits::default(), owner, "HTTP", None);
+        let id = "otlp".parse().unwrap_or_else(|_| unreachable!());
+        let owner = super::Owner::new(&id, "receiver").over("http");
+        let gate = Gate::new(super::Limits::default(), owner, None);
         Peer::new((Ipv4Addr::LOCALHOST, 0).into(), gate)
     }
 
@@ -92,11 +90,6 @@ impl Peer {
     /// Requests that this connection brought so far.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
-    }
-
-    /// Whether the client may still be sending what nobody reads.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused.load(Relaxed)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -133,7 +126,6 @@ impl UnderWay {
         peer.requests_under_way.fetch_add(1, Relaxed);
         let admitted = peer.gate.begin_request();
         if !admitted {
-            peer.refused.store(true, Relaxed);
             peer.limited(Limit::MaxRequests);
         }
         UnderWay {

@@ -15,7 +15,8 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
 fn start(handler: SimpleHandler, options: Options) -> (Server, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let id = "health_check".parse().unwrap();
-    let server = serve(listener.into(), handler, options, &id, "extension").unwrap();
+    let owner = Owner::new(&id, "extension").over("http");
+    let server = serve(listener.into(), handler, options, owner).unwrap();
     let address = server.local_address().unwrap();
     (server, address)
 }
@@ -64,6 +65,36 @@ async fn a_simple_handler_answers_both_protocols_on_one_port() {
         TcpStream::connect(address).await.is_err(),
         "the socket is closed"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_do_not_take_leave_do_not_hold_up_the_end() {
+    let handler: SimpleHandler = Arc::new(|_| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Response::new(Full::default())
+        })
+    });
+    let (server, address) = start(handler.clone(), Options::default());
+    let mut deaf = TcpStream::connect(address).await.unwrap();
+    let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    deaf.write_all(greeting).await.unwrap();
+    deaf.read_exact(&mut [0; 9]).await.unwrap();
+    let began = Instant::now();
+    server.shutdown(began + Duration::from_secs(60)).await;
+    let took = began.elapsed().as_secs();
+    assert!((5..=6).contains(&took), "{took} s");
+
+    let (server, address) = start(handler, Options::default());
+    let mut busy = TcpStream::connect(address).await.unwrap();
+    busy.write_all(GET).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    server.shutdown(began + Duration::from_secs(60)).await;
+    assert_eq!(began.elapsed().as_secs(), 19);
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,10 +54,9 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(limits: &Limits, longest: Option<Duration>) -> Self {
-        let grace = *limits.body_grace;
         Pace {
             longest,
-            grace: (!grace.is_zero()).then_some(grace),
+            grace: limits.body_grace.unless_zero(),
             rate: NonZeroU64::new(limits.min_body_rate.0),
         }
     }

@@ -45,6 +45,7 @@ impl Handler for Grpc {
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
+            self.intake.turned_away(peer);
             return refused(nack);
         }
         let deadline = match request.headers().get("grpc-timeout").map(timeout) {

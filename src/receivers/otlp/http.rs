@@ -20,7 +20,7 @@ use super::intake::{Format, Intake, too_busy};
 use super::status::Refusal;
 use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
-use crate::net::server::{Handler, Peer};
+use crate::net::server::{Handler, Peer, plain};
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {
@@ -37,7 +37,6 @@ pub(super) struct Http {
 impl Http {
     pub(super) fn new(config: &HttpConfig, intake: Intake, guard: Option<Guard>) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
-        let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         Http {
             paths: vec![
                 (path(&config.traces_url_path), Signal::Traces),
@@ -52,7 +51,7 @@ impl Http {
                 .collect(),
             cors: config.cors.as_ref().map(Policy::new),
             response_headers: config.response_headers.to_map(),
-            answer_timeout: some(*config.write_timeout),
+            answer_timeout: config.write_timeout.unless_zero(),
             intake,
             guard,
         }
@@ -62,6 +61,7 @@ impl Http {
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
+            self.intake.turned_away(peer);
             return turned_away(guard, nack, &request, peer);
         }
         let may_be_sending = may_be_sending(&request);
@@ -145,21 +145,21 @@ impl Http {
             Misdirected::UnknownPath => {
                 let paths = list(self.served().map(|(path, _)| path.as_str()));
                 let message = format!("404 page not found; OTLP is taken at {paths}");
-                text(StatusCode::NOT_FOUND, message)
+                plain(StatusCode::NOT_FOUND, message)
             }
             Misdirected::Unserved(signal) => {
                 let message = format!("404 {}", self.intake.unserved(signal));
-                text(StatusCode::NOT_FOUND, message)
+                plain(StatusCode::NOT_FOUND, message)
             }
             Misdirected::NotPost => {
                 let message = "405 method not allowed, supported: [POST]";
-                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);
                 response
                     .headers_mut()
                     .insert(ALLOW, HeaderValue::from_static("POST"));
                 response
             }
-            Misdirected::UnknownFormat => text(
+            Misdirected::UnknownFormat => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "415 unsupported media type, supported: [application/json, application/x-protobuf]",
             ),
@@ -321,11 +321,6 @@ fn turned_away(
         peer.answered_early();
     }
     response
-}
-
-/// A refusal to somebody who does not speak OTLP.
-fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    response(status, "text/plain; charset=utf-8", message.into())
 }
 
 fn response(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {

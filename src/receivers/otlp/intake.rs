@@ -15,8 +15,8 @@ use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
 use crate::net::server::{BUSY_RETRY_AFTER, Peer, cores};
-use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
+use crate::telemetry::sampled_log::SampledLog;
 use crate::wire;
 use crate::wire::stamp::Stamp;
 

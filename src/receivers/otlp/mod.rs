@@ -16,7 +16,6 @@ mod intake;
 mod status;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -31,13 +30,13 @@ use self::intake::Intake;
 use crate::auth;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
-use crate::config::{Endpoint, Section, units};
+use crate::config::{Endpoint, Section};
 use crate::net::Owner;
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
 use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
-use crate::queue::sampled_log::SampledLog;
 use crate::telemetry::ReceiverMetrics;
+use crate::telemetry::sampled_log::SampledLog;
 use crate::wire::stamp::Stamp;
 
 /// The registry's entry.
@@ -72,9 +71,10 @@ impl ReceiverConfig for Config {
                     limit_key,
                 }
             };
-        let owner = Owner::new(&cx.id, "receiver");
+        let receiver = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
+            let owner = receiver.over("grpc");
             let handler = Grpc {
                 intake: intake(
                     "grpc",
@@ -84,34 +84,35 @@ impl ReceiverConfig for Config {
                     grpc.max_message(),
                     "max_recv_msg_size_mib",
                 ),
-                guard: auth::guard(grpc.auth.as_ref(), cx, "receiver", "grpc")
+                guard: auth::guard(grpc.auth.as_ref(), cx, &owner)
                     .map_err(|error| within("grpc", error))?,
             };
             let mut options = grpc_options(grpc);
             options.tls = tls_source(&grpc.tls, options.protocol, &owner)
                 .map_err(|error| within("grpc", error))?;
             options.budget = Some(cx.budget.clone());
-            waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC")?);
+            waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC", owner)?);
         }
         if let Some(http) = &*self.protocols.http {
+            let owner = receiver.over("http");
             let handler = Http::new(
                 http,
                 intake(
                     "http",
                     &http.tls,
                     http.include_metadata,
-                    Pace::new(&http.limits, some(http.read_timeout)),
+                    Pace::new(&http.limits, http.read_timeout.unless_zero()),
                     http.max_body(),
                     "max_request_body_size",
                 ),
-                auth::guard(http.auth.as_ref(), cx, "receiver", "http")
+                auth::guard(http.auth.as_ref(), cx, &owner)
                     .map_err(|error| within("http", error))?,
             );
             let mut options = http_options(http);
             options.tls = tls_source(&http.tls, options.protocol, &owner)
                 .map_err(|error| within("http", error))?;
             options.budget = Some(cx.budget.clone());
-            waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP")?);
+            waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP", owner)?);
         }
         Ok(Box::new(Receiver {
             waiting,
@@ -150,13 +151,14 @@ fn bind(
     handler: impl Handler,
     options: Options,
     name: &'static str,
+    owner: Owner,
 ) -> Result<Start, BuildError> {
-    // With port 0 the owner tells sockets apart, and this receiver has two of them.
-    let owner = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
-    let owner = owner.parse().unwrap_or_else(|_| cx.id.clone());
-    let listener = cx.listeners.bind(&owner, endpoint);
+    // With port 0 the id tells sockets apart, and this receiver has two of them.
+    let socket = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
+    let socket = socket.parse().unwrap_or_else(|_| cx.id.clone());
+    let listener = cx.listeners.bind(&socket, endpoint);
     let bound = listener
-        .and_then(|listener| Bound::new(listener, handler, options, name, &cx.id, "receiver"))
+        .and_then(|listener| Bound::new(listener, handler, options, name, owner))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(move || bound.start()))
 }
@@ -182,11 +184,14 @@ fn grpc_options(config: &GrpcConfig) -> Options {
         stream_window: window,
         connection_window: window.saturating_mul(4),
         max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
-        ping_interval: some(parameters.time).or(defaults.ping_interval),
-        ping_timeout: some(parameters.timeout).unwrap_or(defaults.ping_timeout),
-        max_idle: some(parameters.max_connection_idle),
-        max_age: some(parameters.max_connection_age),
-        grace: some(parameters.max_connection_age_grace),
+        ping_interval: parameters.time.unless_zero().or(defaults.ping_interval),
+        ping_timeout: parameters
+            .timeout
+            .unless_zero()
+            .unwrap_or(defaults.ping_timeout),
+        max_idle: parameters.max_connection_idle.unless_zero(),
+        max_age: parameters.max_connection_age.unless_zero(),
+        grace: parameters.max_connection_age_grace.unless_zero(),
         limits: config.limits.clone(),
         ..defaults
     }
@@ -196,16 +201,11 @@ fn http_options(config: &HttpConfig) -> Options {
     Options {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
-        header_timeout: some(config.read_header_timeout),
-        max_idle: some(config.idle_timeout),
+        header_timeout: config.read_header_timeout.unless_zero(),
+        max_idle: config.idle_timeout.unless_zero(),
         limits: config.limits.clone(),
         ..Options::default()
     }
-}
-
-/// The Collector writes "none" as 0.
-fn some(duration: units::Duration) -> Option<Duration> {
-    (!duration.is_zero()).then_some(*duration)
 }
 
 #[cfg(test)]

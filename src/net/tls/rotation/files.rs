@@ -1,9 +1,13 @@
 //! Whether files have changed: by their metadata, which costs next to nothing, and by their content.
+//!
+//! Not by [`FileWatch`](crate::files::FileWatch), which tells that metadata have changed: certificates are also read
+//! again where metadata lie, must fit each other, and a change that is none is not worth a line in the log.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+use crate::files::Stamp;
 
 /// The files of one TLS section.
 pub(super) struct Files {
@@ -15,17 +19,6 @@ pub(super) struct Files {
 /// What the metadata of the files say. Equal ones mean that most likely nothing has changed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stamps(Vec<Option<Stamp>>);
-
-/// Of the file that a path leads to now, through all symbolic links.
-#[derive(Debug, PartialEq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    /// Also moves when the content is replaced and the time of modification set back.
-    changed: (i64, i64),
-}
 
 /// Hashes of what is in the files; none where one cannot be read. Keys and certificates themselves are not kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,16 +36,7 @@ impl Files {
 
     /// One stat(2) per file.
     pub(super) fn stamps(&self) -> Stamps {
-        let stamp = |(_, path): &(_, PathBuf)| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some(Stamp {
-                device: metadata.dev(),
-                inode: metadata.ino(),
-                size: metadata.size(),
-                modified: (metadata.mtime(), metadata.mtime_nsec()),
-                changed: (metadata.ctime(), metadata.ctime_nsec()),
-            })
-        };
+        let stamp = |(_, path): &(_, PathBuf)| Stamp::of(path);
         Stamps(self.files.iter().map(stamp).collect())
     }
 

@@ -114,14 +114,11 @@ impl Warnings {
             self.said.insert(used.facts.serial.clone(), (now, expired));
             let (kind, title) = (used.kind.name(), used.facts.title());
             let until = date(used.facts.not_after);
-            let Owner {
-                id,
-                kind: owner_kind,
-            } = owner;
             if expired {
                 error!(
-                    otelcol.component.id = %id,
-                    otelcol.component.kind = owner_kind,
+                    otelcol.component.id = %owner.id,
+                    otelcol.component.kind = owner.kind,
+                    transport = owner.transport,
                     kind,
                     certificate = title,
                     serial = used.facts.serial,
@@ -130,8 +127,9 @@ impl Warnings {
                 );
             } else {
                 warn!(
-                    otelcol.component.id = %id,
-                    otelcol.component.kind = owner_kind,
+                    otelcol.component.id = %owner.id,
+                    otelcol.component.kind = owner.kind,
+                    transport = owner.transport,
                     kind,
                     certificate = title,
                     serial = used.facts.serial,

@@ -265,6 +265,7 @@ impl<S: Section> Source<S> {
         info!(
             otelcol.component.id = %self.report.owner.id,
             otelcol.component.kind = self.report.owner.kind,
+            transport = self.report.owner.transport,
             changed = changed.join(", "),
             certificate = leaf.map(|facts| facts.title()),
             serial = leaf.map(|facts| facts.serial.as_str()),
@@ -291,6 +292,7 @@ impl<S: Section> Source<S> {
         error!(
             otelcol.component.id = %self.report.owner.id,
             otelcol.component.kind = self.report.owner.kind,
+            transport = self.report.owner.transport,
             files = watching.files.paths(&changed),
             error = bad.reason,
             certificate = leaf.map(|facts| facts.title()),

@@ -1,18 +1,19 @@
 //! Clients that were let in and are no longer welcome.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::net::Owner;
 use crate::net::tls::{certificate, notes};
 use crate::telemetry::TlsMetrics;
+use crate::telemetry::sampled_log::SampledLog;
 
 /// Tells when a client that was let in is no longer welcome: its certificate has expired, or the authorities, the
 /// revocation list or the like have changed and it would not be let in any more.
@@ -25,7 +26,7 @@ pub struct Trust {
 pub(super) struct Report {
     pub(super) owner: Owner,
     pub(super) metrics: TlsMetrics,
-    said: Mutex<Option<Instant>>,
+    log: SampledLog,
 }
 
 impl Trust {
@@ -58,7 +59,9 @@ impl Trust {
                     Some(end) if wait <= LONGEST_SLEEP => {
                         let end = *end;
                         ends.pop();
-                        end
+                        // It may be long past: clients may show certificates that nobody needs, expired ones too. At
+                        // that time others were not valid yet.
+                        end.max(SystemTime::now())
                     }
                     _ => continue,
                 }
@@ -86,9 +89,9 @@ impl Trust {
 impl Report {
     pub(super) fn new(owner: Owner) -> Self {
         Report {
-            metrics: TlsMetrics::new(&owner.id, owner.kind),
+            metrics: TlsMetrics::new(&owner),
             owner,
-            said: Mutex::default(),
+            log: SampledLog::of_one_line(),
         }
     }
 
@@ -98,19 +101,19 @@ impl Report {
             |error| error.to_string(),
             |facts| format!("{}, serial {}", facts.title(), facts.serial),
         );
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         // An authority that is replaced too early concerns thousands of clients.
-        if said.is_some_and(|said| said.elapsed() < COMPLAINTS_EVERY) {
-            debug!(%peer, certificate, error, "Closing the connection of a client that is no longer trusted");
+        let Some(suppressed) = self.log.admit() else {
+            debug!(client.address = %peer, certificate, error, "Closing the connection of a client that is no longer trusted");
             return;
-        }
-        *said = Some(Instant::now());
+        };
         warn!(
             otelcol.component.id = %self.owner.id,
             otelcol.component.kind = self.owner.kind,
-            %peer,
+            transport = self.owner.transport,
+            client.address = %peer,
             certificate,
             error,
+            suppressed,
             "Closing the connection of a client that is no longer trusted; more of these are logged at debug level \
              only for ten seconds"
         );
@@ -120,4 +123,3 @@ impl Report {
 /// A certificate is valid through the second that it names (RFC 5280, 4.1.2.5).
 const SECOND: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
-const COMPLAINTS_EVERY: Duration = Duration::from_secs(10);

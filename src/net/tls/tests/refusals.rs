@@ -441,7 +441,13 @@ async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
             ..crate::net::server::Options::default()
         };
         let id = "otlp".parse().unwrap();
-        crate::net::server::serve(listener.into(), handler, options, &id, "receiver").unwrap()
+        crate::net::server::serve(
+            listener.into(),
+            handler,
+            options,
+            Owner::new(&id, "receiver"),
+        )
+        .unwrap()
     };
     let (secure, plain) = (start(Some(config)), start(None));
     let (secure, plain) = (

@@ -1,4 +1,6 @@
 //! Log lines that an outage, or a client, repeats: the first ones of every ten seconds in full, then a count.
+//!
+//! What is not written is mostly written at debug level instead.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,8 +13,12 @@ const LINES: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Decides about one kind of line.
-#[derive(Debug, Default)]
-pub(crate) struct SampledLog(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct SampledLog {
+    /// In full, per window.
+    lines: u64,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -21,15 +27,33 @@ struct State {
     suppressed: u64,
 }
 
+impl Default for SampledLog {
+    /// For lines each of which is about other data.
+    fn default() -> Self {
+        SampledLog {
+            lines: LINES,
+            state: Mutex::default(),
+        }
+    }
+}
+
 impl SampledLog {
+    /// For lines that say the same: one per window is enough.
+    pub(crate) fn of_one_line() -> Self {
+        SampledLog {
+            lines: 1,
+            state: Mutex::default(),
+        }
+    }
+
     /// `Some` when the line is to be written, with the number of lines that were not since the last one.
     pub(crate) fn admit(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {
             state.window = Some(Instant::now());
             state.written = 0;
         }
-        if state.written == LINES {
+        if state.written == self.lines {
             state.suppressed += 1;
             return None;
         }
