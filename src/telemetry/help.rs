@@ -61,6 +61,10 @@ pub(super) fn describe() {
             "Items that had been delivered before, by what they were known by: the whole request, or the item",
         ),
         (
+            "tributary_processor_dedup_unexamined_items",
+            "Items that passed without a look for duplicates, for want of memory",
+        ),
+        (
             "tributary_processor_dedup_forgotten_items",
             "Items that were forgotten before the end of the window, for want of memory: see `max_bytes`",
         ),

@@ -16,8 +16,8 @@
 //! comes while the same is still under way waits for the outcome, and is dropped or passed then; so nobody is told that
 //! something was delivered which may be refused yet.
 //!
-//! When in doubt, items pass: when `max_bytes` or the memory budget is used up, the oldest are forgotten first; a
-//! restart forgets everything, and so does a reload of the configuration.
+//! When in doubt, items pass: when `max_bytes` or the memory budget is used up, the oldest are forgotten first, and what
+//! there is no memory to examine is not held up; a restart forgets everything, and so does a reload.
 
 mod keys;
 mod offer;

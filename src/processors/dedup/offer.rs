@@ -80,16 +80,15 @@ impl Offer {
         self.parts.is_empty()
     }
 
-    /// Computes the keys of all items, of which there are about so many.
-    ///
-    /// # Errors
-    /// There is no memory now to decode profiles. When there never is enough, they have no keys.
-    pub(super) fn examine(
-        &mut self,
-        items: usize,
-        keys: &Keys,
-        budget: &Arc<Budget>,
-    ) -> Result<(), NoRoom> {
+    /// All requests as they are.
+    pub(super) fn requests(self) -> Requests {
+        self.parts.into_iter().map(|part| part.request).collect()
+    }
+
+    /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
+    /// be examined for want of memory: they have no keys.
+    pub(super) fn examine(&mut self, items: usize, keys: &Keys, budget: &Arc<Budget>) -> usize {
+        let mut unexamined = 0;
         if self.signal != Signal::Profiles {
             self.keys.reserve_exact(items);
         }
@@ -97,15 +96,22 @@ impl Offer {
             let start = self.keys.len();
             match self.signal {
                 Signal::Profiles => {
-                    let (found, profiles) = examine_profiles(&part.request, keys, budget)?;
-                    self.keys.extend(found);
+                    let mut profiles = Profiles::sketch(&part.request);
+                    match profiles.keys(&part.request, keys, budget) {
+                        Ok(found) => self.keys.extend(found),
+                        Err(_) => {
+                            let sketches = &profiles.sketches;
+                            self.keys.extend(sketches.iter().map(|_| NONE));
+                            unexamined += sketches.iter().map(|one| one.samples).sum::<usize>();
+                        }
+                    }
                     part.profiles = Some(profiles);
                 }
                 signal => keys.of_items(signal, &part.request, &mut self.keys),
             }
             part.items = start..self.keys.len();
         }
-        Ok(())
+        unexamined
     }
 
     /// The keys of requests that are known as a whole once all of the offer was accepted. Those with an item that may
@@ -160,6 +166,31 @@ impl Offer {
 }
 
 impl Profiles {
+    fn sketch(request: &[u8]) -> Self {
+        Profiles {
+            sketches: profiles::sketches(request),
+            known: None,
+        }
+    }
+
+    fn keys(
+        &mut self,
+        request: &[u8],
+        keys: &Keys,
+        budget: &Arc<Budget>,
+    ) -> Result<Vec<u128>, NoRoom> {
+        if profiles::all_have_ids(&self.sketches) {
+            return Ok(profiles::keys_by_id(keys, request, &self.sketches));
+        }
+        let permit = budget.acquire(profiles::decoded_bytes(request, &self.sketches))?;
+        let Ok(known) = Known::read(request, keys.ignored()) else {
+            return Ok(vec![NONE; self.sketches.len()]);
+        };
+        let found = known.keys(keys);
+        self.known = Some((known, permit));
+        Ok(found)
+    }
+
     /// What becomes of a request; nothing where it stays as it is.
     fn rest(self, request: &[u8], drop: &[bool], budget: &Arc<Budget>) -> Option<Bytes> {
         match self.known {
@@ -176,36 +207,5 @@ impl Profiles {
                 Some(known.encode_without(drop))
             }
         }
-    }
-}
-
-fn examine_profiles(
-    request: &[u8],
-    keys: &Keys,
-    budget: &Arc<Budget>,
-) -> Result<(Vec<u128>, Profiles), NoRoom> {
-    let sketches = profiles::sketches(request);
-    let unknown = vec![NONE; sketches.len()];
-    let mut profiles = Profiles {
-        sketches,
-        known: None,
-    };
-    if profiles::all_have_ids(&profiles.sketches) {
-        let found = profiles::keys_by_id(keys, request, &profiles.sketches);
-        return Ok((found, profiles));
-    }
-    let needed = profiles::decoded_bytes(request, &profiles.sketches);
-    let permit = match budget.acquire(needed) {
-        Ok(permit) => permit,
-        Err(no_room) if no_room.may_fit_later() => return Err(no_room),
-        Err(_) => return Ok((unknown, profiles)),
-    };
-    match Known::read(request, keys.ignored()) {
-        Ok(known) => {
-            let found = known.keys(keys);
-            profiles.known = Some((known, permit));
-            Ok((found, profiles))
-        }
-        Err(_) => Ok((unknown, profiles)),
     }
 }

@@ -159,6 +159,9 @@ impl Seen {
             self.chunks.push_back(Vec::with_capacity(CHUNK));
             return true;
         }
+        if self.chunks.is_empty() {
+            return false;
+        }
         // The oldest chunk is used again.
         let end = self.base.wrapping_add(CHUNK as u32);
         while distance(self.first, end) <= CHUNK && self.first != end {
@@ -268,11 +271,6 @@ impl UnderWay {
         if self.0.is_empty() && self.0.capacity() > KEPT {
             self.0 = HashTable::new();
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

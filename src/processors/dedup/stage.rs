@@ -2,7 +2,6 @@
 //! accepted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
 use smallvec::SmallVec;
@@ -15,7 +14,7 @@ use super::offer::Offer;
 use super::seen::{Seen, Taken, UnderWay};
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Next};
-use crate::memory::{Budget, NoRoom};
+use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Consumer};
 use crate::telemetry::DropReason;
 
@@ -43,9 +42,6 @@ struct State {
 /// What one item takes while it is examined and under way, in bytes: its key in a list and, at worst, in two tables
 /// that have just grown.
 const ITEM_BYTES: usize = 16 + 2 * 80;
-
-/// What the specification's exponential backoff starts with when nobody says otherwise.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Dedup {
     pub(super) fn new(config: &Config, cx: &BuildContext, signal: Signal, next: Next) -> Self {
@@ -80,15 +76,20 @@ impl Dedup {
             return Ok(());
         }
         let examined = before.saturating_sub(known);
-        let _working = match self.budget.acquire(examined.saturating_mul(ITEM_BYTES)) {
-            Ok(permit) => permit,
-            Err(no_room) if no_room.may_fit_later() => return Err(refusal(no_room)),
-            // It would never be let in: better twice than not at all.
-            Err(_) => return self.next.consumer.consume(batch).await,
+        let needed = examined.saturating_mul(ITEM_BYTES);
+        let Ok(_working) = self.budget.acquire(needed) else {
+            // Better twice than not at all: nobody knows whether there will be memory later.
+            self.metrics.unexamined.increment(examined as u64);
+            let (items, requests) = (examined, offer.requests());
+            self.next
+                .consumer
+                .consume(batch.with_wire(items, requests))
+                .await?;
+            self.dropped(known, 0);
+            return Ok(());
         };
-        offer
-            .examine(examined, &self.keys, &self.budget)
-            .map_err(refusal)?;
+        let unexamined = offer.examine(examined, &self.keys, &self.budget);
+        self.metrics.unexamined.increment(unexamined as u64);
         let claim = self.claim(&mut offer).await;
         let rest = offer.rest(&self.budget);
         if !rest.requests.is_empty() {
@@ -144,13 +145,6 @@ impl Drop for Dedup {
         let (remembered, _) = self.state().told;
         self.metrics.remembered.decrement(remembered as f64);
     }
-}
-
-fn refusal(no_room: NoRoom) -> Nack {
-    Nack::exhausted(
-        format!("no memory to look for duplicates: {no_room}"),
-        RETRY_AFTER,
-    )
 }
 
 impl State {
@@ -223,6 +217,7 @@ impl Drop for Claim<'_> {
 struct Metrics {
     by_request: Counter,
     by_item: Counter,
+    unexamined: Counter,
     remembered: Gauge,
     forgotten: Counter,
 }
@@ -241,6 +236,7 @@ impl Metrics {
         Metrics {
             by_request: duplicates("request"),
             by_item: duplicates("item"),
+            unexamined: counter!("tributary_processor_dedup_unexamined_items", &labels),
             remembered: gauge!("tributary_processor_dedup_remembered_items", &labels),
             forgotten: counter!("tributary_processor_dedup_forgotten_items", &labels),
         }
