@@ -35,11 +35,16 @@ impl Budget {
 
     /// A permit for `bytes`, unless that would exceed the limit.
     pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
-        let mut permit = Permit {
+        let mut permit = self.nothing();
+        permit.grow(bytes).map(|()| permit)
+    }
+
+    /// A permit for nothing yet, to grow later.
+    pub fn nothing(self: &Arc<Self>) -> Permit {
+        Permit {
             budget: self.clone(),
             bytes: 0,
-        };
-        permit.grow(bytes).map(|()| permit)
+        }
     }
 
     /// A permit that grows with a request as it arrives; `share` is its connection's.
@@ -51,10 +56,7 @@ impl Budget {
     /// never be sent to a small budget.
     pub fn begin<'s>(self: &Arc<Self>, share: &'s Share) -> Unfinished<'s> {
         Unfinished {
-            permit: Permit {
-                budget: self.clone(),
-                bytes: 0,
-            },
+            permit: self.nothing(),
             share,
         }
     }

@@ -41,6 +41,8 @@ pub use self::refusals::Refusals;
 pub enum DropReason {
     /// A processor dropped them on purpose.
     Filtered,
+    /// They had been delivered before.
+    Duplicate,
     /// The next hop refused them for good.
     Permanent,
     /// The time for retries was used up.
@@ -55,8 +57,9 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 6] = [
+    pub const ALL: [DropReason; 7] = [
         DropReason::Filtered,
+        DropReason::Duplicate,
         DropReason::Permanent,
         DropReason::RetriesExhausted,
         DropReason::PartialSuccess,
@@ -68,6 +71,7 @@ impl DropReason {
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Filtered => "filtered",
+            DropReason::Duplicate => "duplicate",
             DropReason::Permanent => "permanent",
             DropReason::RetriesExhausted => "retries_exhausted",
             DropReason::PartialSuccess => "partial_success",

@@ -31,7 +31,14 @@ impl Scripted {
     }
 
     pub(crate) fn slow(delay: Duration) -> Arc<Self> {
-        let mut double = Scripted::new([]);
+        Scripted::slow_then(delay, [])
+    }
+
+    pub(crate) fn slow_then(
+        delay: Duration,
+        answers: impl IntoIterator<Item = Result<(), Nack>>,
+    ) -> Arc<Self> {
+        let mut double = Scripted::new(answers);
         if let Some(double) = Arc::get_mut(&mut double) {
             double.delay = delay;
         }
@@ -56,13 +63,14 @@ impl Scripted {
             .collect()
     }
 
+    /// Every batch that was taken, in order.
+    pub(crate) fn batches(&self) -> Vec<Batch> {
+        self.taken.lock().unwrap().clone()
+    }
+
     /// The names of all spans that were taken, in order.
     pub(crate) fn span_names(&self) -> Vec<String> {
-        let taken = self.taken.lock().unwrap().clone();
-        taken
-            .into_iter()
-            .flat_map(|batch| span_names(&batch))
-            .collect()
+        self.batches().iter().flat_map(span_names).collect()
     }
 }
 

@@ -2,10 +2,15 @@
 
 pub mod attributes;
 pub mod batch;
+pub mod dedup;
 pub mod memory_limiter;
 
 use crate::component::{Entry, ProcessorConfig};
 
 /// Every processor that is built in.
-pub static REGISTRY: &[Entry<dyn ProcessorConfig>] =
-    &[attributes::ENTRY, batch::ENTRY, memory_limiter::ENTRY];
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
+    attributes::ENTRY,
+    batch::ENTRY,
+    dedup::ENTRY,
+    memory_limiter::ENTRY,
+];

@@ -83,11 +83,10 @@ impl<'d> Identities<'d> {
             }
             None => return None,
         };
-        let mut key = Vec::with_capacity(48);
-        key.extend_from_slice(&profile_id);
-        self.value_type(profile.header.sample_type, &mut key);
+        let kind = self.string(profile.header.sample_type.kind);
+        let unit = self.string(profile.header.sample_type.unit);
         Some(Delivery {
-            key: xxh3_128(&key),
+            key: key(&profile_id, kind, unit),
             profile_id,
         })
     }
@@ -249,6 +248,19 @@ impl<'d> Identities<'d> {
             put(text, &self.buffer);
         }
     }
+}
+
+/// The key of a [`Delivery`], for who knows the id and the sample type of a profile and nothing else of it.
+pub fn delivery_key(profile_id: &[u8; 16], kind: &[u8], unit: &[u8]) -> u128 {
+    key(profile_id, xxh3_128(kind), xxh3_128(unit))
+}
+
+fn key(profile_id: &[u8; 16], kind: u128, unit: u128) -> u128 {
+    let mut text = [0; 48];
+    text[..16].copy_from_slice(profile_id);
+    text[16..32].copy_from_slice(&kind.to_le_bytes());
+    text[32..].copy_from_slice(&unit.to_le_bytes());
+    xxh3_128(&text)
 }
 
 /// Whether anything in it says when it was taken.

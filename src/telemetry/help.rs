@@ -57,6 +57,18 @@ pub(super) fn describe() {
             "Number of times the batch was sent due to a timeout trigger",
         ),
         (
+            "tributary_processor_dedup_duplicate_items",
+            "Items that had been delivered before, by what they were known by: the whole request, or the item",
+        ),
+        (
+            "tributary_processor_dedup_unexamined_items",
+            "Items that passed without a look for duplicates, for want of memory",
+        ),
+        (
+            "tributary_processor_dedup_forgotten_items",
+            "Items that were forgotten before the end of the window, for want of memory: see `max_bytes`",
+        ),
+        (
             "tributary_receiver_refused_requests",
             "Requests that were refused for any reason, by the identity of the client's certificate",
         ),
@@ -107,6 +119,10 @@ pub(super) fn describe() {
         (
             "otelcol_processor_batch_metadata_cardinality",
             "Number of distinct metadata value combinations being processed",
+        ),
+        (
+            "tributary_processor_dedup_remembered_items",
+            "Items, and whole requests, that would be known again",
         ),
         (
             "tributary_server_connections",

@@ -143,7 +143,10 @@ fn components_lists_what_is_built_in_with_the_signals() {
     let list: Value = serde_yaml::from_slice(&output.stdout).unwrap();
     for (kind, names) in [
         ("receivers", &["otlp", "nop"][..]),
-        ("processors", &["attributes", "batch", "memory_limiter"]),
+        (
+            "processors",
+            &["attributes", "batch", "dedup", "memory_limiter"],
+        ),
         ("exporters", &["debug", "nop", "otlp_grpc", "otlp_http"]),
         ("connectors", &["forward"]),
         ("extensions", &["health_check"]),

@@ -1,0 +1,272 @@
+//! What spans, data points and log records are known by, computed from their bytes.
+//!
+//! A record's bytes are hashed as they are: whoever sends something again sends what it has encoded once, and tiers that
+//! take requests apart and put them together leave records alone. Resources and scopes are hashed by themselves, field
+//! by field and attribute by attribute, in whatever order they are. So grouping makes no difference. A record that was
+//! decoded and written anew by a program that orders its fields differently is not known again: it passes.
+
+use hashbrown::HashMap;
+use ring::rand::{SecureRandom, SystemRandom};
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
+
+use crate::batch::Signal;
+use crate::wire::reader::{Field, Fields, Value};
+
+/// The key of what has neither an identity nor a time: it cannot be told from another one that happens to be equal.
+pub(super) const NONE: u128 = 0;
+
+/// In the place of a key: it was delivered before.
+pub(super) const DUPLICATE: u128 = 1;
+
+/// The size of XXH3's own default secret, in bytes.
+const SECRET: usize = 192;
+
+/// Hashes, in a way that nobody outside can foresee: else somebody could make up records that pass for those of others.
+pub(super) struct Keys {
+    secret: [u8; SECRET],
+    /// Attributes of resources that do not count.
+    ignored: Vec<String>,
+}
+
+impl Keys {
+    pub(super) fn new(ignored: Vec<String>) -> Self {
+        let mut secret = [0; SECRET];
+        // Without randomness from the system there would be no TLS and no authentication either; accidents are still
+        // told apart.
+        if SystemRandom::new().fill(&mut secret).is_err() {
+            for part in secret.as_chunks_mut::<8>().0 {
+                *part = fastrand::u64(..).to_le_bytes();
+            }
+        }
+        Keys { secret, ignored }
+    }
+
+    /// Attributes of resources that do not count.
+    pub(super) fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+
+    /// What a whole request is known by.
+    pub(super) fn request(&self, request: &[u8]) -> u128 {
+        self.join([self.hash(request), REQUEST])
+    }
+
+    /// What a profile is known by, from the key that [`crate::profiles::identity`] has for it.
+    pub(super) fn profile(&self, delivery: u128) -> u128 {
+        self.join([delivery, PROFILE])
+    }
+
+    /// Appends the key of each item of a request, in order; [`NONE`] for those that have none.
+    ///
+    /// Log records, and spans without ids, may well be equal without having been sent twice: the second of two equal
+    /// ones in a request has another key than the first.
+    pub(super) fn of_items(&self, signal: Signal, request: &[u8], keys: &mut Vec<u128>) {
+        let mut equal = HashMap::<u128, u64, Passing>::default();
+        for resource in messages(request, 1) {
+            let resource_hash = self.resource(resource);
+            for scope in messages(resource, 2) {
+                let context = self.join([resource_hash, self.header(scope, 2)]);
+                for item in messages(scope, 2) {
+                    match signal {
+                        Signal::Traces => keys.push(self.span(context, item, &mut equal)),
+                        Signal::Logs => keys.push(self.record(context, item, &mut equal)),
+                        Signal::Metrics => self.points(context, item, keys),
+                        Signal::Profiles => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// A span's ids say which one it is, wherever it is found.
+    fn span(&self, context: u128, span: &[u8], equal: &mut Ordinals) -> u128 {
+        let (mut trace, mut own, mut dated) = (false, false, false);
+        for field in fields(span) {
+            match (field.number, field.value) {
+                (1, Value::Bytes(id)) => trace = id.len() == 16 && id.iter().any(|byte| *byte != 0),
+                (2, Value::Bytes(id)) => own = id.len() == 8 && id.iter().any(|byte| *byte != 0),
+                (7, Value::Fixed64(time)) => dated |= time != 0,
+                _ => {}
+            }
+            if trace && own {
+                return self.join([self.hash(span), SPAN]);
+            }
+        }
+        match dated {
+            true => self.nth(self.join([self.hash(span), context]), equal),
+            false => NONE,
+        }
+    }
+
+    fn record(&self, context: u128, record: &[u8], equal: &mut Ordinals) -> u128 {
+        // Time, and time of observation.
+        let dated = fields(record).any(|field| match field.value {
+            Value::Fixed64(time) => matches!(field.number, 1 | 11) && time != 0,
+            _ => false,
+        });
+        match dated {
+            true => self.nth(self.join([self.hash(record), context]), equal),
+            false => NONE,
+        }
+    }
+
+    /// A point is known with all that its metric and its form of data say besides points.
+    fn points(&self, context: u128, metric: &[u8], keys: &mut Vec<u128>) {
+        let mut header = context;
+        let mut forms = 0;
+        for field in fields(metric) {
+            match data(&field) {
+                Some(form) => {
+                    forms += 1;
+                    let form_hash = self.header(form, 1);
+                    let number = u128::from(field.number);
+                    header = header.wrapping_add(self.join([form_hash, number]));
+                }
+                None => header = header.wrapping_add(self.hash(field.raw)),
+            }
+        }
+        let header = self.join([header, POINT]);
+        for field in fields(metric) {
+            for point in data(&field).into_iter().flat_map(|form| messages(form, 1)) {
+                let dated = fields(point).any(|field| field.number == 3 && is_time(field.value));
+                // Of several forms only the last counts: no client writes that, and it is better not touched.
+                keys.push(match dated && forms == 1 {
+                    true => self.join([self.hash(point), header]),
+                    false => NONE,
+                });
+            }
+        }
+    }
+
+    /// A key for one of several equal items.
+    fn nth(&self, key: u128, equal: &mut Ordinals) -> u128 {
+        let before = equal.entry(key).or_default();
+        let ordinal = *before;
+        *before += 1;
+        match ordinal {
+            0 => key,
+            _ => self.join([key, u128::from(ordinal)]),
+        }
+    }
+
+    /// A `Resource*` message but for what was sent by the resource.
+    fn resource(&self, entry: &[u8]) -> u128 {
+        let mut sum: u128 = 0;
+        for field in fields(entry).filter(|field| field.number != 2) {
+            let hash = match field.number {
+                1 => self.attributes_owner(&field, 1, &self.ignored),
+                _ => self.hash(field.raw),
+            };
+            sum = sum.wrapping_add(hash);
+        }
+        sum
+    }
+
+    /// A message but for its field `entries`, with its field 1, a resource or a scope, attribute by attribute.
+    fn header(&self, message: &[u8], entries: u32) -> u128 {
+        let mut sum: u128 = 0;
+        for field in fields(message).filter(|field| field.number != entries) {
+            let hash = match (field.number, entries) {
+                (1, 2) => self.attributes_owner(&field, 3, &[]),
+                _ => self.hash(field.raw),
+            };
+            sum = sum.wrapping_add(hash);
+        }
+        sum
+    }
+
+    /// A resource or a scope. The attributes are a set: their order says nothing.
+    fn attributes_owner(&self, owner: &Field<'_>, attributes: u32, ignored: &[String]) -> u128 {
+        let mut sum: u128 = 0;
+        for field in owner.fields().map_while(Result::ok) {
+            let ignored = field.number == attributes
+                && !ignored.is_empty()
+                && attribute_key(&field)
+                    .is_some_and(|key| ignored.iter().any(|ignored| ignored.as_bytes() == key));
+            if !ignored {
+                sum = sum.wrapping_add(self.hash(field.raw));
+            }
+        }
+        // An empty resource is none.
+        match sum {
+            0 => 0,
+            sum => self.join([sum, u128::from(attributes)]),
+        }
+    }
+
+    #[inline]
+    fn hash(&self, bytes: &[u8]) -> u128 {
+        xxh3_128_with_secret(bytes, &self.secret)
+    }
+
+    #[inline]
+    fn join(&self, [one, other]: [u128; 2]) -> u128 {
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&one.to_le_bytes());
+        bytes[16..].copy_from_slice(&other.to_le_bytes());
+        self.hash(&bytes).max(DUPLICATE + 1)
+    }
+}
+
+/// What keeps keys of different kinds apart.
+const REQUEST: u128 = 1;
+const PROFILE: u128 = 2;
+const SPAN: u128 = 3;
+const POINT: u128 = 4;
+
+/// How many equal items there were in a request.
+type Ordinals = HashMap<u128, u64, Passing>;
+
+/// Passes keys through, which are hashes already.
+#[derive(Debug, Clone, Default)]
+struct Passing;
+
+impl std::hash::BuildHasher for Passing {
+    type Hasher = Through;
+
+    fn build_hasher(&self) -> Through {
+        Through(0)
+    }
+}
+
+struct Through(u64);
+
+impl std::hash::Hasher for Through {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= xxh3_128(bytes) as u64;
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+}
+
+fn is_time(value: Value<'_>) -> bool {
+    matches!(value, Value::Fixed64(time) if time != 0)
+}
+
+/// The data of a metric, when this is one of the forms: gauge, sum, histogram, exponential histogram, summary.
+pub(super) fn data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
+    match field.number {
+        5 | 7 | 9 | 10 | 11 => field.value.bytes(),
+        _ => None,
+    }
+}
+
+pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    Fields::new(message).map_while(Result::ok)
+}
+
+pub(super) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    fields(message)
+        .filter(move |field| field.number == number)
+        .filter_map(|field| field.value.bytes())
+}
+
+fn attribute_key<'a>(attribute: &Field<'a>) -> Option<&'a [u8]> {
+    messages(attribute.value.bytes()?, 1).last()
+}

@@ -1,0 +1,211 @@
+//! A batch that is examined: the keys of its items, and what is left of it without those that are duplicates.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::keys::{DUPLICATE, Keys, NONE};
+use super::profiles::{self, Known, Sketch};
+use super::remove::remove;
+use crate::batch::{Batch, Requests, Signal};
+use crate::memory::{Budget, NoRoom, Permit};
+use crate::wire;
+
+/// The requests of a batch.
+pub(super) struct Offer {
+    signal: Signal,
+    parts: SmallVec<[Part; 1]>,
+    /// The keys of the items of all parts. Those of duplicates are replaced by [`DUPLICATE`].
+    pub(super) keys: Vec<u128>,
+}
+
+/// One request, as a client sent it.
+struct Part {
+    request: Bytes,
+    /// The key of the request as a whole.
+    key: u128,
+    /// Where the keys of its items are.
+    items: Range<usize>,
+    profiles: Option<Profiles>,
+}
+
+struct Profiles {
+    sketches: Vec<Sketch>,
+    /// Decoded, with the memory for it.
+    known: Option<(Known, Permit)>,
+}
+
+/// What is left of a batch.
+pub(super) struct Rest {
+    pub(super) requests: Requests,
+    /// How many items were taken out.
+    pub(super) dropped: usize,
+}
+
+impl Offer {
+    /// The requests of a batch with their own keys; those of their items are not there yet.
+    pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
+        let signal = batch.signal();
+        let part = |request: &Bytes| Part {
+            request: request.clone(),
+            key: keys.request(request),
+            items: 0..0,
+            profiles: None,
+        };
+        Offer {
+            signal,
+            parts: batch.wire().parts().iter().map(part).collect(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Takes out requests that are known as a whole; returns how many items they have.
+    pub(super) fn drop_requests(&mut self, known: impl Fn(u128) -> bool) -> usize {
+        let mut items = 0;
+        let signal = self.signal;
+        self.parts.retain(|part| {
+            let known = known(part.key);
+            if known {
+                items += wire::count(signal, &part.request);
+            }
+            !known
+        });
+        items
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// All requests as they are.
+    pub(super) fn requests(self) -> Requests {
+        self.parts.into_iter().map(|part| part.request).collect()
+    }
+
+    /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
+    /// be examined for want of memory: they have no keys.
+    pub(super) fn examine(&mut self, items: usize, keys: &Keys, budget: &Arc<Budget>) -> usize {
+        let mut unexamined = 0;
+        if self.signal != Signal::Profiles {
+            self.keys.reserve_exact(items);
+        }
+        for part in &mut self.parts {
+            let start = self.keys.len();
+            match self.signal {
+                Signal::Profiles => {
+                    let mut profiles = Profiles::sketch(&part.request);
+                    match profiles.keys(&part.request, keys, budget) {
+                        Ok(found) => self.keys.extend(found),
+                        Err(_) => {
+                            let sketches = &profiles.sketches;
+                            self.keys.extend(sketches.iter().map(|_| NONE));
+                            unexamined += sketches.iter().map(|one| one.samples).sum::<usize>();
+                        }
+                    }
+                    part.profiles = Some(profiles);
+                }
+                signal => keys.of_items(signal, &part.request, &mut self.keys),
+            }
+            part.items = start..self.keys.len();
+        }
+        unexamined
+    }
+
+    /// The keys of requests that are known as a whole once all of the offer was accepted. Those with an item that may
+    /// come again, and be another one, are not.
+    pub(super) fn request_keys(&self) -> SmallVec<[u128; 1]> {
+        let whole = |part: &&Part| {
+            let items = self.keys.get(part.items.clone()).unwrap_or_default();
+            let passes = items.iter().any(|key| *key != DUPLICATE);
+            passes && !items.contains(&NONE)
+        };
+        self.parts
+            .iter()
+            .filter(whole)
+            .map(|part| part.key)
+            .collect()
+    }
+
+    /// What is left without the duplicates. What has none is not copied; profiles get the ids they do not have.
+    pub(super) fn rest(self, budget: &Arc<Budget>) -> Rest {
+        let mut rest = Rest {
+            requests: Requests::default(),
+            dropped: 0,
+        };
+        for part in self.parts {
+            let keys = self.keys.get(part.items.clone()).unwrap_or_default();
+            let drop: Vec<bool> = match keys.contains(&DUPLICATE) {
+                true => keys.iter().map(|key| *key == DUPLICATE).collect(),
+                false => Vec::new(),
+            };
+            let weight = |at: usize| match &part.profiles {
+                Some(profiles) => profiles.sketches.get(at).map_or(0, |sketch| sketch.samples),
+                None => 1,
+            };
+            let dropped = drop.iter().enumerate().filter(|(_, drop)| **drop);
+            let dropped = dropped.map(|(at, _)| weight(at)).sum::<usize>();
+            if !drop.is_empty() && !drop.contains(&false) {
+                rest.dropped += dropped;
+                continue;
+            }
+            let left = match part.profiles {
+                Some(profiles) => profiles.rest(&part.request, &drop, budget),
+                None if drop.is_empty() => None,
+                None => remove(self.signal, &part.request, &drop).map(Bytes::from),
+            };
+            if left.is_some() {
+                rest.dropped += dropped;
+            }
+            rest.requests.push(left.unwrap_or(part.request));
+        }
+        rest
+    }
+}
+
+impl Profiles {
+    fn sketch(request: &[u8]) -> Self {
+        Profiles {
+            sketches: profiles::sketches(request),
+            known: None,
+        }
+    }
+
+    fn keys(
+        &mut self,
+        request: &[u8],
+        keys: &Keys,
+        budget: &Arc<Budget>,
+    ) -> Result<Vec<u128>, NoRoom> {
+        if profiles::all_have_ids(&self.sketches) {
+            return Ok(profiles::keys_by_id(keys, request, &self.sketches));
+        }
+        let permit = budget.acquire(profiles::decoded_bytes(request, &self.sketches))?;
+        let Ok(known) = Known::read(request, keys.ignored()) else {
+            return Ok(vec![NONE; self.sketches.len()]);
+        };
+        let found = known.keys(keys);
+        self.known = Some((known, permit));
+        Ok(found)
+    }
+
+    /// What becomes of a request; nothing where it stays as it is.
+    fn rest(self, request: &[u8], drop: &[bool], budget: &Arc<Budget>) -> Option<Bytes> {
+        match self.known {
+            Some((known, _permit)) if drop.is_empty() => {
+                profiles::fill(request, &self.sketches, &known.ids()).map(Bytes::from)
+            }
+            Some((known, _permit)) => Some(known.encode_without(drop)),
+            None if drop.is_empty() => None,
+            // Only some of them are left: their dictionary has to follow.
+            None => {
+                let needed = profiles::decoded_bytes(request, &self.sketches);
+                let _permit = budget.acquire(needed).ok()?;
+                let known = Known::read(request, &[]).ok()?;
+                Some(known.encode_without(drop))
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Taking items out of a request, on the wire.
+
+use super::keys::data;
+use crate::batch::Signal;
+use crate::wire::edit::Editor;
+use crate::wire::reader::{Field, Fields};
+
+/// The request without the items for which `drop` says so, in the order of the items. What is left without any item by
+/// that goes too: metrics, scopes, resources. `None` when nothing changes.
+pub(super) fn remove(signal: Signal, request: &[u8], drop: &[bool]) -> Option<Vec<u8>> {
+    let mut editor = Editor::new(request);
+    let mut drop = drop;
+    let way = match signal {
+        Signal::Metrics => &TO_POINTS[..],
+        _ => &TO_RECORDS[..],
+    };
+    descend(Fields::new(request), way, &mut drop, &mut editor);
+    editor.finish()
+}
+
+/// The fields on the way from a request to its items.
+const TO_RECORDS: [Step; 3] = [Step::Field(1), Step::Field(2), Step::Field(2)];
+const TO_POINTS: [Step; 5] = [
+    Step::Field(1),
+    Step::Field(2),
+    Step::Field(2),
+    Step::Data,
+    Step::Field(1),
+];
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// The messages in the fields of that number.
+    Field(u32),
+    /// The data of a metric, in any form.
+    Data,
+}
+
+impl Step {
+    fn leads_to(self, field: &Field<'_>) -> bool {
+        match self {
+            Step::Field(number) => field.number == number && field.value.bytes().is_some(),
+            Step::Data => data(field).is_some(),
+        }
+    }
+}
+
+fn descend<'a>(fields: Fields<'a>, way: &[Step], drop: &mut &[bool], editor: &mut Editor<'a>) {
+    let Some((step, way)) = way.split_first() else {
+        return;
+    };
+    for field in fields.map_while(Result::ok) {
+        if !step.leads_to(&field) {
+            continue;
+        }
+        let items = items(&field, way);
+        let (inside, after) = drop.split_at_checked(items).unwrap_or((drop, &[]));
+        if !inside.contains(&true) {
+            *drop = after;
+        } else if !inside.contains(&false) {
+            *drop = after;
+            editor.delete(&field);
+        } else {
+            editor.message(&field, |editor| descend(field.fields(), way, drop, editor));
+        }
+    }
+}
+
+/// How many items a message has that is so far on the way; an item is one.
+fn items(field: &Field<'_>, way: &[Step]) -> usize {
+    let Some((step, way)) = way.split_first() else {
+        return 1;
+    };
+    let fields = field.fields().map_while(Result::ok);
+    fields
+        .filter(|field| step.leads_to(field))
+        .map(|field| items(&field, way))
+        .sum()
+}

@@ -1,0 +1,155 @@
+//! What is delivered twice arrives once: with `dedup`, and only what was accepted counts as delivered.
+
+use std::net::SocketAddr;
+
+use futures_util::future::join_all;
+use tokio::net::TcpSocket;
+
+use crate::harness::{
+    Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_at, grpc_to, yaml,
+};
+
+/// Exporters without a queue: who sends hears what became of it.
+const DIRECT: &str = "sending_queue: {enabled: false}";
+const QUEUE: &str = "sending_queue: {queue_size: 100000}";
+const DEDUP: (&str, &str) = ("dedup", "{window: 10m, max_bytes: 1MiB}");
+
+const REQUESTS: usize = 5;
+const ITEMS: usize = 20;
+/// Over all signals.
+const ALL: usize = 4 * REQUESTS * ITEMS;
+
+/// A zone that drops duplicates, in front of a backend.
+async fn zone(backend: &Backend) -> Collector {
+    let exporter = grpc_to(backend, QUEUE);
+    Collector::start(&yaml(&[DEDUP], &[("otlp_grpc", &exporter)])).await
+}
+
+async fn send_all(client: &Client) {
+    for _ in 0..REQUESTS {
+        for signal in Signal::ALL {
+            client.send(&client.request(signal, ITEMS)).await.unwrap();
+        }
+    }
+}
+
+async fn assert_duplicates(zone: &Collector, items: usize) {
+    let metrics = zone.assert_conservation().await;
+    let dropped = metrics.sum(
+        "tributary_pipeline_dropped_items",
+        &[("reason", "duplicate")],
+    );
+    assert_eq!(dropped, items as f64);
+    let told = metrics.sum("tributary_processor_dedup_duplicate_items", &[]);
+    assert_eq!(told, items as f64);
+}
+
+#[tokio::test]
+async fn a_rack_that_is_killed_between_acceptance_and_answer_makes_nothing_arrive_twice() {
+    let backend = Backend::start().await;
+    let zone = zone(&backend).await;
+    // The rack answers when the zone and this one have answered; so there is a time when only the zone has.
+    let other = Backend::start().await;
+    other.hold();
+    let to_zone = grpc_at(zone.grpc(), DIRECT);
+    let to_other = grpc_to(&other, DIRECT);
+    let exporters = [
+        ("otlp_grpc/zone", &*to_zone),
+        ("otlp_grpc/other", &*to_other),
+    ];
+    let rack_yaml = yaml(&[], &exporters);
+    // Bound, never listening: nobody else gets the port while there is no rack.
+    let place = TcpSocket::new_v4().unwrap();
+    place.set_reuseaddr(true).unwrap();
+    place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address: SocketAddr = place.local_addr().unwrap();
+    let endpoint = format!("--set=receivers.otlp.protocols.grpc.endpoint={address}");
+    let rack = Collector::start_with(&rack_yaml, &[&endpoint]).await;
+    let sidecar = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_at(address, QUEUE))])).await;
+
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", sidecar.grpc(), &oracle).await;
+    send_all(&client).await;
+    // All that is under way has been accepted by the zone, and is held by the other one.
+    other
+        .wait_for("all requests", |record| record.held == 4 * REQUESTS)
+        .await;
+    zone.wait_for_metrics("all items", |metrics| {
+        metrics.sum("tributary_pipeline_forwarded_items", &[]) == ALL as f64
+    })
+    .await;
+    drop(rack);
+    other.release();
+    let _rack = Collector::start_with(&rack_yaml, &[&endpoint]).await;
+
+    sidecar
+        .wait_for_metrics("everything to be delivered", |metrics| {
+            metrics.sum("tributary_exporter_delivered_items", &[]) == ALL as f64
+        })
+        .await;
+    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_duplicates(&zone, ALL).await;
+    sidecar.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn two_racks_fed_by_one_sidecar_make_nothing_arrive_twice() {
+    let backend = Backend::start().await;
+    let zone = zone(&backend).await;
+    let to_zone = grpc_at(zone.grpc(), QUEUE);
+    // They put requests together differently.
+    let batches = [
+        "{timeout: 0s}",
+        "{timeout: 10ms, send_batch_size: 30, send_batch_max_size: 30}",
+    ];
+    let racks = batches.map(|batch| {
+        let yaml = yaml(&[("batch", batch)], &[("otlp_grpc", &to_zone)]);
+        async move { Collector::start(&yaml).await }
+    });
+    let racks = join_all(racks).await;
+    let [one, two] = [0, 1].map(|at| grpc_at(racks[at].grpc(), QUEUE));
+    let exporters = [("otlp_grpc/one", &*one), ("otlp_grpc/two", &*two)];
+    let sidecar = Collector::start(&yaml(&[], &exporters)).await;
+
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", sidecar.grpc(), &oracle).await;
+    send_all(&client).await;
+    for rack in &racks {
+        rack.wait_for_metrics("everything to be delivered", |metrics| {
+            metrics.sum("tributary_exporter_delivered_items", &[]) == ALL as f64
+        })
+        .await;
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_duplicates(&zone, ALL).await;
+}
+
+#[tokio::test]
+async fn what_the_next_hop_refuses_is_delivered_when_it_is_sent_again() {
+    let backend = Backend::start().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    backend.script(move |_| match random.u8(..100) {
+        0..40 => Answer::Refuse(Refusal::UNAVAILABLE),
+        _ => Answer::Accept,
+    });
+    let no_retries = format!("{DIRECT}, retry_on_failure: {{enabled: false}}");
+    let exporter = format!(
+        "{{endpoint: '{}', tls: {{insecure: true}}, {no_retries}}}",
+        backend.grpc()
+    );
+    let zone = Collector::start(&yaml(&[DEDUP], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", zone.grpc(), &oracle).await;
+    let mut refusals = 0;
+    for _ in 0..10 {
+        for signal in Signal::ALL {
+            let request = client.request(signal, ITEMS);
+            refusals += client.insist(&request).await.len();
+            // And once more, as after an answer that was lost.
+            refusals += client.insist(&request).await.len();
+        }
+    }
+    assert!(refusals > 0);
+    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_duplicates(&zone, 40 * ITEMS).await;
+}
