@@ -139,7 +139,8 @@ pub enum Payload {
 ///
 /// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
 /// request: batching is appending a part, and no byte is copied until the socket. A profiles request has one
-/// dictionary and is always a single part.
+/// dictionary: whoever gathers several as parts makes one of them (see [`profiles::join`](crate::profiles::join())) before
+/// it hands them on.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     parts: SmallVec<[Bytes; 1]>,
@@ -351,10 +352,30 @@ impl Batch {
         }
     }
 
-    /// Appends `other`, which must be of the same signal and not profiles. Nothing is copied.
+    /// Other content made from this batch's, for the same client. It holds memory of its own where there is room for
+    /// both; otherwise it shares what this one holds.
+    pub fn remade(&self, items: usize, requests: impl Into<Requests>) -> Self {
+        let requests = requests.into();
+        let own = self
+            .permits
+            .first()
+            .and_then(|permit| permit.another(requests.len()).ok());
+        Batch {
+            signal: self.signal,
+            items,
+            payload: Payload::Wire(requests),
+            metadata: self.metadata.clone(),
+            progress: self.progress.clone(),
+            permits: match own {
+                Some(permit) => SmallVec::from_iter([Arc::new(permit)]),
+                None => self.permits.clone(),
+            },
+        }
+    }
+
+    /// Appends `other`, which must be of the same signal. Nothing is copied.
     pub fn append(&mut self, mut other: Batch) {
         debug_assert_eq!(self.signal, other.signal);
-        debug_assert_ne!(self.signal, Signal::Profiles);
         self.wire();
         other.wire();
         self.items += other.items;

@@ -10,6 +10,7 @@
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): from a request into them, lazily.
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss.
+//! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
@@ -18,11 +19,13 @@
 
 pub mod check;
 pub mod compact;
+pub mod cut;
 pub mod dictionary;
 mod group;
 pub mod id;
 pub mod identity;
 pub mod ingest;
+pub mod join;
 pub mod layout;
 pub mod merge;
 pub mod model;
@@ -38,6 +41,8 @@ mod tests;
 pub mod write;
 
 pub use self::compact::Compactor;
+pub use self::cut::split;
 pub use self::dictionary::Dictionary;
+pub use self::join::join;
 pub use self::merge::Merger;
 pub use self::model::Profiles;

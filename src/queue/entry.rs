@@ -209,11 +209,9 @@ impl Drop for Entry {
     }
 }
 
-/// Cuts a batch into pieces within `limit` that share its memory permits.
+/// Cuts a batch into pieces within `limit` that share its memory permits; those of profiles, which take more than the
+/// bytes they are cut from, have permits of their own where there is room.
 pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
-    if batch.signal() == Signal::Profiles {
-        return vec![batch];
-    }
     let whole = batch.wire().to_bytes();
     let pieces = wire::split(batch.signal(), &whole, limit);
     let items: usize = pieces.iter().map(|(items, _)| items).sum();
@@ -221,6 +219,9 @@ pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
     if pieces.len() < 2 {
         return vec![batch];
     }
-    let piece = |(items, bytes)| batch.clone().with_wire(items, bytes);
+    let piece = |(items, bytes)| match batch.signal() {
+        Signal::Profiles => batch.remade(items, bytes),
+        _ => batch.clone().with_wire(items, bytes),
+    };
     pieces.into_iter().map(piece).collect()
 }

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
-use super::Shared;
+use super::{Shared, profiles};
 use crate::batch::{Batch, Nack, Progress};
 use crate::telemetry::DropReason;
 use crate::wire;
@@ -55,12 +55,21 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn hand_on(shared: &Shared, batch: Batch) {
+    for (batch, parts) in profiles::whole(batch, shared.sizes.most).await {
+        hand_on_one(shared, batch, parts).await;
+    }
+}
+
+/// Hands on a batch that was made of the requests in `parts`.
+async fn hand_on_one(shared: &Shared, batch: Batch, parts: Batch) {
     shared.metrics.send_size.record(batch.items() as f64);
     shared.metrics.send_size_bytes.record(batch.bytes() as f64);
     let progress = Arc::new(Progress::default());
-    let Err(nack) = offer(shared, batch.clone(), progress.clone()).await else {
-        return settle(shared, batch.items());
+    let items = batch.items();
+    let Err(nack) = offer(shared, batch, progress.clone()).await else {
+        return settle(shared, items);
     };
+    let batch = parts;
     let requests = batch.clone().into_wire();
     if requests.parts().len() == 1 {
         give_up(shared, batch.items(), &nack);
