@@ -56,6 +56,11 @@ impl Scripted {
             .collect()
     }
 
+    /// Every batch that was taken, in order.
+    pub(crate) fn batches(&self) -> Vec<Batch> {
+        self.taken.lock().unwrap().clone()
+    }
+
     /// The names of all spans that were taken, in order.
     pub(crate) fn span_names(&self) -> Vec<String> {
         let taken = self.taken.lock().unwrap().clone();

@@ -35,7 +35,7 @@ pub mod reindex;
 pub mod resolve;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod write;
