@@ -49,17 +49,20 @@ pub enum DropReason {
     Shutdown,
     /// The sending queue was full, and was told to drop rather than to refuse.
     QueueFull,
+    /// They became part of other items, which are counted where these were: nothing of them is lost.
+    Merged,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 6] = [
+    pub const ALL: [DropReason; 7] = [
         DropReason::Filtered,
         DropReason::Permanent,
         DropReason::RetriesExhausted,
         DropReason::PartialSuccess,
         DropReason::Shutdown,
         DropReason::QueueFull,
+        DropReason::Merged,
     ];
 
     /// The label's value.
@@ -71,6 +74,7 @@ impl DropReason {
             DropReason::PartialSuccess => "partial_success",
             DropReason::Shutdown => "shutdown",
             DropReason::QueueFull => "queue_full",
+            DropReason::Merged => "merged",
         }
     }
 }

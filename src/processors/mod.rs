@@ -2,10 +2,16 @@
 
 pub mod attributes;
 pub mod batch;
+pub mod compression;
 pub mod memory_limiter;
+mod offer;
 
 use crate::component::{Entry, ProcessorConfig};
 
 /// Every processor that is built in.
-pub static REGISTRY: &[Entry<dyn ProcessorConfig>] =
-    &[attributes::ENTRY, batch::ENTRY, memory_limiter::ENTRY];
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
+    attributes::ENTRY,
+    batch::ENTRY,
+    compression::ENTRY,
+    memory_limiter::ENTRY,
+];

@@ -64,6 +64,15 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
     joined
 }
 
+/// The same request in fewer bytes: one dictionary entry for what is equal and none that nothing refers to, each resource
+/// and scope once, every sample as it was. Nothing if that makes it no smaller, or if it cannot be read without a loss.
+pub fn compacted(request: &Bytes) -> Option<Bytes> {
+    let mut compactor = Compactor::keeping_samples();
+    compactor.add(&read(request, Unknown::Refused)?).ok()?;
+    let compacted = compactor.finish().encode();
+    (compacted.len() < request.len()).then_some(compacted)
+}
+
 fn alone(part: &Bytes, at: usize) -> Joined {
     Joined {
         request: part.clone(),
@@ -73,11 +82,16 @@ fn alone(part: &Bytes, at: usize) -> Joined {
 
 /// The profiles of a request, if nothing of it that is known gets lost on the way.
 pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
-    let request = read(request, Unknown::LeftOut)?;
+    let request = understood(request)?;
     let mut profiles = Profiles::default();
     let mut memo = Memo::default();
     profiles.resources = ingest(&request, &mut profiles.dictionary, &mut memo, None).ok()?;
     Some(profiles)
+}
+
+/// A request whose samples can all be read. Fields that are not known are left out.
+pub fn understood(request: &[u8]) -> Option<ExportProfilesServiceRequest> {
+    read(request, Unknown::LeftOut)
 }
 
 /// What happens to fields that are not known: those of later versions of the protocol.

@@ -9,7 +9,7 @@
 //! - [`model`]: profiles over a dictionary.
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): from a request into them, lazily.
 //! - [`write`](mod@write): from them to a request's bytes.
-//! - [`merge`], [`compact`]: one from many, by adding up or without a loss.
+//! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
@@ -17,6 +17,7 @@
 //!
 //! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
 
+pub mod aggregate;
 pub mod check;
 pub mod compact;
 pub mod cut;
@@ -43,6 +44,7 @@ pub mod write;
 pub use self::compact::Compactor;
 pub use self::cut::split;
 pub use self::dictionary::Dictionary;
-pub use self::join::join;
+pub use self::join::{compacted, join, understood};
+pub use self::aggregate::Aggregator;
 pub use self::merge::Merger;
 pub use self::model::Profiles;

@@ -3,11 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::batch::{Batch, Signal};
+use crate::processors::offer::away;
 use crate::profiles::join;
 use crate::wire::{self, Limit};
-
-/// Above this many bytes, work on every byte leaves the threads that serve sockets: some milliseconds.
-const BLOCKING_BYTES: usize = 256 << 10;
 
 /// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out.
 pub(super) async fn within(mut batch: Batch, most: Limit) -> SmallVec<[Batch; 1]> {
@@ -64,15 +62,4 @@ fn apart(batch: &Batch, parts: Vec<bytes::Bytes>) -> SmallVec<[(Batch, Batch); 1
         (batch.clone(), batch)
     });
     each.collect()
-}
-
-/// Does much work elsewhere; nothing comes back when the process ends.
-async fn away<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    if bytes <= BLOCKING_BYTES {
-        return Some(work());
-    }
-    tokio::task::spawn_blocking(work).await.ok()
 }
