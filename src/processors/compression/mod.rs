@@ -181,3 +181,38 @@ impl ProcessorConfig for Config {
         Ok(aggregate::stage(cx, settings))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(yaml: &str) -> Vec<String> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        assert!(paths("{}").is_empty());
+        assert!(paths("mode: aggregate").is_empty());
+        let aggregating = "{interval: 1s, group_by: [a], gauges: {x: last}, exemplars: 1, max_nodes: 1, max_bytes: 1MiB}";
+        let all = ["interval", "group_by", "gauges", "exemplars", "max_nodes", "max_bytes"];
+        assert_eq!(paths(aggregating), all);
+        let wrong = "{mode: aggregate, interval: 0s, group_by: [a, ''], max_bytes: 1KiB}";
+        assert_eq!(paths(wrong), ["interval", "max_bytes", "group_by::1"]);
+    }
+
+    #[test]
+    fn the_table_of_levels_can_be_changed() {
+        let config: Config =
+            serde_yaml::from_str("{mode: aggregate, gauges: {inuse_space: sum, alloc_space: last}}")
+                .unwrap();
+        let gauges = config.options().gauges;
+        assert_eq!(gauges.get("inuse_space"), None);
+        assert_eq!(gauges.get("alloc_space"), Some(&Gauge::Last));
+        assert_eq!(gauges.get("inuse_objects"), Some(&Gauge::Average));
+    }
+}

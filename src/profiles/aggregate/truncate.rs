@@ -10,7 +10,7 @@ use super::super::model::Samples;
 use super::super::table::Records;
 
 /// The name of the frame that stands for what was folded.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// A node of the call tree; 0 is the root, above the outermost frame.
 type Node = usize;

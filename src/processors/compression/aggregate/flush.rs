@@ -23,7 +23,7 @@ const PIECES: usize = 16;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut under_way = FuturesUnordered::new();
     loop {
-        let due = end_window(&shared).await;
+        let (due, closed) = end_window(&shared).await;
         let done = {
             let mut state = shared.state();
             while under_way.len() < MAX_UNDER_WAY
@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 under_way.push(hand_on(&shared, ready));
                 shared.gone.notify_waiters();
             }
-            state.closed && state.ready.is_empty() && under_way.is_empty()
+            closed && state.ready.is_empty() && under_way.is_empty()
         };
         if done {
             return;
@@ -46,10 +46,11 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Ends the window when it is due, or when there will be no other; returns when that will be.
-async fn end_window(shared: &Shared) -> Option<Instant> {
+/// Ends the window when it is due, or when there will be no other. Returns when that will be, and whether the processor
+/// was closed, so that nothing is added any more.
+async fn end_window(shared: &Shared) -> (Option<Instant>, bool) {
     let mut window = shared.window.lock().await;
-    // Nothing is added once it is closed, which is looked at while the window is locked.
+    // Who adds looks at this while the window is locked, too.
     let closed = shared.state().closed;
     if closed || window.due.is_some_and(|due| due <= Instant::now()) {
         if window.pending.is_some() {
@@ -57,7 +58,7 @@ async fn end_window(shared: &Shared) -> Option<Instant> {
         }
         shared.close_window(&mut window);
     }
-    window.due
+    (window.due, closed)
 }
 
 async fn hand_on(shared: &Shared, ready: Ready) {
