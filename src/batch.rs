@@ -88,6 +88,7 @@ pub struct Batch {
     pub metadata: Option<Arc<Metadata>>,
     /// Set by a stage that will try again after a refusal: see [`Progress`].
     pub progress: Option<Arc<Progress>>,
+    joined: bool,
     /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
     permits: SmallVec<[Arc<Permit>; 1]>,
 }
@@ -260,6 +261,7 @@ impl Batch {
             payload: Payload::Wire(requests.into()),
             metadata: None,
             progress: None,
+            joined: false,
             permits: SmallVec::new(),
         }
     }
@@ -277,6 +279,17 @@ impl Batch {
     /// Attaches what keeps the bytes counted in the memory budget.
     pub fn hold(&mut self, permit: Permit) {
         self.permits.push(Arc::new(permit));
+    }
+
+    /// Says that one of its requests was made of several clients'. Should it be refused for good, somebody may have to find
+    /// out what of it is at fault.
+    pub fn mark_joined(&mut self) {
+        self.joined = true;
+    }
+
+    /// Whether one of its requests was made of several: see [`mark_joined`](Self::mark_joined).
+    pub fn is_joined(&self) -> bool {
+        self.joined
     }
 
     /// Bytes of the payload; for a decoded payload what its encoding would take.
@@ -366,6 +379,7 @@ impl Batch {
             payload: Payload::Wire(requests),
             metadata: self.metadata.clone(),
             progress: self.progress.clone(),
+            joined: self.joined,
             permits: match own {
                 Some(permit) => SmallVec::from_iter([Arc::new(permit)]),
                 None => self.permits.clone(),
@@ -379,6 +393,7 @@ impl Batch {
         self.wire();
         other.wire();
         self.items += other.items;
+        self.joined |= other.joined;
         self.permits.append(&mut other.permits);
         if let (Payload::Wire(mine), Payload::Wire(theirs)) = (&mut self.payload, other.payload) {
             mine.append(theirs);

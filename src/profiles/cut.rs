@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::identity::Identities;
 use super::join::profiles;
 use super::model::{Profile, Profiles, ResourceProfiles, ScopeProfiles};
-use super::write::encode;
+use super::write::Encoder;
 use crate::batch::Signal;
 use crate::wire::{Limit, count};
 
@@ -48,13 +48,16 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
         if left > 0 {
             size = rest.min(limit.items.max(1)).min(guess);
         }
+        let mut tries = 0;
         let piece = loop {
             let piece = cutter.encode(at..at + size);
             if piece.len() <= limit.bytes || size == 1 || left == 0 {
                 break piece;
             }
+            // A guess, since samples differ and share much; further down each time, so that it ends soon.
+            tries = (tries + 1).min(8);
             let fits = scale(size, limit.bytes, piece.len());
-            size = (fits - fits / 16).clamp(1, size - 1);
+            size = fits.min(size - size * tries / 16).clamp(1, size - 1);
         };
         left = left.saturating_sub(piece.len());
         at += size;
@@ -62,6 +65,24 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
         pieces.push((count(Signal::Profiles, &piece), piece));
     }
     pieces
+}
+
+/// Cuts a request in two between profiles, as near to the middle as there is such a place; nothing if there is none.
+pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
+    let profiles = profiles(request)?;
+    let mut cutter = Cutter::new(&profiles);
+    let middle = cutter.atoms / 2;
+    let mut place = 0;
+    let places = profiles.iter().map(|profile| {
+        place += of_profile(profile);
+        place
+    });
+    let inner = places.filter(|place| *place < cutter.atoms);
+    let place = inner.min_by_key(|place| place.abs_diff(middle))?;
+    Some([0..place, place..cutter.atoms].map(|range| {
+        let piece = cutter.encode(range);
+        (count(Signal::Profiles, &piece), piece)
+    }))
 }
 
 fn scale(size: usize, by: usize, over: usize) -> usize {
@@ -72,6 +93,7 @@ fn scale(size: usize, by: usize, over: usize) -> usize {
 /// Takes ranges of atoms out of profiles. An atom is a sample, or a profile, scope or resource that has none.
 struct Cutter<'p> {
     profiles: &'p Profiles,
+    encoder: Encoder<'p>,
     identities: Identities<'p>,
     /// How many there are.
     atoms: usize,
@@ -81,6 +103,7 @@ impl<'p> Cutter<'p> {
     fn new(profiles: &'p Profiles) -> Self {
         Cutter {
             profiles,
+            encoder: Encoder::new(&profiles.dictionary),
             identities: Identities::new(&profiles.dictionary),
             atoms: profiles.resources.iter().map(of_resource).sum(),
         }
@@ -97,7 +120,7 @@ impl<'p> Cutter<'p> {
             }
             start = end;
         }
-        encode(&self.profiles.dictionary, &pieces)
+        self.encoder.encode(&pieces)
     }
 
     fn resource(

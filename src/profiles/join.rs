@@ -36,8 +36,8 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
             let Some(part) = parts.get(*at) else {
                 return false;
             };
-            let taken = read(part, Unknown::Refused)
-                .is_some_and(|request| compactor.add(&request).is_ok());
+            let taken =
+                read(part, Unknown::Refused).is_some_and(|request| compactor.add(&request).is_ok());
             if !taken {
                 joined.push(alone(part, *at));
             }

@@ -41,10 +41,10 @@ pub(crate) mod testing;
 mod tests;
 pub mod write;
 
+pub use self::aggregate::Aggregator;
 pub use self::compact::Compactor;
-pub use self::cut::split;
+pub use self::cut::{halve, split};
 pub use self::dictionary::Dictionary;
 pub use self::join::{compacted, join, understood};
-pub use self::aggregate::Aggregator;
 pub use self::merge::Merger;
 pub use self::model::Profiles;

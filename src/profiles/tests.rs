@@ -11,7 +11,7 @@ use prost::Message as _;
 
 use super::check::{Rule, Severity, check};
 use super::compact::Compactor;
-use super::cut::split;
+use super::cut::{halve, split};
 use super::dictionary::Dictionary;
 use super::identity::Identities;
 use super::ingest::ingest;
@@ -236,6 +236,20 @@ proptest! {
     }
 
     #[test]
+    fn halves_are_cut_between_profiles(request in requests()) {
+        let whole = resolve(&request).unwrap();
+        let Some(halves) = halve(&encoded(&request)) else {
+            prop_assert_eq!(whole.len(), 1);
+            return Ok(());
+        };
+        let halves = halves.map(|(_, half)| decoded(&half));
+        let found: Vec<_> = halves.iter().map(|half| resolve(half).unwrap().len()).collect();
+        prop_assert!(found.iter().all(|count| *count > 0));
+        prop_assert_eq!(found.iter().sum::<usize>(), whole.len());
+        prop_assert_eq!(halves.iter().flat_map(all_samples).collect::<Vec<_>>(), all_samples(&request));
+    }
+
+    #[test]
     fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change(
         request in requests(),
     ) {
@@ -453,7 +467,10 @@ fn a_dictionary_that_all_samples_need_does_not_multiply_without_end() {
     };
     let pieces = split(&whole, limit);
     let bytes: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
-    assert!(pieces.len() > 1 && bytes < 6 * whole.len().max(64 << 10), "{bytes}");
+    assert!(
+        pieces.len() > 1 && bytes < 6 * whole.len().max(64 << 10),
+        "{bytes}"
+    );
     assert_eq!(pieces.iter().map(|(items, _)| items).sum::<usize>(), 1000);
 }
 

@@ -322,7 +322,9 @@ fn millis(interval: Duration) -> u64 {
 fn regroup(job: Job, groups: Vec<Vec<usize>>, todo: &mut VecDeque<Job>) {
     let mut entries: Vec<Option<Entry>> = job.into_iter().map(Some).collect();
     for group in groups.into_iter().rev() {
-        let taken = group.into_iter().filter_map(|at| entries.get_mut(at)?.take());
+        let taken = group
+            .into_iter()
+            .filter_map(|at| entries.get_mut(at)?.take());
         todo.push_front(taken.collect());
     }
 }

@@ -90,7 +90,9 @@ impl SendingQueue {
             budget: cx.budget.clone(),
             room: Room::new(capacity, metrics.queue_size.clone()),
             delivery: Delivery {
-                most_bytes: batch.as_ref().map_or(usize::MAX, |batch| batch.limit().bytes),
+                most_bytes: batch
+                    .as_ref()
+                    .map_or(usize::MAX, |batch| batch.limit().bytes),
                 id: cx.id.clone(),
                 signal,
                 sender,

@@ -939,7 +939,11 @@ async fn profiles_that_cannot_be_read_travel_alone() {
 #[tokio::test(start_paused = true)]
 async fn one_bad_request_of_profiles_takes_no_others_with_it() {
     let answer = |names: &[String]| match names.iter().any(|name| name == "bad") {
-        true => Err(SendError::permanent(Code::InvalidArgument, Fault::Content, "bad")),
+        true => Err(SendError::permanent(
+            Code::InvalidArgument,
+            Fault::Content,
+            "bad",
+        )),
         false => Ok(Outcome::default()),
     };
     let bench = Bench::new(batching(BatchConfig::default()), SECS(0), answer);

@@ -36,5 +36,6 @@ mod retries;
 mod sdk;
 mod shutdown;
 mod status_matrix;
+mod summaries;
 mod tiers;
 mod tls_rotation;

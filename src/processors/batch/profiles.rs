@@ -47,9 +47,14 @@ pub(super) async fn whole(batch: Batch, most: Limit) -> SmallVec<[(Batch, Batch)
         .into_iter()
         .map(|joined| {
             let items = wire::count(Signal::Profiles, &joined.request);
-            let whole = batch.remade(items, joined.request);
+            let mut whole = batch.remade(items, joined.request);
+            if joined.parts.len() > 1 {
+                whole.mark_joined();
+            }
             let parts = joined.parts.iter().filter_map(|at| parts.get(*at).cloned());
-            let parts = batch.clone().with_wire(items, parts.collect::<crate::batch::Requests>());
+            let parts = batch
+                .clone()
+                .with_wire(items, parts.collect::<crate::batch::Requests>());
             (whole, parts)
         })
         .collect()

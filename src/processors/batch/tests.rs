@@ -332,7 +332,12 @@ async fn batches_of_profiles_are_within_the_byte_limit() {
         later(1).await;
     }
     later(201).await;
-    assert!(f.exporter.batches().iter().all(|batch| batch.bytes() <= 2000));
+    assert!(
+        f.exporter
+            .batches()
+            .iter()
+            .all(|batch| batch.bytes() <= 2000)
+    );
     assert_eq!(taken_profiles(&f).concat(), names);
 }
 

@@ -182,7 +182,9 @@ impl Shared {
         }
         let now = Instant::now();
         let interval = self.settings.interval;
-        window.seen.retain(|_, seen| now.duration_since(*seen) < interval);
+        window
+            .seen
+            .retain(|_, seen| now.duration_since(*seen) < interval);
     }
 
     /// Items became part of others.

@@ -21,7 +21,14 @@ impl Processor for Compact {
             _ => compact(batch.wire()),
         };
         Ok(Some(match compacted {
-            Some(requests) => batch.remade(items, requests),
+            Some(requests) => {
+                let several = batch.wire().parts().len() > requests.parts().len();
+                let mut compacted = batch.remade(items, requests);
+                if several {
+                    compacted.mark_joined();
+                }
+                compacted
+            }
             None => batch,
         }))
     }
@@ -223,7 +230,10 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let scope = |name: &str, records: &[&str]| (name.to_owned(), words(records));
         let expected: Vec<(String, Vec<(String, Vec<String>)>)> = vec![
-            ("a".to_owned(), vec![scope("x", &["1", "4"]), scope("y", &["3"])]),
+            (
+                "a".to_owned(),
+                vec![scope("x", &["1", "4"]), scope("y", &["3"])],
+            ),
             ("b".to_owned(), vec![scope("x", &["2"])]),
         ];
         assert_eq!(shape(batch), expected);

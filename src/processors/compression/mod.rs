@@ -120,7 +120,8 @@ impl Validate for Config {
                 ("max_bytes", self.max_bytes.is_some()),
             ] {
                 if given {
-                    let message = "has no meaning without `mode: aggregate`: set that, or remove it";
+                    let message =
+                        "has no meaning without `mode: aggregate`: set that, or remove it";
                     problems.error(&[key], message);
                 }
             }
@@ -199,7 +200,14 @@ mod tests {
         assert!(paths("{}").is_empty());
         assert!(paths("mode: aggregate").is_empty());
         let aggregating = "{interval: 1s, group_by: [a], gauges: {x: last}, exemplars: 1, max_nodes: 1, max_bytes: 1MiB}";
-        let all = ["interval", "group_by", "gauges", "exemplars", "max_nodes", "max_bytes"];
+        let all = [
+            "interval",
+            "group_by",
+            "gauges",
+            "exemplars",
+            "max_nodes",
+            "max_bytes",
+        ];
         assert_eq!(paths(aggregating), all);
         let wrong = "{mode: aggregate, interval: 0s, group_by: [a, ''], max_bytes: 1KiB}";
         assert_eq!(paths(wrong), ["interval", "max_bytes", "group_by::1"]);
@@ -207,9 +215,10 @@ mod tests {
 
     #[test]
     fn the_table_of_levels_can_be_changed() {
-        let config: Config =
-            serde_yaml::from_str("{mode: aggregate, gauges: {inuse_space: sum, alloc_space: last}}")
-                .unwrap();
+        let config: Config = serde_yaml::from_str(
+            "{mode: aggregate, gauges: {inuse_space: sum, alloc_space: last}}",
+        )
+        .unwrap();
         let gauges = config.options().gauges;
         assert_eq!(gauges.get("inuse_space"), None);
         assert_eq!(gauges.get("alloc_space"), Some(&Gauge::Last));

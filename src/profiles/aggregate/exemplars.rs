@@ -45,7 +45,8 @@ impl Exemplars {
             let (mut rest, _) = sample.total();
             for (link, value) in parts.remove(&sample.key).into_iter().flatten() {
                 // Samples of the other sign may have eaten it up.
-                let is_part = value.signum() == rest.signum() && value.abs_diff(0) <= rest.abs_diff(0);
+                let is_part =
+                    value.signum() == rest.signum() && value.abs_diff(0) <= rest.abs_diff(0);
                 if is_part {
                     let key = SampleKey { link, ..sample.key };
                     linked.push(key, &[value], &[]);

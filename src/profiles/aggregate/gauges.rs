@@ -48,7 +48,9 @@ impl Gauges {
         let mut all: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
         // The order of a table is that of chance.
         all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
-        let finished = all.into_iter().map(|(place, level)| (place, level.finish()));
+        let finished = all
+            .into_iter()
+            .map(|(place, level)| (place, level.finish()));
         finished.collect()
     }
 

@@ -25,8 +25,8 @@ use super::id::LinkId;
 use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{Addresses, Fault, Memo};
 use super::references::References;
+use super::reindex::{Addresses, Fault, Memo};
 
 /// The resource attribute that says how many instances a summary is of.
 pub const MERGED_COUNT: &str = "merged.count";
@@ -165,7 +165,10 @@ impl Aggregator {
     fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Option<Profile> {
         let kind = Kind::of(&profile.header);
         let (dictionary, _) = self.merger.dictionary();
-        let gauge = self.options.gauges.get(dictionary.text(kind.sample_type.kind));
+        let gauge = self
+            .options
+            .gauges
+            .get(dictionary.text(kind.sample_type.kind));
         let most = match gauge {
             // The value of one moment is no part of an average.
             Some(_) => 0,
@@ -280,7 +283,8 @@ fn reduce_count(from: &mut ResourceProfiles) -> i64 {
         if attribute.key != MERGED_COUNT {
             return true;
         }
-        if let Some(Value::IntValue(merged)) = attribute.value.as_ref().and_then(|v| v.value.as_ref())
+        if let Some(Value::IntValue(merged)) =
+            attribute.value.as_ref().and_then(|v| v.value.as_ref())
         {
             count = (*merged).max(1);
         }
@@ -292,7 +296,9 @@ fn reduce_count(from: &mut ResourceProfiles) -> i64 {
 /// Leaves only these attributes, in order. What refers to others goes with them.
 fn retain(from: &mut ResourceProfiles, keys: &[String]) {
     if let Some(resource) = &mut from.resource {
-        resource.attributes.retain(|attribute| keys.contains(&attribute.key));
+        resource
+            .attributes
+            .retain(|attribute| keys.contains(&attribute.key));
         resource.attributes.sort_by(|a, b| a.key.cmp(&b.key));
         resource.entity_refs.clear();
         resource.dropped_attributes_count = 0;
@@ -310,6 +316,7 @@ pub fn series(
     let tables = request.dictionary.as_ref();
     let strings = tables.map_or(&none, |tables| &tables.string_table);
     let text = |index: i32| usize::try_from(index).ok().and_then(|at| strings.get(at));
+    let mut references = References::new(strings);
     let mut all = Vec::new();
     for from in &request.resource_profiles {
         let mut head = ResourceProfiles {
@@ -319,7 +326,7 @@ pub fn series(
         };
         if let Some(resource) = &mut head.resource {
             // What cannot be resolved is found when it is read.
-            let _ = References::new(strings).resolve(&mut resource.attributes);
+            let _ = references.resolve(&mut resource.attributes);
         }
         retain(&mut head, group_by);
         let resource = head.resource.unwrap_or_default().encode_to_vec();
@@ -328,7 +335,9 @@ pub fn series(
                 let mut hasher = hashes.build_hasher();
                 resource.hash(&mut hasher);
                 let scope = scope.scope.as_ref();
-                scope.map(|scope| (&scope.name, &scope.version)).hash(&mut hasher);
+                scope
+                    .map(|scope| (&scope.name, &scope.version))
+                    .hash(&mut hasher);
                 for kind in [&profile.sample_type, &profile.period_type] {
                     let kind = kind.unwrap_or_default();
                     text(kind.type_strindex).hash(&mut hasher);

@@ -22,7 +22,10 @@ fn aggregate(
         aggregator.add(request).unwrap();
     }
     let (bytes, samples) = aggregator.finish();
-    assert_eq!(crate::wire::count(crate::batch::Signal::Profiles, &bytes), samples);
+    assert_eq!(
+        crate::wire::count(crate::batch::Signal::Profiles, &bytes),
+        samples
+    );
     ExportProfilesServiceRequest::decode(bytes).unwrap()
 }
 
@@ -164,10 +167,12 @@ fn the_spans_of_the_heaviest_samples_stay() {
     for value in [5, 1, 9, 3] {
         let mut request = level("a", 1, value);
         let tables = request.dictionary.as_mut().unwrap();
-        tables.link_table.push(opentelemetry_proto::tonic::profiles::v1development::Link {
-            trace_id: vec![value as u8; 16],
-            span_id: vec![1; 8],
-        });
+        tables
+            .link_table
+            .push(opentelemetry_proto::tonic::profiles::v1development::Link {
+                trace_id: vec![value as u8; 16],
+                span_id: vec![1; 8],
+            });
         request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].link_index = 1;
         requests.push(request);
     }
@@ -186,12 +191,19 @@ fn the_spans_of_the_heaviest_samples_stay() {
 /// A heap profile as Go writes it: each time the same places, with other values.
 fn heap(instance: usize) -> ExportProfilesServiceRequest {
     let names: Vec<String> = (0..400)
-        .map(|at| format!("example.com/service/package{}.(*Type).Function{at}", at % 20))
+        .map(|at| {
+            format!(
+                "example.com/service/package{}.(*Type).Function{at}",
+                at % 20
+            )
+        })
         .collect();
     let mut request = named("s", 1_000, names.iter().map(String::as_str));
     let tables = request.dictionary.as_mut().unwrap();
     for (at, stack) in tables.stack_table.iter_mut().enumerate().skip(1) {
-        stack.location_indices = (0..12).map(|depth| 1 + ((at * (depth + 1)) % 400) as i32).collect();
+        stack.location_indices = (0..12)
+            .map(|depth| 1 + ((at * (depth + 1)) % 400) as i32)
+            .collect();
     }
     let scope = &mut request.resource_profiles[0].scope_profiles[0];
     let samples = &mut scope.profiles[0].samples;
@@ -206,7 +218,11 @@ fn ten_heap_profiles_of_one_service_leave_in_a_fifth_of_their_bytes() {
     let requests: Vec<_> = (0..10).map(heap).collect();
     let before: usize = requests.iter().map(|request| request.encoded_len()).sum();
     let summary = aggregate(&options(&["service.name"]), &requests);
-    assert!(summary.encoded_len() * 5 <= before, "{} of {before}", summary.encoded_len());
+    assert!(
+        summary.encoded_len() * 5 <= before,
+        "{} of {before}",
+        summary.encoded_len()
+    );
     assert_eq!(totals(&summary, false), sum(&requests));
 }
 
@@ -229,7 +245,9 @@ fn the_lightest_subtrees_become_frames_of_their_own() {
     assert!(!nodes.is_empty() && nodes.len() <= 50, "{}", nodes.len());
     // What was called from a kept node has the total it had.
     let total = |all: &Totals, node: &[String]| -> i64 {
-        let under = all.iter().filter(|((_, _, stack, _), _)| stack.ends_with(node));
+        let under = all
+            .iter()
+            .filter(|((_, _, stack, _), _)| stack.ends_with(node));
         under.map(|(_, total)| total).sum()
     };
     let before = totals(&request, false);
@@ -246,9 +264,15 @@ fn a_series_is_known_by_what_would_become_one() {
     };
     let (a, b) = (level("a", 1, 1), level("b", 2, 2));
     assert_eq!(of(&a, &["service.name"]), of(&b, &["service.name"]));
-    assert_ne!(of(&a, &["service.instance.id"]), of(&b, &["service.instance.id"]));
+    assert_ne!(
+        of(&a, &["service.instance.id"]),
+        of(&b, &["service.instance.id"])
+    );
     let mut other_type = a.clone();
     let strings = &mut other_type.dictionary.as_mut().unwrap().string_table;
     strings[1] = "wall".to_owned();
-    assert_ne!(of(&a, &["service.name"]), of(&other_type, &["service.name"]));
+    assert_ne!(
+        of(&a, &["service.name"]),
+        of(&other_type, &["service.name"])
+    );
 }

@@ -112,6 +112,7 @@ async fn sum_up(shared: &Shared, pending: Pending) -> Option<Batch> {
     shared.merged(items, left);
     settle(shared, items.saturating_sub(left));
     let mut batch = Batch::new(Signal::Profiles, left, bytes);
+    batch.mark_joined();
     if let Some(mut permit) = permit {
         permit.shrink_to(batch.bytes());
         batch.hold(permit);
