@@ -88,6 +88,7 @@ pub struct Batch {
     pub metadata: Option<Arc<Metadata>>,
     /// Set by a stage that will try again after a refusal: see [`Progress`].
     pub progress: Option<Arc<Progress>>,
+    joined: bool,
     /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
     permits: SmallVec<[Arc<Permit>; 1]>,
 }
@@ -139,7 +140,8 @@ pub enum Payload {
 ///
 /// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
 /// request: batching is appending a part, and no byte is copied until the socket. A profiles request has one
-/// dictionary and is always a single part.
+/// dictionary: whoever gathers several as parts makes one of them (see [`profiles::join`](crate::profiles::join())) before
+/// it hands them on.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     parts: SmallVec<[Bytes; 1]>,
@@ -259,6 +261,7 @@ impl Batch {
             payload: Payload::Wire(requests.into()),
             metadata: None,
             progress: None,
+            joined: false,
             permits: SmallVec::new(),
         }
     }
@@ -276,6 +279,17 @@ impl Batch {
     /// Attaches what keeps the bytes counted in the memory budget.
     pub fn hold(&mut self, permit: Permit) {
         self.permits.push(Arc::new(permit));
+    }
+
+    /// Says that one of its requests was made of several clients'. Should it be refused for good, somebody may have to find
+    /// out what of it is at fault.
+    pub fn mark_joined(&mut self) {
+        self.joined = true;
+    }
+
+    /// Whether one of its requests was made of several: see [`mark_joined`](Self::mark_joined).
+    pub fn is_joined(&self) -> bool {
+        self.joined
     }
 
     /// Bytes of the payload; for a decoded payload what its encoding would take.
@@ -351,13 +365,35 @@ impl Batch {
         }
     }
 
-    /// Appends `other`, which must be of the same signal and not profiles. Nothing is copied.
+    /// Other content made from this batch's, for the same client. It holds memory of its own where there is room for
+    /// both; otherwise it shares what this one holds.
+    pub fn remade(&self, items: usize, requests: impl Into<Requests>) -> Self {
+        let requests = requests.into();
+        let own = self
+            .permits
+            .first()
+            .and_then(|permit| permit.another(requests.len()).ok());
+        Batch {
+            signal: self.signal,
+            items,
+            payload: Payload::Wire(requests),
+            metadata: self.metadata.clone(),
+            progress: self.progress.clone(),
+            joined: self.joined,
+            permits: match own {
+                Some(permit) => SmallVec::from_iter([Arc::new(permit)]),
+                None => self.permits.clone(),
+            },
+        }
+    }
+
+    /// Appends `other`, which must be of the same signal. Nothing is copied.
     pub fn append(&mut self, mut other: Batch) {
         debug_assert_eq!(self.signal, other.signal);
-        debug_assert_ne!(self.signal, Signal::Profiles);
         self.wire();
         other.wire();
         self.items += other.items;
+        self.joined |= other.joined;
         self.permits.append(&mut other.permits);
         if let (Payload::Wire(mine), Payload::Wire(theirs)) = (&mut self.payload, other.payload) {
             mine.append(theirs);

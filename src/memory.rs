@@ -139,6 +139,11 @@ impl Permit {
         self.bytes
     }
 
+    /// Another one from the same budget.
+    pub fn another(&self, bytes: usize) -> Result<Permit, NoRoom> {
+        self.budget.acquire(bytes)
+    }
+
     /// Enlarges by `more` bytes, or stays as it is.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         if !self.budget.take(more) {

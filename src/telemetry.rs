@@ -53,11 +53,13 @@ pub enum DropReason {
     Shutdown,
     /// The sending queue was full, and was told to drop rather than to refuse.
     QueueFull,
+    /// They became part of other items, which are counted where these were: nothing of them is lost.
+    Merged,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 7] = [
+    pub const ALL: [DropReason; 8] = [
         DropReason::Filtered,
         DropReason::Duplicate,
         DropReason::Permanent,
@@ -65,6 +67,7 @@ impl DropReason {
         DropReason::PartialSuccess,
         DropReason::Shutdown,
         DropReason::QueueFull,
+        DropReason::Merged,
     ];
 
     /// The label's value.
@@ -77,6 +80,7 @@ impl DropReason {
             DropReason::PartialSuccess => "partial_success",
             DropReason::Shutdown => "shutdown",
             DropReason::QueueFull => "queue_full",
+            DropReason::Merged => "merged",
         }
     }
 }

@@ -2,8 +2,10 @@
 
 pub mod attributes;
 pub mod batch;
+pub mod compression;
 pub mod dedup;
 pub mod memory_limiter;
+mod offer;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -11,6 +13,7 @@ use crate::component::{Entry, ProcessorConfig};
 pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     attributes::ENTRY,
     batch::ENTRY,
+    compression::ENTRY,
     dedup::ENTRY,
     memory_limiter::ENTRY,
 ];

@@ -21,6 +21,7 @@ pub struct Compactor {
     /// Where each scope is: in which resource, and which of its scopes it is.
     scopes: Vec<(usize, usize)>,
     memo: Memo,
+    keeps_samples: bool,
     saturated: u64,
 }
 
@@ -28,6 +29,14 @@ impl Compactor {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Nothing yet; samples with the same key will stay apart, so that their number does not change.
+    pub fn keeping_samples() -> Self {
+        Compactor {
+            keeps_samples: true,
+            ..Self::default()
+        }
     }
 
     /// Adds the profiles of a request: all of them, or none if there is an error.
@@ -62,7 +71,7 @@ impl Compactor {
             return;
         };
         for mut from in scopes {
-            for profile in &mut from.profiles {
+            for profile in from.profiles.iter_mut().filter(|_| !self.keeps_samples) {
                 combine(&mut profile.samples, &mut self.saturated);
             }
             let scope = self.groups.scope(resource, &from);

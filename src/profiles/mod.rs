@@ -9,20 +9,24 @@
 //! - [`model`]: profiles over a dictionary.
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): from a request into them, lazily.
 //! - [`write`](mod@write): from them to a request's bytes.
-//! - [`merge`], [`compact`]: one from many, by adding up or without a loss.
+//! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
+//! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
 //!
 //! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
 
+pub mod aggregate;
 pub mod check;
 pub mod compact;
+pub mod cut;
 pub mod dictionary;
 mod group;
 pub mod id;
 pub mod identity;
 pub mod ingest;
+pub mod join;
 pub mod layout;
 pub mod merge;
 pub mod model;
@@ -32,12 +36,17 @@ pub mod reindex;
 pub mod resolve;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+#[cfg(test)]
+pub(crate) mod testing_batches;
 #[cfg(test)]
 mod tests;
 pub mod write;
 
+pub use self::aggregate::Aggregator;
 pub use self::compact::Compactor;
+pub use self::cut::{halve, split};
 pub use self::dictionary::Dictionary;
+pub use self::join::{compacted, join, understood};
 pub use self::merge::Merger;
 pub use self::model::Profiles;

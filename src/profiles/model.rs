@@ -1,5 +1,7 @@
 //! Profiles over one dictionary, as flat columns: what is read from a request, merged, and written again.
 
+use std::ops::Range;
+
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
@@ -121,6 +123,28 @@ impl Samples {
         self.ends.push((self.values.len(), self.timestamps.len()));
     }
 
+    /// Some of them, by position; those that are not there are left out.
+    pub fn slice(&self, range: Range<usize>) -> Samples {
+        let count = range.len();
+        let mut samples = Samples::default();
+        samples.reserve(count.min(self.len()));
+        let ends = |at: usize| match at {
+            0 => Some((0, 0)),
+            at => self.ends.get(at - 1).copied(),
+        };
+        let Some(mut start) = ends(range.start) else {
+            return samples;
+        };
+        let some = self.keys.iter().zip(&self.ends);
+        for (key, end) in some.skip(range.start).take(count) {
+            let values = self.values.get(start.0..end.0).unwrap_or_default();
+            let timestamps = self.timestamps.get(start.1..end.1).unwrap_or_default();
+            samples.push(*key, values, timestamps);
+            start = *end;
+        }
+        samples
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -197,6 +221,13 @@ mod tests {
             .map(|sample| (sample.values, sample.timestamps))
             .collect();
         assert_eq!(found, pushed);
+        for start in 0..=4 {
+            for end in start..=5 {
+                let slice = samples.slice(start..end);
+                let found: Vec<_> = slice.iter().map(|s| (s.values, s.timestamps)).collect();
+                assert_eq!(found, &pushed[start..end.min(4)]);
+            }
+        }
         let totals: Vec<_> = samples.iter().map(|sample| sample.total()).collect();
         assert_eq!(totals, [(5, false), (3, false), (0, false), (15, false)]);
     }

@@ -1,26 +1,28 @@
 //! What holds for all profiles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::profiles::v1development as proto;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use prost::Message as _;
 
 use super::check::{Rule, Severity, check};
 use super::compact::Compactor;
+use super::cut::{halve, split};
 use super::dictionary::Dictionary;
 use super::identity::Identities;
 use super::ingest::ingest;
+use super::join::join;
 use super::merge::{Merger, Options};
 use super::model::Profiles;
 use super::reindex::{Addresses, Fault, Memo};
 use super::resolve::{self, resolve};
-use super::testing;
+use super::testing_batches::requests;
 
-fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
-    proptest::collection::vec(any::<u8>(), 0..500).prop_map(|bytes| testing::request(&bytes))
-}
+use crate::wire::Limit;
 
 fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
     let mut compactor = Compactor::new();
@@ -40,6 +42,35 @@ fn merge(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
 
 fn request(profiles: &Profiles) -> ExportProfilesServiceRequest {
     ExportProfilesServiceRequest::decode(profiles.encode()).unwrap()
+}
+
+fn encoded(request: &ExportProfilesServiceRequest) -> Bytes {
+    request.encode_to_vec().into()
+}
+
+fn decoded(request: &Bytes) -> ExportProfilesServiceRequest {
+    ExportProfilesServiceRequest::decode(request.clone()).unwrap()
+}
+
+/// Every sample with what its profile says, but for the profile's id.
+fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::Profile<'_>> {
+    let mut all = Vec::new();
+    for mut profile in resolve(request).unwrap() {
+        profile.profile_id = &[];
+        for mut sample in std::mem::take(&mut profile.samples) {
+            if let (trace, span) = sample.link
+                && trace.iter().chain(span).all(|byte| *byte == 0)
+            {
+                sample.link = (&[], &[]);
+            }
+            let samples = vec![sample];
+            all.push(resolve::Profile {
+                samples,
+                ..profile.clone()
+            });
+        }
+    }
+    all
 }
 
 /// What a sample is about: stack, attributes, link, and which observations it has.
@@ -145,6 +176,95 @@ proptest! {
         assert_well_formed(&compacted);
         let report = check(&compacted);
         prop_assert_eq!(report.counts().get(&Rule::DuplicateSample), None);
+    }
+
+    #[test]
+    fn joining_keeps_every_sample_and_needs_one_dictionary(
+        requests in proptest::collection::vec(requests(), 1..5),
+    ) {
+        let parts: Vec<Bytes> = requests.iter().map(encoded).collect();
+        let joined = join(&parts, usize::MAX);
+        prop_assert_eq!(joined.len(), 1);
+        prop_assert_eq!(&joined[0].parts, &(0..parts.len()).collect::<Vec<_>>());
+        let joined = decoded(&joined[0].request);
+        let mut expected: Vec<_> = requests.iter().flat_map(all_samples).collect();
+        expected.sort();
+        let mut found = all_samples(&joined);
+        found.sort();
+        prop_assert_eq!(found, expected);
+        if parts.len() > 1 {
+            assert_well_formed(&joined);
+        }
+    }
+
+    #[test]
+    fn what_would_be_too_large_as_one_stays_several(
+        requests in proptest::collection::vec(requests(), 2..6),
+    ) {
+        let parts: Vec<Bytes> = requests.iter().map(encoded).collect();
+        let joined = join(&parts, 1500);
+        for joined in &joined {
+            prop_assert!(joined.parts.len() == 1 || joined.request.len() <= 1500);
+        }
+        let mut seen: Vec<usize> = joined.iter().flat_map(|joined| joined.parts.clone()).collect();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..parts.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn cutting_keeps_every_sample_in_pieces_within_the_limit(
+        request in requests(), items in 1..20usize, bytes in 200..2000usize,
+    ) {
+        let whole = encoded(&request);
+        let limit = Limit { items, bytes };
+        let pieces = split(&whole, limit);
+        let mut found = Vec::new();
+        let fits = whole.len() <= bytes && all_samples(&request).len() <= items;
+        let decoded: Vec<_> = pieces.iter().map(|(_, piece)| decoded(piece)).collect();
+        for ((count, piece), decoded) in pieces.iter().zip(&decoded) {
+            let samples = all_samples(decoded);
+            prop_assert_eq!(*count, samples.len());
+            prop_assert!(samples.len() <= items);
+            prop_assert!(piece.len() <= bytes || samples.len() <= 1, "{} bytes", piece.len());
+            if !fits {
+                assert_well_formed(decoded);
+                let report = check(decoded);
+                prop_assert_eq!(report.counts().get(&Rule::Orphan), None);
+            }
+            found.extend(samples);
+        }
+        prop_assert_eq!(found, all_samples(&request));
+    }
+
+    #[test]
+    fn halves_are_cut_between_profiles(request in requests()) {
+        let whole = resolve(&request).unwrap();
+        let Some(halves) = halve(&encoded(&request)) else {
+            prop_assert_eq!(whole.len(), 1);
+            return Ok(());
+        };
+        let halves = halves.map(|(_, half)| decoded(&half));
+        let found: Vec<_> = halves.iter().map(|half| resolve(half).unwrap().len()).collect();
+        prop_assert!(found.iter().all(|count| *count > 0));
+        prop_assert_eq!(found.iter().sum::<usize>(), whole.len());
+        prop_assert_eq!(halves.iter().flat_map(all_samples).collect::<Vec<_>>(), all_samples(&request));
+    }
+
+    #[test]
+    fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change(
+        request in requests(),
+    ) {
+        let whole = encoded(&request);
+        let pieces = split(&whole, Limit { items: 2, bytes: usize::MAX });
+        let again = split(&whole, Limit { items: 2, bytes: usize::MAX });
+        prop_assert_eq!(&pieces, &again);
+        let original = resolve(&request).unwrap();
+        let decoded: Vec<_> = pieces.iter().map(|(_, piece)| decoded(piece)).collect();
+        let mut ids = HashSet::new();
+        for profile in decoded.iter().flat_map(|piece| resolve(piece).unwrap()) {
+            let is_whole = original.iter().any(|whole| *whole == profile);
+            prop_assert!(is_whole || ids.insert((profile.profile_id.to_vec(), profile.sample_type.0.to_owned())));
+        }
     }
 
     #[test]
@@ -282,4 +402,91 @@ fn a_request_with_an_error_leaves_no_trace_in_the_sum() {
     ));
     assert_eq!(merger.counts(), counts);
     assert_eq!(meaning(&request(&merger.finish())), meaning(&expected));
+}
+
+#[test]
+fn what_cannot_be_read_without_a_loss_stays_alone_and_whole() {
+    let good = |value| {
+        let sample = proto::Sample {
+            values: vec![value],
+            ..Default::default()
+        };
+        profile(vec![sample])
+    };
+    let mut dangling = good(1);
+    dangling.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 9;
+    let unobserved = profile(vec![proto::Sample::default(); 2]);
+    let mut later = encoded(&good(1)).to_vec();
+    later.extend([15 << 3 | 2, 1, b'x']);
+    let parts = [
+        encoded(&good(1)),
+        encoded(&dangling),
+        encoded(&good(2)),
+        encoded(&unobserved),
+        later.into(),
+        Bytes::from_static(b"\xff"),
+    ];
+    let mut joined = join(&parts, usize::MAX);
+    joined.sort_by_key(|joined| joined.parts.clone());
+    let groups: Vec<_> = joined.iter().map(|joined| joined.parts.clone()).collect();
+    assert_eq!(groups, [vec![0, 2], vec![1], vec![3], vec![4], vec![5]]);
+    for joined in &joined[1..] {
+        assert_eq!(joined.request, parts[joined.parts[0]]);
+    }
+    let limit = Limit {
+        items: 1,
+        bytes: usize::MAX,
+    };
+    let whole = encoded(&unobserved);
+    assert_eq!(split(&whole, limit), [(2, whole.clone())]);
+}
+
+#[test]
+fn a_dictionary_that_all_samples_need_does_not_multiply_without_end() {
+    let sample = proto::Sample {
+        stack_index: 1,
+        values: vec![1],
+        ..Default::default()
+    };
+    let mut request = profile(vec![sample; 1000]);
+    let tables = request.dictionary.get_or_insert_default();
+    tables.location_table.push(Default::default());
+    tables.stack_table.push(Default::default());
+    for address in 1..1000 {
+        tables.location_table.push(proto::Location {
+            address,
+            ..Default::default()
+        });
+    }
+    tables.stack_table.push(proto::Stack {
+        location_indices: (1..1000).collect(),
+    });
+    let whole = encoded(&request);
+    let limit = Limit {
+        items: usize::MAX,
+        bytes: 100,
+    };
+    let pieces = split(&whole, limit);
+    let bytes: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    assert!(
+        pieces.len() > 1 && bytes < 6 * whole.len().max(64 << 10),
+        "{bytes}"
+    );
+    assert_eq!(pieces.iter().map(|(items, _)| items).sum::<usize>(), 1000);
+}
+
+fn profile(samples: Vec<proto::Sample>) -> ExportProfilesServiceRequest {
+    ExportProfilesServiceRequest {
+        resource_profiles: vec![proto::ResourceProfiles {
+            scope_profiles: vec![proto::ScopeProfiles {
+                profiles: vec![proto::Profile {
+                    samples,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        dictionary: Some(proto::ProfilesDictionary::default()),
+    }
 }

@@ -24,7 +24,27 @@ impl Profiles {
 
 /// Some profiles over a dictionary as an `ExportProfilesServiceRequest`: see [`Profiles::encode`].
 pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes {
-    let mut writer = Writer::new(dictionary);
+    Encoder::new(dictionary).encode(resources)
+}
+
+/// Writes many requests over one dictionary, in time that follows what they refer to and not what it has.
+#[derive(Debug)]
+pub(super) struct Encoder<'d>(Writer<'d>);
+
+impl<'d> Encoder<'d> {
+    pub(super) fn new(dictionary: &'d Dictionary) -> Self {
+        Encoder(Writer::new(dictionary))
+    }
+
+    /// See [`encode`].
+    pub(super) fn encode(&mut self, resources: &[ResourceProfiles]) -> Bytes {
+        let encoded = write(&mut self.0, resources);
+        self.0.reset();
+        encoded
+    }
+}
+
+fn write(writer: &mut Writer<'_>, resources: &[ResourceProfiles]) -> Bytes {
     let mut output = Vec::new();
     for from in resources {
         let mut resource = Vec::new();
@@ -38,8 +58,7 @@ pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes 
         text(&mut resource, 3, &from.schema_url);
         message(&mut output, 1, &resource);
     }
-    let tables = writer.finish();
-    message(&mut output, 2, &tables);
+    message(&mut output, 2, &writer.tables.concat());
     let encoded = Bytes::from(output);
     debug_assert_structure(&encoded);
     encoded
@@ -49,6 +68,8 @@ pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes 
 #[derive(Debug)]
 struct Numbers {
     numbers: Vec<u32>,
+    /// The entries that have one.
+    assigned: Vec<usize>,
     next: u32,
 }
 
@@ -56,8 +77,18 @@ impl Numbers {
     fn new(entries: usize) -> Self {
         Numbers {
             numbers: vec![0; entries],
+            assigned: Vec::new(),
             next: 1,
         }
+    }
+
+    fn reset(&mut self) {
+        for at in self.assigned.drain(..) {
+            if let Some(place) = self.numbers.get_mut(at) {
+                *place = 0;
+            }
+        }
+        self.next = 1;
     }
 
     fn get(&self, id: impl Id) -> Option<u64> {
@@ -74,6 +105,7 @@ impl Numbers {
         let number = self.next;
         if let Some(place) = self.numbers.get_mut(id.index()) {
             *place = number;
+            self.assigned.push(id.index());
             self.next += 1;
         }
         u64::from(number)
@@ -120,8 +152,23 @@ impl<'d> Writer<'d> {
         }
     }
 
-    fn finish(self) -> Vec<u8> {
-        self.tables.concat()
+    /// As if it were new.
+    fn reset(&mut self) {
+        for (table, number) in self.tables.iter_mut().zip(1..) {
+            table.clear();
+            message(table, number, &[]);
+        }
+        for numbers in [
+            &mut self.strings,
+            &mut self.attributes,
+            &mut self.mappings,
+            &mut self.functions,
+            &mut self.locations,
+            &mut self.links,
+            &mut self.stacks,
+        ] {
+            numbers.reset();
+        }
     }
 
     fn scope(&mut self, from: &ScopeProfiles) -> Vec<u8> {

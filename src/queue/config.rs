@@ -57,7 +57,8 @@ pub enum HeldCompression {
     Lz4,
 }
 
-/// Merging of requests inside the sending queue. Profiles are not merged: each request is sent as it is.
+/// Merging of requests inside the sending queue. Those of profiles become one request with one dictionary, in which every
+/// sample is what it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchConfig {
@@ -66,7 +67,8 @@ pub struct BatchConfig {
     /// The size from which a batch is sent at once, in units of `sizer`. Default: 8192.
     pub min_size: usize,
     /// The most a batch may have, in units of `sizer`; 0 is no limit. A request that does not fit into the batch at
-    /// hand starts the next one; one that is larger than this is cut. Default: 0.
+    /// hand starts the next one; one that is larger than this is cut, profiles between their samples if need be.
+    /// Default: 0.
     pub max_size: usize,
     /// What the sizes count: `items` or `bytes`. Default: what the queue's `sizer` says, else `items`.
     pub sizer: Option<BatchSizer>,
@@ -78,9 +80,9 @@ pub struct BatchConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchSizer {
-    /// Spans, data points, log records.
+    /// Spans, data points, log records, samples.
     Items,
-    /// Bytes of the encoded requests, uncompressed.
+    /// Bytes of the encoded requests, uncompressed; of profiles before their dictionaries become one.
     Bytes,
 }
 

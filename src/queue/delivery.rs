@@ -15,6 +15,7 @@ use super::pace::Pace;
 use super::{Encoded, Fault, Outcome, SendError, Sender};
 use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
+use crate::profiles::join;
 use crate::telemetry::DropReason;
 use crate::telemetry::sampled_log::SampledLog;
 
@@ -40,6 +41,8 @@ pub(super) struct Delivery {
     /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
     pub(super) pace: Pace,
+    /// The most bytes that requests of profiles may have once they are joined.
+    pub(super) most_bytes: usize,
     pub(super) logs: Logs,
 }
 
@@ -49,6 +52,13 @@ pub(super) struct Logs {
     retry: SampledLog,
     drop: SampledLog,
     partial: SampledLog,
+}
+
+/// Why a job was not delivered as it is.
+enum Stop {
+    Failed(Failure),
+    /// Its requests cannot be sent as one, but these of them can: positions in the job.
+    Apart(Vec<Vec<usize>>),
 }
 
 /// The end of a batch that was not delivered.
@@ -75,7 +85,11 @@ impl Delivery {
                     self.delivered(job, outcome);
                     continue;
                 }
-                Err(failure) => failure,
+                Err(Stop::Failed(failure)) => failure,
+                Err(Stop::Apart(groups)) => {
+                    regroup(job, groups, &mut todo);
+                    continue;
+                }
             };
             let most = match error.fault {
                 Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
@@ -93,12 +107,17 @@ impl Delivery {
     }
 
     /// Sends one batch until it is accepted, refused for good, or its time is over.
-    async fn send(&self, job: &mut Job, started: Instant) -> Result<Outcome, Failure> {
-        let permanent = |error| Failure {
-            reason: DropReason::Permanent,
-            error,
+    async fn send(&self, job: &mut Job, started: Instant) -> Result<Outcome, Stop> {
+        let permanent = |error| {
+            Stop::Failed(Failure {
+                reason: DropReason::Permanent,
+                error,
+            })
         };
-        let batch = self.encode(job).await.map_err(permanent)?;
+        let batch = match self.encode(job).await.map_err(permanent)? {
+            Ok(batch) => batch,
+            Err(groups) => return Err(Stop::Apart(groups)),
+        };
         let mut backoff = self
             .retry
             .as_ref()
@@ -134,16 +153,18 @@ impl Delivery {
                     continue;
                 }
             };
-            return Err(Failure { reason, error });
+            return Err(Stop::Failed(Failure { reason, error }));
         }
     }
 
-    async fn encode(&self, job: &mut Job) -> Result<Encoded, SendError> {
+    /// The job as it is sent; or the groups of its requests that can be sent as one, if all of them cannot.
+    async fn encode(&self, job: &mut Job) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
         let items = job.iter().map(Entry::items).sum();
         let bytes: usize = job.iter().map(Entry::bytes).sum();
         let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
         let packed = content.iter().any(Content::is_packed);
-        let (sender, signal) = (self.sender.clone(), self.signal);
+        let (sender, signal, most_bytes) = (self.sender.clone(), self.signal, self.most_bytes);
+        let joins = signal == Signal::Profiles && content.len() > 1;
         let work = move || {
             let mut requests = Requests::default();
             for content in content {
@@ -151,9 +172,17 @@ impl Delivery {
                     SendError::permanent(Code::DataLoss, Fault::Content, damaged.to_string())
                 })?);
             }
-            sender.encode(signal, &requests)
+            if joins {
+                let mut joined = join(requests.parts(), most_bytes);
+                if joined.len() != 1 {
+                    return Ok(Err(joined.into_iter().map(|joined| joined.parts).collect()));
+                }
+                requests = joined.drain(..).map(|joined| joined.request).collect();
+            }
+            sender.encode(signal, &requests).map(Ok)
         };
-        let chunks = if bytes > BLOCKING_BYTES && (packed || self.sender.encodes_every_byte()) {
+        let heavy = packed || joins || self.sender.encodes_every_byte();
+        let chunks = if bytes > BLOCKING_BYTES && heavy {
             tokio::task::spawn_blocking(work).await.map_err(|error| {
                 let reason = format!("encoding the batch failed: {error}");
                 SendError::permanent(Code::Internal, Fault::Elsewhere, reason)
@@ -161,11 +190,11 @@ impl Delivery {
         } else {
             work()?
         };
-        Ok(Encoded {
+        Ok(chunks.map(|chunks| Encoded {
             signal,
             items,
             chunks: chunks.into(),
-        })
+        }))
     }
 
     async fn attempt(&self, batch: &Encoded) -> Result<Outcome, SendError> {
@@ -287,6 +316,17 @@ impl Delivery {
 /// Nobody reads nanoseconds.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Each group of a job's entries as a job, to be sent first.
+fn regroup(job: Job, groups: Vec<Vec<usize>>, todo: &mut VecDeque<Job>) {
+    let mut entries: Vec<Option<Entry>> = job.into_iter().map(Some).collect();
+    for group in groups.into_iter().rev() {
+        let taken = group
+            .into_iter()
+            .filter_map(|at| entries.get_mut(at)?.take());
+        todo.push_front(taken.collect());
+    }
 }
 
 /// Two halves of what was refused, the second empty unless the refusal may be about a part of it only.

@@ -11,6 +11,7 @@ use super::pace::Step;
 use super::room::Place;
 use crate::batch::{Batch, Nack, Signal};
 use crate::pipeline::Undelivered;
+use crate::profiles;
 use crate::telemetry::{DropReason, ExporterMetrics};
 use crate::wire::{self, Limit};
 
@@ -150,12 +151,17 @@ impl Entry {
             .collect()
     }
 
-    /// Cuts a batch that was merged on its way here into the requests it was merged from. Itself when it is a single
-    /// one, and when the sender waits: it has the data still, and offers the requests one by one itself.
+    /// Cuts a batch that was merged on its way here into the requests it was merged from, or in halves where these became
+    /// one: profiles between profiles, others between items. Itself when it is a single one, and when the sender waits: it has the data still, and offers the requests one by one itself.
     pub(super) fn requests(mut self) -> Job {
         let merged = |content: Content| content.requests().map(|requests| requests.parts().len());
-        if self.is_awaited() || !matches!(self.content().map(merged), Some(Ok(2..))) {
+        let several = matches!(self.content().map(merged), Some(Ok(2..)));
+        let joined = self.held.as_ref().is_some_and(Held::is_joined);
+        if self.is_awaited() || !(several || joined) {
             return Job::from_iter([self]);
+        }
+        if !several {
+            return self.apart();
         }
         let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
             return Job::from_iter([self]);
@@ -167,6 +173,22 @@ impl Entry {
                 self.piece(batch.clone().with_wire(items, part))
             })
             .collect()
+    }
+
+    fn apart(mut self) -> Job {
+        if self.held.as_ref().map(Held::signal) != Some(Signal::Profiles) {
+            return self.halves();
+        }
+        let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
+            return Job::from_iter([self]);
+        };
+        let pieces = match profiles::halve(&batch.wire().to_bytes()) {
+            Some(pieces) => pieces
+                .map(|(items, piece)| batch.remade(items, piece))
+                .into(),
+            None => vec![batch],
+        };
+        pieces.into_iter().map(|piece| self.piece(piece)).collect()
     }
 
     /// Whether the sender waits for the outcome, and so has the data still.
@@ -209,11 +231,9 @@ impl Drop for Entry {
     }
 }
 
-/// Cuts a batch into pieces within `limit` that share its memory permits.
+/// Cuts a batch into pieces within `limit` that share its memory permits; those of profiles, which take more than the
+/// bytes they are cut from, have permits of their own where there is room.
 pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
-    if batch.signal() == Signal::Profiles {
-        return vec![batch];
-    }
     let whole = batch.wire().to_bytes();
     let pieces = wire::split(batch.signal(), &whole, limit);
     let items: usize = pieces.iter().map(|(items, _)| items).sum();
@@ -221,6 +241,9 @@ pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
     if pieces.len() < 2 {
         return vec![batch];
     }
-    let piece = |(items, bytes)| batch.clone().with_wire(items, bytes);
+    let piece = |(items, bytes)| match batch.signal() {
+        Signal::Profiles => batch.remade(items, bytes),
+        _ => batch.clone().with_wire(items, bytes),
+    };
     pieces.into_iter().map(piece).collect()
 }

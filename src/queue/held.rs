@@ -22,6 +22,8 @@ pub(super) enum Held {
         signal: Signal,
         /// Spans, data points, log records, samples.
         items: usize,
+        /// Whether one of the requests was made of several.
+        joined: bool,
         /// The compressed bytes.
         block: Bytes,
         /// How many bytes each of its requests has once it is expanded.
@@ -57,11 +59,20 @@ impl Held {
             Ok(permit) => Held::Packed {
                 signal: batch.signal(),
                 items: batch.items(),
+                joined: batch.is_joined(),
                 block,
                 lengths,
                 _permit: permit,
             },
             Err(_) => Held::Plain(batch),
+        }
+    }
+
+    /// The signal.
+    pub(super) fn signal(&self) -> Signal {
+        match self {
+            Held::Plain(batch) => batch.signal(),
+            Held::Packed { signal, .. } => *signal,
         }
     }
 
@@ -89,6 +100,14 @@ impl Held {
         }
     }
 
+    /// Whether one of the requests was made of several.
+    pub(super) fn is_joined(&self) -> bool {
+        match self {
+            Held::Plain(batch) => batch.is_joined(),
+            Held::Packed { joined, .. } => *joined,
+        }
+    }
+
     /// The requests, shared.
     pub(super) fn content(&mut self) -> Content {
         match self {
@@ -102,8 +121,17 @@ impl Held {
         let content = self.content();
         match self {
             Held::Plain(batch) => Ok(batch),
-            Held::Packed { signal, items, .. } => {
-                Ok(Batch::new(signal, items, content.requests()?))
+            Held::Packed {
+                signal,
+                items,
+                joined,
+                ..
+            } => {
+                let mut batch = Batch::new(signal, items, content.requests()?);
+                if joined {
+                    batch.mark_joined();
+                }
+                Ok(batch)
             }
         }
     }

@@ -13,7 +13,7 @@ use super::batcher::{Batcher, Merging};
 use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Ledger, Request, cut};
-use super::held::Held;
+use super::held::{BLOCKING_BYTES, Held};
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
 use crate::batch::{Batch, Nack, Signal};
@@ -89,8 +89,10 @@ impl SendingQueue {
             config: settings.queue.clone(),
             budget: cx.budget.clone(),
             room: Room::new(capacity, metrics.queue_size.clone()),
-            batcher: Batcher::new(batch.filter(|_| signal != Signal::Profiles)),
             delivery: Delivery {
+                most_bytes: batch
+                    .as_ref()
+                    .map_or(usize::MAX, |batch| batch.limit().bytes),
                 id: cx.id.clone(),
                 signal,
                 sender,
@@ -101,6 +103,7 @@ impl SendingQueue {
                 pace: Pace::new(),
                 logs: Logs::default(),
             },
+            batcher: Batcher::new(batch),
         }
     }
 
@@ -127,7 +130,16 @@ impl SendingQueue {
         };
         let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
         let pieces = match merging {
-            Some(merging) if merging.is_too_large(&batch) => cut(batch, merging.limit()),
+            Some(merging) if merging.is_too_large(&batch) => {
+                let limit = merging.limit();
+                // Cutting profiles is work on every byte, of all kinds.
+                match batch.signal() == Signal::Profiles && batch.bytes() > BLOCKING_BYTES {
+                    true => tokio::task::spawn_blocking(move || cut(batch, limit))
+                        .await
+                        .map_err(|_| gone())?,
+                    false => cut(batch, limit),
+                }
+            }
             _ => vec![batch],
         };
         let mut held = Vec::with_capacity(pieces.len());

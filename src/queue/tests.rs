@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::batch::Batch;
@@ -16,6 +16,7 @@ use crate::config::Section;
 use crate::config::units::Duration as Setting;
 use crate::memory::Budget;
 use crate::pipeline::{Consumer, Undelivered};
+use crate::profiles::testing_batches::{named_batch, sample_names};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const SECS: fn(u64) -> Duration = Duration::from_secs;
@@ -43,7 +44,10 @@ impl Sender for Hop {
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
-            let names = names(&batch.chunks.concat());
+            let names = match batch.signal {
+                Signal::Profiles => sample_names(&batch.chunks.concat()),
+                _ => names(&batch.chunks.concat()),
+            };
             assert_eq!(names.len(), batch.items);
             self.attempts
                 .lock()
@@ -883,18 +887,67 @@ async fn what_waits_is_compressed_and_counted_so() {
     assert_eq!(bench.budget.used(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn profiles_pass_one_by_one() {
-    let batch = BatchConfig::default();
-    let bench = Bench::new(batching(batch), SECS(0), accept);
+/// Sends the profiles, and lets the batch go.
+async fn consume_profiles(bench: &Bench, batches: impl IntoIterator<Item = Batch>) {
     let consumer = bench.terminal.inputs.get(Signal::Profiles).unwrap();
-    for _ in 0..2 {
-        consumer
-            .consume(Batch::new(Signal::Profiles, 0, Bytes::new()))
-            .await
-            .unwrap();
+    for batch in batches {
+        consumer.consume(batch).await.unwrap();
     }
-    advance(MS(1)).await;
-    sleep(MS(1)).await;
-    assert_eq!(bench.attempts().len(), 2);
+    sleep(MS(201)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_of_many_requests_become_one_with_every_sample() {
+    let bench = Bench::new(batching(BatchConfig::default()), SECS(0), accept);
+    let names = ["a", "b", "c"];
+    consume_profiles(&bench, names.map(|name| named_batch("s", [name, "both"]))).await;
+    assert_eq!(bench.attempts(), [(MS(200), 6)]);
+    assert_eq!(bench.accepted(), ["a", "b", "both", "both", "both", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_above_the_largest_size_are_cut_between_samples() {
+    let config = BatchConfig {
+        min_size: 2,
+        max_size: 2,
+        ..BatchConfig::default()
+    };
+    let bench = Bench::new(batching(config), SECS(0), accept);
+    consume_profiles(&bench, [named_batch("s", ["a", "b", "c", "d", "e"])]).await;
+    let mut sizes: Vec<usize> = bench.attempts().iter().map(|(_, items)| *items).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 2, 2]);
+    assert_eq!(bench.accepted(), ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_that_cannot_be_read_travel_alone() {
+    let bench = Bench::new(batching(BatchConfig::default()), SECS(0), accept);
+    let later = {
+        let mut request = named_batch("s", ["later"]).into_wire().to_bytes().to_vec();
+        request.extend([15 << 3 | 2, 1, b'x']);
+        Batch::new(Signal::Profiles, 1, Bytes::from(request))
+    };
+    let batches = [named_batch("s", ["a"]), later, named_batch("s", ["b"])];
+    consume_profiles(&bench, batches).await;
+    let mut sizes: Vec<usize> = bench.attempts().iter().map(|(_, items)| *items).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 2]);
+    assert_eq!(bench.accepted(), ["a", "b", "later"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_request_of_profiles_takes_no_others_with_it() {
+    let answer = |names: &[String]| match names.iter().any(|name| name == "bad") {
+        true => Err(SendError::permanent(
+            Code::InvalidArgument,
+            Fault::Content,
+            "bad",
+        )),
+        false => Ok(Outcome::default()),
+    };
+    let bench = Bench::new(batching(BatchConfig::default()), SECS(0), answer);
+    let names = ["a", "b", "bad", "c", "d"];
+    consume_profiles(&bench, names.map(|name| named_batch("s", [name]))).await;
+    assert_eq!(bench.accepted(), ["a", "b", "c", "d"]);
 }

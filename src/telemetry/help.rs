@@ -53,6 +53,14 @@ pub(super) fn describe() {
             "Number of times the batch was sent due to a size trigger",
         ),
         (
+            "tributary_processor_compression_flushes",
+            "Number of summaries of profiles, by what ended their window: its time or the memory bound",
+        ),
+        (
+            "tributary_processor_compression_passed_requests",
+            "Number of requests of profiles that did not have to wait, because their series were quiet",
+        ),
+        (
             "otelcol_processor_batch_timeout_trigger_send",
             "Number of times the batch was sent due to a timeout trigger",
         ),

@@ -13,15 +13,19 @@ use super::reader::{Field, Fields, Value, put_varint, varint_len};
 use crate::batch::{Decoded, Signal};
 
 /// Cuts a valid request into pieces within `limit`, each with its number of items, in order; resource and scope headers
-/// are repeated. A single item above the byte limit becomes a piece of its own. A profiles request is never cut.
+/// are repeated. A single item above the byte limit becomes a piece of its own. Profiles share a dictionary, which the
+/// wire path does not cut: they go through [`profiles::split`](crate::profiles::split).
 ///
 /// Metrics count in data points: a metric that alone exceeds the limit is cut between its points, and the rest of it
 /// is repeated. Where repeating headers would take more bytes than the request has, pieces exceed the limit: a large
 /// header over many small items must not become a multiple of what was received. A resource, a scope or a metric without items stays in one of the pieces. What fits is returned as it
 /// is, without a copy.
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
+    if signal == Signal::Profiles {
+        return crate::profiles::split(request, limit);
+    }
     let items = count::count(signal, request);
-    if signal == Signal::Profiles || (items <= limit.items && request.len() <= limit.bytes) {
+    if items <= limit.items && request.len() <= limit.bytes {
         return vec![(items, request.clone())];
     }
     if let Ok(pieces) = cut(signal, request, limit) {

@@ -37,6 +37,7 @@ mod retries;
 mod sdk;
 mod shutdown;
 mod status_matrix;
+mod summaries;
 mod tiers;
 mod tls_attacks;
 mod tls_rotation;

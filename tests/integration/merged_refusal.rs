@@ -30,7 +30,7 @@ async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Ba
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
     let bad = Client::http("bad", collector.http(), &Oracle::default());
-    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+    for signal in Signal::ALL {
         for number in 0..20 {
             good.send(&good.request(signal, 2)).await.unwrap();
             if number == 13 {
@@ -41,14 +41,14 @@ async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Ba
     assert_eq!(oracle.settle(backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(
-        mixed.load(Relaxed) >= 3,
+        mixed.load(Relaxed) >= 4,
         "the bad ones travelled with good ones"
     );
     let lost = [("reason", "permanent")];
-    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 6.0);
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 8.0);
     assert_eq!(
         metrics.sum("tributary_exporter_delivered_items", &[]),
-        120.0
+        160.0
     );
 }
 

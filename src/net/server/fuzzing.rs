@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
-use super::guard::{Guard, Version};
+use super::guard::{Guard, Spoken};
 use super::mistake::Mistake;
 use super::peer::Peer;
 
@@ -26,10 +26,10 @@ pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
         guard.greet().await
     });
     match version {
-        Ok(Version::Http1) => "HTTP/1",
-        Ok(Version::Http2) => "HTTP/2",
-        Ok(Version::Tls) => "TLS",
-        Ok(Version::Nothing) | Err(_) => "nothing",
+        Ok(Spoken::Http1) => "HTTP/1",
+        Ok(Spoken::Http2) => "HTTP/2",
+        Ok(Spoken::Tls) => "TLS",
+        Ok(Spoken::Nothing) | Err(_) => "nothing",
     }
 }
 

@@ -178,13 +178,13 @@ async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
 
 #[tokio::test]
 async fn a_client_is_taken_for_what_it_speaks_however_its_bytes_are_cut() {
-    use super::guard::{Guard, Version};
-    let said: [(&[u8], Version); 5] = [
-        (b"\x16\x03\x01\x02\0\x01", Version::Tls),
-        (frames::PREFACE, Version::Http2),
-        (GET, Version::Http1),
-        (b"PRI * HTTP/1.1\r\n", Version::Http1),
-        (b"\x16", Version::Nothing),
+    use super::guard::{Guard, Spoken};
+    let said: [(&[u8], Spoken); 5] = [
+        (b"\x16\x03\x01\x02\0\x01", Spoken::Tls),
+        (frames::PREFACE, Spoken::Http2),
+        (GET, Spoken::Http1),
+        (b"PRI * HTTP/1.1\r\n", Spoken::Http1),
+        (b"\x16", Spoken::Nothing),
     ];
     for (bytes, expected) in said {
         for most in [1, 2, 64] {

@@ -1,24 +1,20 @@
 //! The task that hands finished batches on, and tries again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
-use super::Shared;
+use super::{Shared, profiles};
 use crate::batch::{Batch, Nack, Progress};
+use crate::processors::offer::offer;
 use crate::telemetry::DropReason;
 use crate::wire;
 
 /// How many batches may wait for the next stage at once, so that one that waits does not hold up the others.
 pub(super) const MAX_UNDER_WAY: usize = 8;
-
-/// Waits between attempts: jittered, doubling.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs until the processor is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>) {
@@ -55,12 +51,22 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn hand_on(shared: &Shared, batch: Batch) {
+    for (batch, parts) in profiles::whole(batch, shared.sizes.most).await {
+        hand_on_one(shared, batch, parts).await;
+    }
+}
+
+/// Hands on a batch that was made of the requests in `parts`.
+async fn hand_on_one(shared: &Shared, batch: Batch, parts: Batch) {
     shared.metrics.send_size.record(batch.items() as f64);
     shared.metrics.send_size_bytes.record(batch.bytes() as f64);
     let progress = Arc::new(Progress::default());
-    let Err(nack) = offer(shared, batch.clone(), progress.clone()).await else {
-        return settle(shared, batch.items());
+    let items = batch.items();
+    let (next, closing) = (&shared.next, &shared.closing);
+    let Err(nack) = offer(next, closing, batch, progress.clone()).await else {
+        return settle(shared, items);
     };
+    let batch = parts;
     let requests = batch.clone().into_wire();
     if requests.parts().len() == 1 {
         give_up(shared, batch.items(), &nack);
@@ -74,36 +80,11 @@ async fn hand_on(shared: &Shared, batch: Batch) {
     for part in requests.into_parts() {
         let items = wire::count(batch.signal(), &part);
         let part = batch.clone().with_wire(items, part);
-        if let Err(nack) = offer(shared, part, Arc::new(progress.fork())).await {
+        if let Err(nack) = offer(next, closing, part, Arc::new(progress.fork())).await {
             give_up(shared, items, &nack);
         }
         // One by one: a shutdown in between must count only what is left.
         settle(shared, items);
-    }
-}
-
-/// Offers until the batch is taken, or refused for good.
-async fn offer(shared: &Shared, mut batch: Batch, progress: Arc<Progress>) -> Result<(), Nack> {
-    batch.progress = Some(progress);
-    let mut wait = FIRST_WAIT;
-    loop {
-        match shared.next.consumer.consume(batch.clone()).await {
-            Err(nack) if nack.retryable => {
-                let jitter = 0.5 + fastrand::f64();
-                if shared.closing.is_cancelled() {
-                    // There may be no later.
-                    sleep(FIRST_WAIT.mul_f64(jitter)).await;
-                    continue;
-                }
-                let asked = nack.retry_after.unwrap_or_default();
-                tokio::select! {
-                    () = sleep(wait.mul_f64(jitter).max(asked)) => {}
-                    () = shared.closing.cancelled() => {}
-                }
-                wait = (wait * 2).min(LONGEST_WAIT);
-            }
-            taken => return taken,
-        }
     }
 }
 

@@ -5,9 +5,11 @@
 //! more in once enough batches wait. A batch that is refused for good is taken apart and offered request by request,
 //! so that one request's trouble never touches another's data.
 //!
-//! Profiles pass one by one: each request has a dictionary of its own.
+//! Requests of profiles each have a dictionary of their own, so they cannot just be appended: when a batch of them is
+//! finished, they become one request with one dictionary, in which every sample is what it was.
 
 mod flush;
+mod profiles;
 mod waiting;
 
 use std::collections::HashMap;
@@ -17,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use metrics::{Counter, Gauge, Histogram};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -50,12 +53,13 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
 pub struct Config {
     /// How long the first item of a batch may wait. `0s` sends everything at once, subject to the maximum sizes.
     pub timeout: Duration,
-    /// Items (spans, data points, log records) that make a batch large enough to be sent. 0: items do not matter;
+    /// Items (spans, data points, log records, samples) that make a batch large enough to be sent. 0: items do not matter;
     /// without `send_batch_bytes` too, everything is sent at once.
     pub send_batch_size: u32,
-    /// The most items of a batch; larger requests are split. 0: no limit.
+    /// The most items of a batch; larger requests are split, profiles between their samples if need be. 0: no limit.
     pub send_batch_max_size: u32,
-    /// Encoded bytes that make a batch large enough to be sent, as in `2MiB`. 0: bytes do not matter.
+    /// Encoded bytes that make a batch large enough to be sent, as in `2MiB`. Those of profiles are counted before their
+    /// dictionaries become one. 0: bytes do not matter.
     pub send_batch_bytes: ByteSize,
     /// The most encoded bytes of a batch, as in `4MiB`; larger requests are split. 0: no limit.
     pub send_batch_max_bytes: ByteSize,
@@ -111,7 +115,7 @@ impl Validate for Config {
 }
 
 impl ProcessorConfig for Config {
-    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let config = self.clone();
         let metrics = Metrics::new(&cx.id);
         Ok(Stage::Holding(Box::new(move |next| {
@@ -131,12 +135,8 @@ impl ProcessorConfig for Config {
                 gone: Notify::new(),
                 closing: CancellationToken::new(),
             });
-            let consumer: Arc<dyn Consumer> = match signal {
-                Signal::Profiles => shared.next.consumer.clone(),
-                _ => Arc::new(Batcher(shared.clone())),
-            };
             (
-                consumer,
+                Arc::new(Batcher(shared.clone())),
                 Box::new(Life {
                     shared,
                     flusher: None,
@@ -231,17 +231,17 @@ impl Shared {
             .collect()
     }
 
-    /// Takes the batch out of `offered`, unless there is no room for it now.
-    fn take_in(&self, offered: &mut Option<Batch>) -> Result<(), Nack> {
+    /// Takes what one client sent out of `offered`, unless there is no room for it now.
+    fn take_in(&self, offered: &mut SmallVec<[Batch; 1]>) -> Result<(), Nack> {
         let mut state = self.state();
         let state = &mut *state;
         if state.closed {
             return Err(Nack::unavailable("the collector is shutting down"));
         }
-        let Some(batch) = offered.take_if(|_| !state.is_full()) else {
+        let Some(first) = offered.first().filter(|_| !state.is_full()) else {
             return Ok(());
         };
-        let key = self.partition_key(&batch);
+        let key = self.partition_key(first);
         let known = state.partitions.len();
         let partition = match state.partitions.entry(key) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -256,8 +256,10 @@ impl Shared {
                 entry.insert(Partition::default())
             }
         };
-        state.held += batch.items();
-        partition.waiting.push(batch);
+        for batch in offered.drain(..) {
+            state.held += batch.items();
+            partition.waiting.push(batch);
+        }
         let mut wake = false;
         while partition.waiting.is_enough(&self.sizes) {
             let Some(batch) = partition.waiting.take(&self.sizes) else {
@@ -324,12 +326,12 @@ impl Consumer for Batcher {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         batch.wire();
         Box::pin(async move {
-            let mut offered = Some(batch);
+            let mut offered = profiles::within(batch, self.0.sizes.most).await;
             let mut until = None;
             loop {
                 let gone = self.0.gone.notified();
                 self.0.take_in(&mut offered)?;
-                if offered.is_none() {
+                if offered.is_empty() {
                     return Ok(());
                 }
                 // A next stage that is just slower than the clients sets their pace.

@@ -4,6 +4,7 @@ use super::*;
 use crate::component::Host;
 use crate::pipeline::FanOut;
 use crate::pipeline::testing::{Scripted, span_names, spans};
+use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::telemetry::Account;
 
 struct Fixture {
@@ -20,6 +21,7 @@ fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
 fn connected(config: &Config, consumer: Arc<dyn Consumer>, exporter: Arc<Scripted>) -> Fixture {
     let host = Host::for_tests();
     let cx = host.context(&"batch".parse().unwrap());
+    // The signal is that of what comes in.
     let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
@@ -274,4 +276,100 @@ async fn what_fills_the_largest_batch_is_enough_whatever_the_other_limit_says() 
     }
     later(1).await;
     assert_eq!(f.exporter.span_names(), ["a", "b"]);
+}
+
+/// The samples of every batch that was taken: each is one request.
+fn taken_profiles(f: &Fixture) -> Vec<Vec<String>> {
+    let taken = f.exporter.batches().into_iter().map(|batch| {
+        let items = batch.items();
+        let requests = batch.into_wire();
+        assert_eq!(requests.parts().len(), 1);
+        let names = sample_names(&requests.to_bytes());
+        assert_eq!(names.len(), items);
+        names
+    });
+    taken.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_become_one_request_in_which_every_sample_is_what_it_was() {
+    let f = fixture(&config(), Scripted::new([]));
+    for names in [["a", "both"], ["both", "b"]] {
+        f.consumer.consume(named_batch("s", names)).await.unwrap();
+    }
+    later(1).await;
+    assert_eq!(taken_profiles(&f), [["a", "both", "both", "b"]]);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_are_cut_between_their_samples() {
+    let config = Config {
+        send_batch_size: 2,
+        send_batch_max_size: 2,
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    let names = ["a", "b", "c", "d", "e"];
+    f.consumer.consume(named_batch("s", names)).await.unwrap();
+    later(201).await;
+    assert_eq!(taken_profiles(&f), [&["a", "b"][..], &["c", "d"], &["e"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_of_profiles_are_within_the_byte_limit() {
+    let names: Vec<String> = (0..500).map(|at| format!("function-{at}")).collect();
+    let config = Config {
+        send_batch_max_bytes: ByteSize(2000),
+        send_batch_bytes: ByteSize(2000),
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    for chunk in names.chunks(100) {
+        let batch = named_batch("s", chunk.iter().map(String::as_str));
+        assert!(batch.bytes() > 2000);
+        f.consumer.consume(batch).await.unwrap();
+        later(1).await;
+    }
+    later(201).await;
+    assert!(
+        f.exporter
+            .batches()
+            .iter()
+            .all(|batch| batch.bytes() <= 2000)
+    );
+    assert_eq!(taken_profiles(&f).concat(), names);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_profiles_that_is_refused_for_good_takes_no_other_with_it() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|batch| {
+            let names = sample_names(&batch.clone().into_wire().to_bytes());
+            let bad = names.contains(&"bad".to_owned());
+            bad.then(|| Nack::invalid("bad"))
+        }),
+    );
+    for name in ["a", "bad", "c", "d"] {
+        f.consumer.consume(named_batch("s", [name])).await.unwrap();
+    }
+    later(1).await;
+    assert_eq!(taken_profiles(&f), [["a"], ["c"], ["d"]]);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
+    let budget = crate::memory::Budget::new(1 << 20);
+    let f = fixture(&config(), Scripted::new([]));
+    for _ in 0..2 {
+        let mut batch = named_batch("s", ["a", "b"]);
+        batch.hold(budget.acquire(batch.bytes()).unwrap());
+        f.consumer.consume(batch).await.unwrap();
+    }
+    later(1).await;
+    let taken = f.exporter.batches();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(budget.used(), taken[0].bytes());
 }

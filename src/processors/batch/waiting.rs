@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Signal};
 use crate::wire::{self, Limit};
 
 /// When requests are enough, and how much a batch may have at most.
@@ -59,7 +59,9 @@ impl Waiting {
         let mut request = self.requests.pop_front()?;
         self.items -= request.items();
         self.bytes -= request.bytes();
-        if request.items() <= most.items && request.bytes() <= most.bytes {
+        let fits = request.items() <= most.items && request.bytes() <= most.bytes;
+        // Profiles were cut before they came in, which is work that must not be done under the lock.
+        if fits || request.signal() == Signal::Profiles {
             return Some(request);
         }
         let whole = request.wire().to_bytes();

@@ -1,0 +1,70 @@
+//! What takes more than appending: profiles.
+
+use smallvec::SmallVec;
+
+use crate::batch::{Batch, Signal};
+use crate::processors::offer::away;
+use crate::profiles::join;
+use crate::wire::{self, Limit};
+
+/// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out.
+pub(super) async fn within(mut batch: Batch, most: Limit) -> SmallVec<[Batch; 1]> {
+    let fits = batch.items() <= most.items && batch.bytes() <= most.bytes;
+    if fits || batch.signal() != Signal::Profiles {
+        return SmallVec::from_iter([batch]);
+    }
+    let whole = batch.wire().to_bytes();
+    let bytes = whole.len();
+    let cut = move || wire::split(Signal::Profiles, &whole, most);
+    match away(bytes, cut).await {
+        Some(pieces) if pieces.len() > 1 => {
+            let pieces = pieces.into_iter();
+            pieces
+                .map(|(items, piece)| batch.remade(items, piece))
+                .collect()
+        }
+        _ => SmallVec::from_iter([batch]),
+    }
+}
+
+/// A finished batch as it is sent, each with the batch of what it was made of: one, unless it has profiles that cannot
+/// become one request.
+pub(super) async fn whole(batch: Batch, most: Limit) -> SmallVec<[(Batch, Batch); 1]> {
+    let mut batch = batch;
+    let parts = match batch.signal() {
+        Signal::Profiles => batch.wire().parts().to_vec(),
+        _ => Vec::new(),
+    };
+    if parts.len() < 2 {
+        return SmallVec::from_iter([(batch.clone(), batch)]);
+    }
+    let bytes = batch.bytes();
+    let from = parts.clone();
+    let Some(joined) = away(bytes, move || join(&from, most.bytes)).await else {
+        return apart(&batch, parts);
+    };
+    joined
+        .into_iter()
+        .map(|joined| {
+            let items = wire::count(Signal::Profiles, &joined.request);
+            let mut whole = batch.remade(items, joined.request);
+            if joined.parts.len() > 1 {
+                whole.mark_joined();
+            }
+            let parts = joined.parts.iter().filter_map(|at| parts.get(*at).cloned());
+            let parts = batch
+                .clone()
+                .with_wire(items, parts.collect::<crate::batch::Requests>());
+            (whole, parts)
+        })
+        .collect()
+}
+
+fn apart(batch: &Batch, parts: Vec<bytes::Bytes>) -> SmallVec<[(Batch, Batch); 1]> {
+    let each = parts.into_iter().map(|part| {
+        let items = wire::count(Signal::Profiles, &part);
+        let batch = batch.clone().with_wire(items, part);
+        (batch.clone(), batch)
+    });
+    each.collect()
+}

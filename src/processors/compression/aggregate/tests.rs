@@ -1,0 +1,234 @@
+use super::super::Config;
+use super::*;
+use crate::batch::Signal;
+use crate::component::{Host, ProcessorConfig as _};
+use crate::config::units::ByteSize;
+use crate::pipeline::testing::Scripted;
+use crate::profiles::testing_batches::{named_batch, sample_names};
+use crate::telemetry::Account;
+
+struct Fixture {
+    consumer: Arc<dyn Consumer>,
+    component: Box<dyn Component>,
+    exporter: Arc<Scripted>,
+    budget: Arc<Budget>,
+}
+
+fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
+    let host = Host::for_tests();
+    let cx = host.context(&"compression".parse().unwrap());
+    let Stage::Holding(connect) = config.build(&cx, Signal::Profiles).unwrap() else {
+        panic!("summaries take time");
+    };
+    let next = Next {
+        consumer: exporter.clone(),
+        account: Account::of_pipeline("profiles"),
+    };
+    let (consumer, mut component) = connect(next);
+    component.start();
+    Fixture {
+        consumer,
+        component,
+        exporter,
+        budget: host.budget.clone(),
+    }
+}
+
+fn config() -> Config {
+    Config {
+        mode: super::super::Mode::Aggregate,
+        ..Config::default()
+    }
+}
+
+impl Fixture {
+    async fn send(&self, service: &str, names: &[&str]) -> Result<(), Nack> {
+        let mut batch = named_batch(service, names.iter().copied());
+        let permit = self.budget.acquire(batch.bytes()).unwrap();
+        batch.hold(permit);
+        self.consumer.consume(batch).await
+    }
+
+    /// The names of the samples of each batch that was taken.
+    fn taken(&self) -> Vec<Vec<String>> {
+        let taken = self.exporter.batches().into_iter().map(|batch| {
+            let names = sample_names(&batch.clone().into_wire().to_bytes());
+            assert_eq!(names.len(), batch.items());
+            names
+        });
+        taken.collect()
+    }
+
+    async fn shutdown(self, within: u64) -> (usize, Vec<Vec<String>>) {
+        let deadline = Instant::now() + Duration::from_secs(within);
+        let (exporter, budget) = (self.exporter.clone(), self.budget.clone());
+        let left = self.component.shutdown(deadline).await.items;
+        let taken = Fixture {
+            consumer: self.consumer,
+            component: Box::new(crate::pipeline::Idle),
+            exporter,
+            budget,
+        }
+        .taken();
+        (left, taken)
+    }
+}
+
+async fn later(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_series_passes_and_a_busy_one_is_summed_up_after_the_interval() {
+    let f = fixture(&config(), Scripted::new([]));
+    f.send("s", &["a"]).await.unwrap();
+    later(1).await;
+    assert_eq!(f.taken(), [["a"]]);
+    f.send("s", &["a", "b"]).await.unwrap();
+    later(5_000).await;
+    f.send("s", &["b", "c"]).await.unwrap();
+    f.send("other", &["x"]).await.unwrap();
+    later(4_998).await;
+    assert_eq!(f.taken(), [vec!["a"], vec!["x"]]);
+    later(3).await;
+    assert_eq!(f.taken()[2..], [["a", "b", "c"]]);
+    assert!(f.component.idle());
+    later(20_000).await;
+    f.send("s", &["d"]).await.unwrap();
+    later(1).await;
+    assert_eq!(f.taken()[3..], [["d"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_holds_exactly_the_memory_it_takes() {
+    let f = fixture(&config(), Scripted::new([]));
+    for _ in 0..5 {
+        f.send("s", &["a", "b"]).await.unwrap();
+    }
+    later(1).await;
+    assert!(f.budget.used() > 0);
+    later(10_000).await;
+    let taken: usize = f.exporter.batches().iter().map(Batch::bytes).sum();
+    assert_eq!(f.budget.used(), taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_offered_until_it_is_taken() {
+    let busy = Err(Nack::unavailable("busy"));
+    let f = fixture(&config(), Scripted::new(vec![busy; 6]));
+    f.send("s", &["a"]).await.unwrap();
+    f.send("s", &["b"]).await.unwrap();
+    later(60_000).await;
+    let mut taken = f.taken();
+    taken.sort();
+    assert_eq!(taken, [["a"], ["b"]]);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|_| Some(Nack::unavailable("stopped"))),
+    );
+    let mut accepted = 0;
+    let nack = loop {
+        later(1).await;
+        match f.send(&format!("service-{accepted}"), &["a"]).await {
+            Ok(()) => accepted += 1,
+            Err(nack) => break nack,
+        }
+        assert!(accepted < 100);
+    };
+    assert!(nack.retryable);
+    let (left, _) = f.shutdown(1).await;
+    assert_eq!(left, accepted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_memory_bound_a_window_ends_early_and_nothing_is_lost() {
+    let config = Config {
+        max_bytes: Some(ByteSize(64 << 10)),
+        ..config()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    let mut sent = Vec::new();
+    for at in 0..20 {
+        let names: Vec<String> = (0..100).map(|n| format!("function-{at}-{n}")).collect();
+        let words: Vec<&str> = names.iter().map(String::as_str).collect();
+        f.send("s", &words).await.unwrap();
+        later(1).await;
+        sent.extend(names);
+    }
+    assert!(f.taken().len() > 2, "{}", f.taken().len());
+    later(10_000).await;
+    let mut taken = f.taken().concat();
+    taken.sort();
+    sent.sort();
+    assert_eq!(taken, sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_window() {
+    let f = fixture(&config(), Scripted::new([]));
+    for name in ["a", "b", "c"] {
+        f.send("s", &[name]).await.unwrap();
+    }
+    let (left, taken) = f.shutdown(1).await;
+    assert_eq!(left, 0);
+    assert_eq!(taken, [vec!["a"], vec!["b", "c"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_reports_what_the_next_stage_did_not_take() {
+    let f = fixture(&config(), Scripted::slow(Duration::from_secs(3600)));
+    f.send("s", &["a"]).await.unwrap();
+    f.send("s", &["b", "c"]).await.unwrap();
+    let (left, taken) = f.shutdown(1).await;
+    assert_eq!((left, taken.len()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_in_after_the_end() {
+    let f = fixture(&config(), Scripted::new([]));
+    let consumer = f.consumer.clone();
+    f.shutdown(1).await;
+    let nack = consumer.consume(named_batch("s", ["a"])).await.unwrap_err();
+    assert!(nack.retryable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_passes_as_it_is() {
+    let f = fixture(&config(), Scripted::new([]));
+    f.send("s", &["a"]).await.unwrap();
+    let broken = Batch::new(Signal::Profiles, 1, Bytes::from_static(b"\xff"));
+    f.consumer.consume(broken).await.unwrap();
+    f.send("s", &["b"]).await.unwrap();
+    later(10_001).await;
+    let requests: Vec<Bytes> = f
+        .exporter
+        .batches()
+        .into_iter()
+        .map(|batch| batch.into_wire().to_bytes())
+        .collect();
+    assert_eq!(requests[1], &b"\xff"[..]);
+    assert_eq!(sample_names(&requests[2]), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_refused_for_good_is_offered_in_pieces() {
+    let f = fixture(
+        &config(),
+        Scripted::refusing(|batch| {
+            let names = sample_names(&batch.clone().into_wire().to_bytes());
+            let bad = names.contains(&"bad".to_owned());
+            bad.then(|| Nack::invalid("bad"))
+        }),
+    );
+    f.send("s", &["a"]).await.unwrap();
+    f.send("s", &["b", "bad"]).await.unwrap();
+    f.send("s", &["c"]).await.unwrap();
+    later(10_001).await;
+    assert_eq!(f.taken(), [["a"], ["b"], ["c"]]);
+    assert!(f.component.idle());
+}

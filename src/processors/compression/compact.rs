@@ -1,0 +1,289 @@
+//! Equal resources and scopes of a batch become one, on the wire.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+
+use crate::batch::{Batch, Nack, Requests, Signal};
+use crate::pipeline::Processor;
+use crate::profiles;
+use crate::wire::reader::{Fields, put_varint, varint_len};
+
+/// The processor.
+pub(super) struct Compact;
+
+impl Processor for Compact {
+    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+        let items = batch.items();
+        let compacted = match batch.signal() {
+            Signal::Profiles => compact_profiles(batch.wire()),
+            _ => compact(batch.wire()),
+        };
+        Ok(Some(match compacted {
+            Some(requests) => {
+                let several = batch.wire().parts().len() > requests.parts().len();
+                let mut compacted = batch.remade(items, requests);
+                if several {
+                    compacted.mark_joined();
+                }
+                compacted
+            }
+            None => batch,
+        }))
+    }
+}
+
+/// Each request by itself: there is one, unless somebody wants them apart.
+fn compact_profiles(requests: &Requests) -> Option<Requests> {
+    let mut changed = false;
+    let parts = requests.parts().iter().map(|part| {
+        let smaller = profiles::compacted(part);
+        changed |= smaller.is_some();
+        smaller.unwrap_or_else(|| part.clone())
+    });
+    let parts: Requests = parts.collect();
+    changed.then_some(parts)
+}
+
+/// The fields of a message but for its entries, as they are in the message.
+type Header<'a> = SmallVec<[&'a [u8]; 2]>;
+
+/// Different messages, by their headers, in the order in which they came.
+struct Groups<'a, T> {
+    /// Headers are compared in full; a hash only says where to look.
+    index: HashMap<Header<'a>, usize, RandomState>,
+    groups: Vec<(Header<'a>, T)>,
+}
+
+impl<T> Default for Groups<'_, T> {
+    fn default() -> Self {
+        Groups {
+            index: HashMap::default(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl<'a, T: Default> Groups<'a, T> {
+    /// The group of that header, and whether it was there.
+    fn group(&mut self, header: Header<'a>) -> (Option<&mut T>, bool) {
+        let next = self.groups.len();
+        let at = *self.index.entry(header.clone()).or_insert(next);
+        if at == next {
+            self.groups.push((header, T::default()));
+        }
+        (self.groups.get_mut(at).map(|(_, group)| group), at < next)
+    }
+}
+
+/// Entries of a scope, whole fields.
+type Entries<'a> = Vec<&'a [u8]>;
+
+/// The requests as one in which no resource and no scope of a resource occurs twice; nothing if that is so already.
+///
+/// Two are equal when all about them is, byte by byte: the same attributes in another order are not seen.
+fn compact(requests: &Requests) -> Option<Requests> {
+    let mut resources: Groups<'_, Groups<'_, Entries<'_>>> = Groups::default();
+    let mut others: Entries<'_> = Vec::new();
+    let mut any_equal = false;
+    for part in requests.parts() {
+        for field in Fields::new(part) {
+            let field = field.ok()?;
+            let Some(resource) = field.value.bytes().filter(|_| field.number == 1) else {
+                // Unknown; all that can be said is that it came with these requests.
+                others.push(field.raw);
+                continue;
+            };
+            let (header, scopes) = take_apart(resource)?;
+            let (group, equal) = resources.group(header);
+            any_equal |= equal;
+            let group = group?;
+            for scope in scopes {
+                let scope = Fields::new(scope).next()?.ok()?.value.bytes()?;
+                let (header, entries) = take_apart(scope)?;
+                let (group, equal) = group.group(header);
+                any_equal |= equal;
+                group?.extend(entries);
+            }
+        }
+    }
+    any_equal.then(|| Requests::from(bytes::Bytes::from(write(&resources, &others))))
+}
+
+/// The header of a message, and its fields with number 2: the scopes of a resource, the entries of a scope.
+fn take_apart(message: &[u8]) -> Option<(Header<'_>, Entries<'_>)> {
+    let mut header = Header::new();
+    let mut entries = Vec::new();
+    for field in Fields::new(message) {
+        let field = field.ok()?;
+        match field.number {
+            2 if field.value.bytes().is_some() => entries.push(field.raw),
+            _ => header.push(field.raw),
+        }
+    }
+    Some((header, entries))
+}
+
+fn write(resources: &Groups<'_, Groups<'_, Entries<'_>>>, others: &[&[u8]]) -> Vec<u8> {
+    let length = |fields: &[&[u8]]| fields.iter().map(|field| field.len()).sum::<usize>();
+    let framed = |length: usize| 1 + varint_len(length as u64) + length;
+    let mut output = Vec::new();
+    for (header, scopes) in &resources.groups {
+        let lengths: Vec<usize> = scopes
+            .groups
+            .iter()
+            .map(|(header, entries)| length(header) + length(entries))
+            .collect();
+        let body = length(header) + lengths.iter().copied().map(framed).sum::<usize>();
+        output.reserve(framed(body));
+        output.push(1 << 3 | 2);
+        put_varint(body as u64, &mut output);
+        output.extend(header.iter().copied().flatten());
+        for ((header, entries), length) in scopes.groups.iter().zip(lengths) {
+            output.push(2 << 3 | 2);
+            put_varint(length as u64, &mut output);
+            for field in header.iter().chain(entries) {
+                output.extend_from_slice(field);
+            }
+        }
+    }
+    for field in others {
+        output.extend_from_slice(field);
+    }
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+    use prost::Message as _;
+
+    use super::*;
+    use crate::profiles::testing_batches::named_batch;
+
+    /// A record of a scope of a resource.
+    fn one(resource: &str, schema_url: &str, scope: &str, record: &str) -> ResourceLogs {
+        let key = |key: &str| KeyValue {
+            key: key.to_owned(),
+            ..KeyValue::default()
+        };
+        ResourceLogs {
+            resource: Some(Resource {
+                attributes: vec![key(resource)],
+                ..Resource::default()
+            }),
+            scope_logs: vec![ScopeLogs {
+                scope: Some(InstrumentationScope {
+                    name: scope.to_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                log_records: vec![LogRecord {
+                    event_name: record.to_owned(),
+                    ..LogRecord::default()
+                }],
+                schema_url: String::new(),
+            }],
+            schema_url: schema_url.to_owned(),
+        }
+    }
+
+    fn encoded(resource_logs: Vec<ResourceLogs>) -> Bytes {
+        let request = ExportLogsServiceRequest { resource_logs };
+        request.encode_to_vec().into()
+    }
+
+    fn process(requests: impl Into<Requests>, items: usize) -> Batch {
+        let batch = Batch::new(Signal::Logs, items, requests);
+        Compact.process(batch).unwrap().unwrap()
+    }
+
+    fn shape(batch: Batch) -> Vec<(String, Vec<(String, Vec<String>)>)> {
+        let request = batch.into_wire().to_bytes();
+        let request = ExportLogsServiceRequest::decode(request).unwrap();
+        let scope = |scope: ScopeLogs| {
+            let records = scope.log_records.into_iter();
+            let names = records.map(|record| record.event_name).collect();
+            (scope.scope.unwrap().name, names)
+        };
+        let resource = |from: ResourceLogs| {
+            let key = from.resource.unwrap().attributes.remove(0).key;
+            (key, from.scope_logs.into_iter().map(scope).collect())
+        };
+        request.resource_logs.into_iter().map(resource).collect()
+    }
+
+    #[test]
+    fn equal_resources_and_scopes_of_all_requests_become_one_and_records_stay_in_order() {
+        let requests: Requests = [
+            encoded(vec![one("a", "", "x", "1"), one("b", "", "x", "2")]),
+            encoded(vec![one("a", "", "y", "3"), one("a", "", "x", "4")]),
+        ]
+        .into_iter()
+        .collect();
+        let batch = process(requests, 4);
+        assert_eq!(batch.items(), 4);
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let scope = |name: &str, records: &[&str]| (name.to_owned(), words(records));
+        let expected: Vec<(String, Vec<(String, Vec<String>)>)> = vec![
+            (
+                "a".to_owned(),
+                vec![scope("x", &["1", "4"]), scope("y", &["3"])],
+            ),
+            ("b".to_owned(), vec![scope("x", &["2"])]),
+        ];
+        assert_eq!(shape(batch), expected);
+    }
+
+    #[test]
+    fn what_differs_in_any_field_stays_apart_without_a_copy() {
+        let mut other = encoded(vec![one("a", "", "x", "3")]).to_vec();
+        // An unknown field of the resource's message.
+        let resource = other.split_off(2);
+        let mut unknown = vec![1 << 3 | 2];
+        put_varint(resource.len() as u64 + 3, &mut unknown);
+        unknown.extend(resource);
+        unknown.extend([15 << 3 | 2, 1, b'?']);
+        let requests: Requests = [
+            encoded(vec![one("a", "", "x", "1")]),
+            encoded(vec![one("a", "schema", "x", "2")]),
+            unknown.into(),
+        ]
+        .into_iter()
+        .collect();
+        let mut batch = process(requests.clone(), 3);
+        assert_eq!(batch.wire().parts(), requests.parts());
+    }
+
+    #[test]
+    fn unknown_fields_stay() {
+        let mut request = encoded(vec![one("a", "", "x", "1"), one("a", "", "x", "2")]).to_vec();
+        request.extend([15 << 3 | 2, 1, b'?']);
+        let compacted = process(Bytes::from(request), 2).into_wire().to_bytes();
+        assert!(compacted.ends_with(&[15 << 3 | 2, 1, b'?']));
+    }
+
+    #[test]
+    fn dictionaries_of_profiles_lose_duplicates_and_orphans_and_no_sample() {
+        let mut request = crate::profiles::testing_batches::named("s", 1, ["a", "b"]);
+        let tables = request.dictionary.as_mut().unwrap();
+        tables.string_table.push("orphan".to_owned());
+        let again = request.resource_profiles[0].clone();
+        request.resource_profiles.push(again);
+        let batch = Batch::new(Signal::Profiles, 4, Bytes::from(request.encode_to_vec()));
+        let before = batch.bytes();
+        let mut compacted = Compact.process(batch).unwrap().unwrap();
+        assert_eq!(compacted.items(), 4);
+        assert!(compacted.bytes() < before);
+        let bytes = compacted.wire().to_bytes();
+        assert_eq!(crate::wire::count(Signal::Profiles, &bytes), 4);
+        assert!(!bytes.windows(6).any(|window| window == b"orphan"));
+        let already = named_batch("s", ["a"]);
+        let mut same = Compact.process(already.clone()).unwrap().unwrap();
+        assert!(same.wire().len() <= already.bytes());
+    }
+}

@@ -1,0 +1,58 @@
+//! How a processor that has acknowledged data hands it on: again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::{Batch, Nack, Progress};
+use crate::component::Next;
+
+/// Waits between attempts: jittered, doubling.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Offers until the batch is taken, or refused for good. Once it is `closing`, waits are short.
+pub(super) async fn offer(
+    next: &Next,
+    closing: &CancellationToken,
+    mut batch: Batch,
+    progress: Arc<Progress>,
+) -> Result<(), Nack> {
+    batch.progress = Some(progress);
+    let mut wait = FIRST_WAIT;
+    loop {
+        match next.consumer.consume(batch.clone()).await {
+            Err(nack) if nack.retryable => {
+                let jitter = 0.5 + fastrand::f64();
+                if closing.is_cancelled() {
+                    // There may be no later.
+                    sleep(FIRST_WAIT.mul_f64(jitter)).await;
+                    continue;
+                }
+                let asked = nack.retry_after.unwrap_or_default();
+                tokio::select! {
+                    () = sleep(wait.mul_f64(jitter).max(asked)) => {}
+                    () = closing.cancelled() => {}
+                }
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+/// Above this many bytes, work on every byte leaves the threads that serve sockets: some milliseconds.
+const BLOCKING_BYTES: usize = 256 << 10;
+
+/// Does work on so many bytes, elsewhere if it is much; nothing comes back when the process ends.
+pub(super) async fn away<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if bytes <= BLOCKING_BYTES {
+        return Some(work());
+    }
+    tokio::task::spawn_blocking(work).await.ok()
+}

@@ -1,0 +1,100 @@
+//! Levels, which do not add up over time.
+
+use std::collections::HashMap;
+
+use super::super::dictionary::SampleKey;
+use super::super::id::{Id as _, SampleId};
+use super::super::model::{Header, Profile, Samples};
+use super::super::table::Records;
+use super::{Gauge, Kind};
+
+/// An instance, a scope, and what is measured.
+type Place = (usize, usize, Kind);
+
+/// The levels of each instance.
+#[derive(Debug, Default)]
+pub(super) struct Gauges(HashMap<Place, Level>);
+
+#[derive(Debug)]
+struct Level {
+    header: Header,
+    profiles: i128,
+    keys: Records<SampleId, SampleKey>,
+    sums: Vec<i128>,
+}
+
+impl Gauges {
+    /// Adds a profile.
+    pub(super) fn add(&mut self, place: Place, gauge: Gauge, profile: &Profile) {
+        let known = self.0.get(&place);
+        let outdated = known.is_some_and(|level| level.header.time > profile.header.time);
+        if gauge == Gauge::Last {
+            if outdated {
+                return;
+            }
+            self.0.remove(&place);
+        }
+        let level = self.0.entry(place).or_insert_with(|| Level {
+            header: profile.header.clone(),
+            profiles: 0,
+            keys: Records::without_zero(),
+            sums: Vec::new(),
+        });
+        level.add(profile);
+    }
+
+    /// One profile for each instance.
+    pub(super) fn finish(&mut self) -> Vec<(Place, Profile)> {
+        let mut all: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
+        // The order of a table is that of chance.
+        all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
+        let finished = all
+            .into_iter()
+            .map(|(place, level)| (place, level.finish()));
+        finished.collect()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let level = |level: &Level| level.keys.bytes() + level.sums.capacity() * size_of::<i128>();
+        let levels: usize = self.0.values().map(level).sum();
+        self.0.capacity() * size_of::<(Place, Level)>() + levels
+    }
+}
+
+impl Level {
+    fn add(&mut self, profile: &Profile) {
+        let end = |header: &Header| header.time.saturating_add(header.duration);
+        let until = end(&self.header).max(end(&profile.header));
+        self.header.time = match (self.header.time, profile.header.time) {
+            (0, time) | (time, 0) => time,
+            (a, b) => a.min(b),
+        };
+        self.header.duration = until.saturating_sub(self.header.time);
+        self.profiles += 1;
+        for sample in profile.samples.iter() {
+            let at = self.keys.intern(sample.key).index();
+            if at >= self.sums.len() {
+                self.sums.resize(at + 1, 0);
+            }
+            if let Some(sum) = self.sums.get_mut(at) {
+                *sum += i128::from(sample.total().0);
+            }
+        }
+    }
+
+    /// The average, rounded to the nearest.
+    fn finish(self) -> Profile {
+        let count = self.profiles.max(1);
+        let mut samples = Samples::default();
+        for (key, sum) in self.keys.entries().iter().zip(&self.sums) {
+            let half = count / 2 * sum.signum();
+            let average = (sum + half) / count;
+            let average = average.clamp(i64::MIN.into(), i64::MAX.into());
+            samples.push(*key, &[i64::try_from(average).unwrap_or_default()], &[]);
+        }
+        Profile {
+            header: self.header,
+            samples,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The lightest parts of a call tree become one frame each.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::super::dictionary::{Dictionary, Function, Line, Location, SampleKey};
+use super::super::id::{Id as _, LocationId, SampleId};
+use super::super::model::Samples;
+use super::super::table::Records;
+
+/// The name of the frame that stands for what was folded.
+pub(super) const OTHER: &str = "other";
+
+/// A node of the call tree; 0 is the root, above the outermost frame.
+type Node = usize;
+
+/// Keeps the `most` heaviest nodes of the call tree. What is below one of them and not kept becomes a frame `other` under
+/// it, so that the total of every kept node stays. A node is as heavy as all values under it, whatever their sign.
+pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dictionary) {
+    let mut children: HashMap<(Node, LocationId), Node, RandomState> = HashMap::default();
+    let mut weights: Vec<u128> = vec![0];
+    for sample in samples.iter() {
+        let weight = u128::from(sample.total().0.unsigned_abs());
+        let mut node = 0;
+        for location in dictionary.locations(sample.key.stack).iter().rev() {
+            let next = weights.len();
+            node = *children.entry((node, *location)).or_insert(next);
+            if node == next {
+                weights.push(0);
+            }
+            if let Some(sum) = weights.get_mut(node) {
+                *sum += weight;
+            }
+        }
+    }
+    if weights.len() - 1 <= most {
+        return;
+    }
+    // A node is never heavier than the one it is called from, so the heaviest are a tree.
+    let mut order = weights.get(1..).unwrap_or_default().to_vec();
+    let (_, threshold, _) = order.select_nth_unstable_by(most, |a, b| b.cmp(a));
+    let threshold = *threshold;
+    let other = other(dictionary);
+    let mut keys = Records::<SampleId, SampleKey>::without_zero();
+    let mut totals: Vec<i64> = Vec::new();
+    for sample in samples.iter() {
+        let stack = dictionary.locations(sample.key.stack);
+        let mut node = 0;
+        let mut kept = 0;
+        for location in stack.iter().rev() {
+            let Some(next) = children.get(&(node, *location)) else {
+                break;
+            };
+            if weights.get(*next).is_none_or(|weight| *weight <= threshold) {
+                break;
+            }
+            node = *next;
+            kept += 1;
+        }
+        let mut key = sample.key;
+        if kept < stack.len() {
+            let mut shorter = vec![other];
+            shorter.extend(stack.iter().skip(stack.len() - kept));
+            key.stack = dictionary.stack(&shorter);
+        }
+        let at = keys.intern(key).index();
+        if at >= totals.len() {
+            totals.resize(at + 1, 0);
+        }
+        if let Some(total) = totals.get_mut(at) {
+            *total = total.saturating_add(sample.total().0);
+        }
+    }
+    let mut truncated = Samples::default();
+    for (key, total) in keys.entries().iter().zip(totals) {
+        if total != 0 {
+            truncated.push(*key, &[total], &[]);
+        }
+    }
+    *samples = truncated;
+}
+
+fn other(dictionary: &mut Dictionary) -> LocationId {
+    let name = dictionary.string(OTHER);
+    let function = dictionary.function(Function {
+        name,
+        ..Function::default()
+    });
+    let lines = dictionary.lines(&[Line {
+        function,
+        ..Line::default()
+    }]);
+    dictionary.location(Location {
+        lines,
+        ..Location::default()
+    })
+}

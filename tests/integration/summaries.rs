@@ -1,0 +1,77 @@
+//! Compression loses nothing: neither what is equal in a batch nor what is summed up over a while.
+
+use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml};
+
+/// Every third request is refused, to be sent again.
+fn moody(backend: &Backend) {
+    let mut requests = 0;
+    backend.script(move |_| {
+        requests += 1;
+        match requests % 3 {
+            0 => Answer::Refuse(Refusal::UNAVAILABLE),
+            _ => Answer::Accept,
+        }
+    });
+}
+
+/// Sends items of the signals through the processors, some while others wait.
+async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
+    let backend = Backend::start().await;
+    moody(&backend);
+    let exporter = grpc_to(&backend, "retry_on_failure: {initial_interval: 10ms}");
+    let collector = Collector::start(&yaml(processors, &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for number in 0..30 {
+        for signal in signals {
+            client
+                .send(&client.request(*signal, 1 + number % 7))
+                .await
+                .unwrap();
+        }
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn equal_resources_become_one_and_every_item_arrives_once() {
+    let processors = [
+        (
+            "batch",
+            "{timeout: 50ms, send_batch_size: 40, send_batch_max_size: 50}",
+        ),
+        ("compression", "{mode: compact}"),
+    ];
+    check(&processors, &Signal::ALL).await;
+}
+
+#[tokio::test]
+async fn every_sample_of_a_summary_arrives_once() {
+    let compression = ("compression", "{mode: aggregate, interval: 100ms}");
+    check(&[compression], &[Signal::Profiles]).await;
+    let batch = (
+        "batch",
+        "{timeout: 50ms, send_batch_size: 5, send_batch_max_size: 5}",
+    );
+    check(&[compression, batch], &[Signal::Profiles]).await;
+    check(&[batch, compression], &[Signal::Profiles]).await;
+}
+
+#[tokio::test]
+async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
+    let backend = Backend::start().await;
+    let compression = ("compression", "{mode: aggregate, interval: 1h}");
+    let exporter = grpc_to(&backend, "");
+    let collector = Collector::start(&yaml(&[compression], &[("otlp_grpc", &exporter)])).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for _ in 0..10 {
+        client
+            .send(&client.request(Signal::Profiles, 3))
+            .await
+            .unwrap();
+    }
+    collector.terminate().await;
+    assert_eq!(oracle.settle(&backend).await, 0);
+}
