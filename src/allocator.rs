@@ -72,7 +72,7 @@ fn trim() {
 /// How often to look. A look costs some microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// How many looks without an attempt follow one that did not help.
-const PAUSE: u32 = 9;
+const PAUSE: u32 = 3;
 /// How much more than at the lowest there must be.
 const WORTH_IT: usize = 8 << 20;
 /// The usual page. Where pages are larger less is given back.

@@ -180,7 +180,10 @@ impl Stream {
     /// The error with what to do about it, which is kept for those who do not see the error.
     fn explained(&self, error: io::Error) -> io::Error {
         let error = match self.inner {
-            Inner::Plain(_) => return error,
+            Inner::Plain(_) => {
+                self.ended();
+                return error;
+            }
             Inner::Tls(_) => tls::connect::explained(error),
         };
         if error.kind() == io::ErrorKind::InvalidData {
@@ -191,6 +194,17 @@ impl Stream {
 
     fn say(&self, verdict: String) {
         self.verdict.set(Some(verdict));
+    }
+
+    /// The server is gone. Many that expect TLS close a connection that begins otherwise without a word.
+    fn ended(&self) {
+        if !self.heard && matches!(self.inner, Inner::Plain(_)) {
+            self.say(format!(
+                "{} closed the connection before it said anything; if it speaks TLS, set tls::insecure to false, or let \
+                 the endpoint begin with https://",
+                self.address
+            ));
+        }
     }
 
     /// The first that the server says.
@@ -226,6 +240,10 @@ impl Stream {
         let mut buffer = ReadBuf::new(&mut buffer);
         let said = match self.poll_inner(cx, &mut buffer) {
             Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
+            Poll::Ready(Ok(())) if !self.heard && !buffer.filled().is_empty() => {
+                self.first_heard(buffer.filled());
+                error
+            }
             _ => error,
         };
         Poll::Ready(Err(self.explained(said)))
@@ -266,8 +284,12 @@ impl AsyncRead for Stream {
             Poll::Ready(Err(error)) => Poll::Ready(Err(stream.explained(error))),
             Poll::Ready(Ok(())) => {
                 let said = buf.filled().get(before..).unwrap_or_default();
-                if !stream.heard && !said.is_empty() {
-                    stream.first_heard(said);
+                if !said.is_empty() {
+                    if !stream.heard {
+                        stream.first_heard(said);
+                    }
+                } else if buf.remaining() > 0 {
+                    stream.ended();
                 }
                 Poll::Ready(Ok(()))
             }
@@ -284,7 +306,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let stream = self.get_mut();
         let outcome = match &mut stream.inner {
-            Inner::Plain(inner) => return Pin::new(inner).poll_write(cx, buf),
+            Inner::Plain(inner) => Pin::new(inner).poll_write(cx, buf),
             Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write(cx, buf),
         };
         stream.written(cx, outcome)
@@ -297,7 +319,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let stream = self.get_mut();
         let outcome = match &mut stream.inner {
-            Inner::Plain(inner) => return Pin::new(inner).poll_write_vectored(cx, bufs),
+            Inner::Plain(inner) => Pin::new(inner).poll_write_vectored(cx, bufs),
             Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write_vectored(cx, bufs),
         };
         stream.written(cx, outcome)
@@ -313,7 +335,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = self.get_mut();
         let outcome = match &mut stream.inner {
-            Inner::Plain(inner) => return Pin::new(inner).poll_flush(cx),
+            Inner::Plain(inner) => Pin::new(inner).poll_flush(cx),
             Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_flush(cx),
         };
         stream.written(cx, outcome)

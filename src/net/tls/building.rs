@@ -198,8 +198,8 @@ impl ServerTls {
 
     fn own(&self, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>, TlsError> {
         let own = self.pair().load(provider)?.ok_or_else(|| {
-            let reason =
-                "TLS configuration must include both certificate and key for server connections";
+            let reason = "TLS configuration must include both certificate and key for server connections: set \
+                          cert_file and key_file, or leave the whole section out to serve plaintext";
             problem("cert_file", reason)
         })?;
         Ok(Arc::new(SingleCertAndKey::from(own)))
@@ -310,7 +310,25 @@ impl ServerTls {
                 now,
             ),
         ];
-        found.into_iter().flatten().collect()
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.extend(self.keys_of_clients());
+        found
+    }
+
+    /// Keys that the Collector takes here and makes no use of: they are about the servers that a client trusts.
+    fn keys_of_clients(&self) -> impl Iterator<Item = TlsError> {
+        let keys = [
+            ("ca_file", is_set(&self.ca_file)),
+            ("ca_pem", !self.ca_pem.is_empty()),
+            (
+                "include_system_ca_certs_pool",
+                self.include_system_ca_certs_pool,
+            ),
+        ];
+        let reason =
+            "this has no effect on a server; to demand certificates of clients, set client_ca_file";
+        let set = keys.into_iter().filter(|(_, is_set)| *is_set);
+        set.map(move |(key, _)| problem(key, reason))
     }
 
     fn pair(&self) -> Pair<'_> {

@@ -88,6 +88,12 @@ pub struct ServerTls {
     /// SPIFFE id), else the first DNS name, else the common name. What the client wrote under that key itself is
     /// replaced. Needs `client_ca_file`. Default: none. (The Collector has no such key.)
     pub client_identity_attribute: String,
+    /// Has no effect, as in the Collector, and gives a warning: a server verifies clients, by `client_ca_file`.
+    pub ca_file: PathBuf,
+    /// Has no effect, as in the Collector.
+    pub ca_pem: String,
+    /// Has no effect, as in the Collector.
+    pub include_system_ca_certs_pool: bool,
     /// The lowest version to accept: `1.2` or `1.3`. Default: `1.3`.
     pub min_version: Option<TlsVersion>,
     /// The highest version to accept: `1.2` or `1.3`. Default: `1.3`.
@@ -141,6 +147,9 @@ impl Default for ServerTls {
             allowed_client_names: Vec::new(),
             client_crl_file: PathBuf::new(),
             client_identity_attribute: String::new(),
+            ca_file: PathBuf::new(),
+            ca_pem: String::new(),
+            include_system_ca_certs_pool: false,
             min_version: None,
             max_version: None,
             cipher_suites: Vec::new(),

@@ -467,6 +467,21 @@ async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
         "{told}"
     );
 
+    // Other servers close without a word.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let close = async {
+        let (mut stream, _) = silent.accept().await.unwrap();
+        let mut first = [0; 24];
+        stream.read_exact(&mut first).await.unwrap();
+    };
+    let ((), told) = tokio::join!(close, send(None, address));
+    let told = told.unwrap_err();
+    assert!(
+        told.contains("if it speaks TLS, set tls::insecure to false"),
+        "{told}"
+    );
+
     let mut browser = TcpStream::connect(secure).await.unwrap();
     browser
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -676,4 +691,20 @@ fn what_is_out_of_date_is_a_warning_with_the_date() {
         "{}",
         found[1]
     );
+}
+
+#[test]
+fn keys_of_clients_on_a_server_are_taken_with_a_warning_as_in_the_collector() {
+    let ours = Authority::new("our CA");
+    let server = ServerTls {
+        ca_file: ours.ca(),
+        include_system_ca_certs_pool: true,
+        ..ours.server()
+    };
+    assert!(server.mistakes().is_empty());
+    let warnings = server.warnings(std::time::SystemTime::now());
+    let keys: Vec<_> = warnings.iter().map(|warning| warning.key).collect();
+    assert_eq!(keys, ["ca_file", "include_system_ca_certs_pool"]);
+    let told = warnings[0].to_string();
+    assert!(told.contains("set client_ca_file"), "{told}");
 }
