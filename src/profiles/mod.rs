@@ -11,6 +11,8 @@
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss.
 //! - [`identity`]: hashes of content that every hop computes alike.
+//! - [`pprof`]: pprof files, to and from all this.
+//! - [`folded`], [`top`]: for people: stacks as text, and which functions count most.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
 //!
@@ -19,6 +21,7 @@
 pub mod check;
 pub mod compact;
 pub mod dictionary;
+pub mod folded;
 mod group;
 pub mod id;
 pub mod identity;
@@ -27,6 +30,7 @@ pub mod layout;
 pub mod merge;
 pub mod model;
 pub mod names;
+pub mod pprof;
 pub mod references;
 pub mod reindex;
 pub mod resolve;
@@ -35,6 +39,7 @@ pub mod table;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod top;
 pub mod write;
 
 pub use self::compact::Compactor;
