@@ -152,7 +152,6 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         sets: set,
     };
     let validate = arguments.validate || matches!(arguments.command, Some(Command::Validate));
-    let mut code = ExitCode::SUCCESS;
     let printed = match arguments.command {
         None | Some(Command::Validate) if validate => {
             load(&sources, strict)?;
@@ -172,10 +171,12 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         Some(Command::Schema) => pretty(&config::schema())?,
         Some(Command::Profiles(command)) => {
             let outcome = profiles::run(&command, strict);
-            if !outcome.good {
-                code = ExitCode::FAILURE;
-            }
-            outcome.text
+            let code = match outcome.good {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            };
+            say(&outcome.notes);
+            return deliver(&outcome.output, code);
         }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
@@ -184,10 +185,13 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
             String::from_utf8_lossy(&script).into_owned()
         }
     };
+    deliver(printed.as_bytes(), ExitCode::SUCCESS)
+}
+
+/// Prints to stdout.
+fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout
-        .write_all(printed.as_bytes())
-        .and_then(|()| stdout.flush());
+    let written = stdout.write_all(printed).and_then(|()| stdout.flush());
     match written {
         Ok(()) => Ok(Invocation::Done(code)),
         // `collector schema | head` is no failure.

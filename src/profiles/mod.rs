@@ -12,6 +12,8 @@
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
 //! - [`identity`]: hashes of content that every hop computes alike.
+//! - [`pprof`]: pprof files, to and from all this.
+//! - [`folded`], [`top`]: for people: stacks as text, and which functions count most.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
 //!
@@ -22,6 +24,7 @@ pub mod check;
 pub mod compact;
 pub mod cut;
 pub mod dictionary;
+pub mod folded;
 mod group;
 pub mod id;
 pub mod identity;
@@ -31,6 +34,7 @@ pub mod layout;
 pub mod merge;
 pub mod model;
 pub mod names;
+pub mod pprof;
 pub mod references;
 pub mod reindex;
 pub mod resolve;
@@ -41,6 +45,7 @@ pub(crate) mod testing;
 pub(crate) mod testing_batches;
 #[cfg(test)]
 mod tests;
+pub mod top;
 pub mod write;
 
 pub use self::aggregate::Aggregator;

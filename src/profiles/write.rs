@@ -399,7 +399,7 @@ fn tag(output: &mut Vec<u8>, field: u32, wire_type: u32) {
     put_varint(u64::from(field << 3 | wire_type), output);
 }
 
-fn message(output: &mut Vec<u8>, field: u32, body: &[u8]) {
+pub(super) fn message(output: &mut Vec<u8>, field: u32, body: &[u8]) {
     tag(output, field, 2);
     put_varint(u64::try_from(body.len()).unwrap_or_default(), output);
     output.extend_from_slice(body);
@@ -413,7 +413,7 @@ fn text(output: &mut Vec<u8>, field: u32, text: &str) {
 }
 
 /// Nothing for 0, which is the default.
-fn number(output: &mut Vec<u8>, field: u32, number: u64) {
+pub(super) fn number(output: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         tag(output, field, 0);
         put_varint(number, output);

@@ -1,0 +1,115 @@
+//! `collector profiles check`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::{Outcome, input};
+use crate::profiles::check::{self, FINDINGS_PER_RULE, Report, Severity};
+
+pub(super) fn check_files(files: &[PathBuf], strict: bool) -> Outcome {
+    let mut good = true;
+    let mut text = String::new();
+    for file in files {
+        let name = file.display();
+        match check_file(file) {
+            Ok(checked) => {
+                let bad = if strict {
+                    !checked.is_clean()
+                } else {
+                    checked.errors > 0
+                };
+                good &= !bad;
+                for line in &checked.lines {
+                    let _ = writeln!(text, "{name}: {line}");
+                }
+                let _ = writeln!(text, "{name}: {}", checked.summary());
+            }
+            Err(error) => {
+                good = false;
+                let _ = writeln!(text, "{name}: error: {error}");
+            }
+        }
+    }
+    Outcome {
+        output: text.into_bytes(),
+        notes: String::new(),
+        good,
+    }
+}
+
+#[derive(Default)]
+struct Checked {
+    lines: Vec<String>,
+    errors: usize,
+    warnings: usize,
+    profiles: usize,
+    samples: usize,
+}
+
+impl Checked {
+    fn is_clean(&self) -> bool {
+        self.errors + self.warnings == 0
+    }
+
+    fn summary(&self) -> String {
+        let count = |count: usize, thing: &str| match count {
+            1 => format!("1 {thing}"),
+            _ => format!("{count} {thing}s"),
+        };
+        let content = format!(
+            "{} with {}",
+            count(self.profiles, "profile"),
+            count(self.samples, "sample")
+        );
+        if self.is_clean() {
+            return format!("good: {content}");
+        }
+        let errors = count(self.errors, "error");
+        let warnings = count(self.warnings, "warning");
+        format!("{errors}, {warnings}: {content}")
+    }
+
+    fn add(&mut self, message: &str, report: &Report) {
+        for finding in report.findings() {
+            let word = match finding.rule.severity() {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            self.lines.push(format!("{word}: {message}{finding}"));
+        }
+        for (rule, count) in report.counts() {
+            if *count > FINDINGS_PER_RULE {
+                let more = count - FINDINGS_PER_RULE;
+                let name = rule.name();
+                let line = format!("{message}and {more} more [{name}]");
+                self.lines.push(line);
+            }
+        }
+        self.errors += report.count(Severity::Error);
+        self.warnings += report.count(Severity::Warning);
+    }
+}
+
+fn check_file(file: &Path) -> Result<Checked, String> {
+    let bytes = input::read(file).map_err(|error| format!("cannot read it: {error}"))?;
+    let messages = input::messages(&bytes)?;
+    let mut checked = Checked::default();
+    for (at, bytes) in messages.iter().enumerate() {
+        let place = match messages.len() {
+            1 => String::new(),
+            _ => format!("message {}: ", at + 1),
+        };
+        let request = input::decode(bytes).map_err(|error| format!("{place}{error}"))?;
+        let profiles = || {
+            let resources = request.resource_profiles.iter();
+            let scopes = resources.flat_map(|resource| &resource.scope_profiles);
+            scopes.flat_map(|scope| &scope.profiles)
+        };
+        checked.profiles += profiles().count();
+        checked.samples += profiles()
+            .map(|profile| profile.samples.len())
+            .sum::<usize>();
+        checked.add(&place, &check::check(&request));
+    }
+    Ok(checked)
+}

@@ -1,0 +1,24 @@
+//! `collector profiles convert` and `collector profiles merge`.
+
+use std::path::{Path, PathBuf};
+
+use super::input::Kind;
+use super::output::Format;
+use super::{Done, load, output};
+
+pub(super) fn convert(file: &Path, output: &output::Arguments) -> Done {
+    let loaded = load::load(file)?;
+    Ok((output.write(&loaded.profiles, None)?, loaded.notes))
+}
+
+pub(super) fn merge(files: &[PathBuf], output: &output::Arguments) -> Done {
+    let loaded = load::merge(files)?;
+    let format = match loaded.kind {
+        Kind::Otlp => Format::Otlp,
+        Kind::OtlpJson => Format::OtlpJson,
+        Kind::Pprof => Format::Pprof,
+        Kind::Folded => Format::Folded,
+    };
+    let written = output.write(&loaded.profiles, Some(format))?;
+    Ok((written, loaded.notes))
+}

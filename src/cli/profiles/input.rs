@@ -1,0 +1,117 @@
+//! Files of profiles, whatever they are: OTLP as protobuf or JSON, pprof, folded stacks.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message as _;
+
+use crate::batch::Signal;
+use crate::profiles::layout;
+use crate::wire;
+use crate::wire::reader::Fields;
+
+/// The most a file may have once it is decompressed.
+pub(super) const LIMIT: u64 = 1 << 30;
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Otlp,
+    OtlpJson,
+    Pprof,
+    Folded,
+}
+
+/// What these decompressed bytes are. A pprof file has fields that OTLP has not, of which its strings are always there;
+/// folded stacks are text without control characters, which no encoded message is.
+pub(super) fn kind(bytes: &[u8]) -> Kind {
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        return Kind::OtlpJson;
+    }
+    let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t');
+    if !bytes.is_empty() && !bytes.iter().any(control) && str::from_utf8(bytes).is_ok() {
+        return Kind::Folded;
+    }
+    if bytes.first() == Some(&0) {
+        return Kind::Otlp;
+    }
+    match Fields::new(bytes).any(|field| field.is_ok_and(|field| field.number > 2)) {
+        true => Kind::Pprof,
+        false => Kind::Otlp,
+    }
+}
+
+/// A message of OTLP.
+pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+    // An old layout often cannot be decoded, and this says why.
+    layout::recognise(bytes).map_err(|error| error.to_string())?;
+    wire::validate(Signal::Profiles, bytes)
+        .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
+    ExportProfilesServiceRequest::decode(bytes)
+        .map_err(|error| format!("these are no OTLP profiles: {error}"))
+}
+
+/// What is in a file, decompressed.
+pub(super) fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut raw = Vec::new();
+    match file.as_os_str() == "-" {
+        true => limited(io::stdin().lock(), &mut raw)?,
+        false => limited(File::open(file)?, &mut raw)?,
+    }
+    if !raw.starts_with(&[0x1f, 0x8b]) {
+        return Ok(raw);
+    }
+    let mut bytes = Vec::new();
+    limited(MultiGzDecoder::new(raw.as_slice()), &mut bytes)?;
+    Ok(bytes)
+}
+
+fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {
+    if reader.take(LIMIT + 1).read_to_end(output)? as u64 > LIMIT {
+        return Err(io::Error::other(format!("it has more than {LIMIT} bytes")));
+    }
+    Ok(())
+}
+
+/// The messages of a file: one, or several with four bytes of length (big-endian) before each. No message begins with
+/// a zero byte, and no length of less than 16 MiB with another.
+pub(super) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
+    if bytes.first() != Some(&0) {
+        return Ok(vec![bytes]);
+    }
+    let mut messages = Vec::new();
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some((message, after)) = after.split_at_checked(length) else {
+            let missing = length - after.len();
+            return Err(format!("it ends {missing} bytes before its last message"));
+        };
+        messages.push(message);
+        rest = after;
+    }
+    match rest {
+        [] => Ok(messages),
+        _ => Err("it ends within the length of a message".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_with_a_length_before_them_are_taken_apart() {
+        let framed = [&[0, 0, 0, 2][..], b"ab", &[0, 0, 0, 1], b"c"].concat();
+        assert_eq!(messages(&framed).unwrap(), [&b"ab"[..], b"c"]);
+        assert_eq!(messages(b"abc").unwrap(), [b"abc"]);
+        assert_eq!(messages(b"").unwrap(), [b""]);
+        let short = messages(&framed[..8]).unwrap_err();
+        assert!(short.contains("within the length"), "{short}");
+        let short = messages(&[0, 0, 0, 2, 9]).unwrap_err();
+        assert!(short.contains("1 bytes before"), "{short}");
+    }
+}

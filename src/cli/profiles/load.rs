@@ -1,0 +1,218 @@
+//! From a file to profiles.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use super::input::{self, Kind, LIMIT};
+use crate::batch::Signal;
+use crate::memory::Budget;
+use crate::profiles::id::MappingId;
+use crate::profiles::merge::{Merger, Options};
+use crate::profiles::model::ResourceProfiles;
+use crate::profiles::pprof::{self, Reader, Repairs, write};
+use crate::profiles::{Compactor, Dictionary, Profiles, folded};
+use crate::wire::json;
+
+/// A file's profiles, and what to say about them.
+pub(super) struct Loaded {
+    pub(super) profiles: Profiles,
+    pub(super) notes: String,
+    /// Of the first file.
+    pub(super) kind: Kind,
+}
+
+/// Reads a file without a loss.
+pub(super) fn load(file: &Path) -> Result<Loaded, String> {
+    let name = file.display();
+    let failed = |error: String| format!("{name}: {error}");
+    let bytes = input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    let kind = input::kind(&bytes);
+    let mut notes = String::new();
+    let profiles = match kind {
+        Kind::Otlp | Kind::OtlpJson => {
+            let mut compactor = Compactor::new();
+            for request in requests(&bytes, kind).map_err(failed)? {
+                let request = input::decode(&request).map_err(failed)?;
+                let added = compactor.add(&request);
+                added.map_err(|error| failed(error.to_string()))?;
+            }
+            compactor.finish()
+        }
+        Kind::Pprof => {
+            let mut dictionary = Dictionary::new();
+            let mut reader = Reader::new();
+            let converted = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
+                reader.read(bytes, options, permit, &mut dictionary, None)
+            });
+            let converted = converted.map_err(failed)?;
+            note(&mut notes, file, converted.repairs);
+            let resource = executable(&dictionary, converted.main);
+            Profiles {
+                dictionary,
+                resources: vec![ResourceProfiles {
+                    resource,
+                    schema_url: String::new(),
+                    scopes: vec![converted.profiles],
+                }],
+            }
+        }
+        Kind::Folded => folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?,
+    };
+    Ok(Loaded {
+        profiles,
+        notes,
+        kind,
+    })
+}
+
+/// Adds files up.
+pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
+    let mut merger = Merger::new(Options::default());
+    let mut reader = Reader::new();
+    let mut notes = String::new();
+    let mut first = None;
+    let mut main = None;
+    for file in files {
+        let name = file.display();
+        let failed = |error: String| format!("{name}: {error}");
+        let bytes =
+            input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+        let kind = input::kind(&bytes);
+        first.get_or_insert(kind);
+        match kind {
+            Kind::Otlp | Kind::OtlpJson => {
+                for request in requests(&bytes, kind).map_err(failed)? {
+                    let request = input::decode(&request).map_err(failed)?;
+                    let added = merger.add(&request);
+                    added.map_err(|error| failed(error.to_string()))?;
+                }
+            }
+            Kind::Pprof => {
+                let (dictionary, relocations) = merger.dictionary();
+                let read = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
+                    reader.read(bytes, options, permit, dictionary, Some(relocations))
+                });
+                let converted = read.map_err(failed)?;
+                note(&mut notes, file, converted.repairs);
+                if main.is_none() {
+                    main = executable(merger.dictionary().0, converted.main);
+                }
+                // The files may be of processes with different paths: what they are is not kept in the resource.
+                merger.add_profiles(&[ResourceProfiles {
+                    scopes: vec![converted.profiles],
+                    ..ResourceProfiles::default()
+                }]);
+            }
+            Kind::Folded => {
+                let read = folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?;
+                let request = input::decode(&read.encode()).map_err(failed)?;
+                let added = merger.add(&request);
+                added.map_err(|error| failed(error.to_string()))?;
+            }
+        }
+    }
+    let saturated = merger.counts().saturated;
+    if saturated > 0 {
+        let _ = writeln!(notes, "note: {saturated} sums do not fit and were cut");
+    }
+    let mut profiles = merger.finish();
+    for resource in &mut profiles.resources {
+        if resource.resource.is_none() {
+            resource.resource.clone_from(&main);
+        }
+    }
+    Ok(Loaded {
+        profiles,
+        notes,
+        kind: first.unwrap_or(Kind::Otlp),
+    })
+}
+
+fn read_pprof(
+    reader: &mut Reader,
+    bytes: &[u8],
+    read: impl FnOnce(
+        &[u8],
+        &mut Reader,
+        &pprof::Options,
+        &mut crate::memory::Permit,
+    ) -> Result<pprof::Converted, pprof::Error>,
+) -> Result<pprof::Converted, String> {
+    let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
+    let options = pprof::Options {
+        limit,
+        ..pprof::Options::default()
+    };
+    // The file is read and decompressed already: nothing more is needed.
+    let budget = Budget::new(limit);
+    let mut permit = budget.acquire(0).map_err(|error| error.to_string())?;
+    read(bytes, reader, &options, &mut permit).map_err(|error| error.to_string())
+}
+
+/// The encoded requests of a file.
+fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
+    if kind == Kind::OtlpJson {
+        let request = json::to_wire(Signal::Profiles, bytes);
+        return Ok(vec![request.map_err(|error| {
+            format!("these are no OTLP profiles as JSON: {error}")
+        })?]);
+    }
+    let messages = input::messages(bytes)?;
+    Ok(messages.into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// What was found to be UTF-8.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// A resource that names the program, as OTLP has no first mapping.
+fn executable(dictionary: &Dictionary, main: Option<MappingId>) -> Option<Resource> {
+    let file = dictionary.text(dictionary.get_mapping(main?).filename);
+    if file.is_empty() {
+        return None;
+    }
+    let key = match file.starts_with('/') {
+        true => write::EXECUTABLE_PATH,
+        false => write::EXECUTABLE_NAME,
+    };
+    Some(Resource {
+        attributes: vec![KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue {
+                value: Some(Value::StringValue(file.to_owned())),
+            }),
+            key_strindex: 0,
+        }],
+        ..Resource::default()
+    })
+}
+
+fn note(notes: &mut String, file: &Path, repairs: Repairs) {
+    let Repairs {
+        strings,
+        negative,
+        mappings,
+        labels,
+        saturated,
+    } = repairs;
+    let counts = [
+        (strings, "strings are not UTF-8: what is not became U+FFFD"),
+        (
+            negative,
+            "lines, columns, periods or times are negative and became 0",
+        ),
+        (mappings, "mappings are invalid or missing"),
+        (labels, "labels have no key and were left out"),
+        (saturated, "sums do not fit and were cut"),
+    ];
+    for (count, what) in counts {
+        if count > 0 {
+            let _ = writeln!(notes, "{}: note: {count} {what}", file.display());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Why a file is not converted.
+
+use crate::compression::decompress::DecompressError;
+use crate::wire::reader::Fault;
+
+/// The tables of a pprof file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// `mapping`.
+    Mapping,
+    /// `location`.
+    Location,
+    /// `function`.
+    Function,
+    /// `string_table`.
+    String,
+}
+
+impl Table {
+    /// What an entry is called.
+    pub const fn entry(self) -> &'static str {
+        match self {
+            Table::Mapping => "mapping",
+            Table::Location => "location",
+            Table::Function => "function",
+            Table::String => "string",
+        }
+    }
+}
+
+/// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It cannot be decompressed.
+    #[error("cannot decompress it: {0}")]
+    Compressed(#[from] DecompressError),
+    /// It has more than this many bytes.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
+    /// It has no bytes.
+    #[error("it is empty")]
+    Empty,
+    /// It is in one of the formats from before pprof was a protocol buffer, or something else altogether.
+    #[error("it is not in pprof's format, but {0}")]
+    Foreign(&'static str),
+    /// It is no protocol buffer.
+    #[error("it is not in pprof's format: in {place}: {}", fault.text())]
+    Wire {
+        /// In which message.
+        place: &'static str,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// A field has another type than pprof's.
+    #[error("it is not in pprof's format: field {field} of {place} has another type")]
+    FieldType {
+        /// In which message.
+        place: &'static str,
+        /// The field's number.
+        field: u32,
+    },
+    /// The first string must be the empty one.
+    #[error("its first string is not empty, as it must be in pprof's format")]
+    FirstString,
+    /// Nothing says what is counted.
+    #[error("it has no sample types")]
+    NoSampleTypes,
+    /// Each sample must have a value for each sample type.
+    #[error("a sample has {values} values, but there are {types} sample types")]
+    Values {
+        /// How many values the sample has.
+        values: usize,
+        /// How many sample types there are.
+        types: usize,
+    },
+    /// An id or an index leads nowhere.
+    #[error("there is no {} {id}", table.entry())]
+    Dangling {
+        /// Which table should have it.
+        table: Table,
+        /// The id, or the index of a string.
+        id: u64,
+    },
+    /// An entry has no id.
+    #[error("a {} has the id 0, which means none", .0.entry())]
+    NoId(Table),
+    /// Two entries have one id.
+    #[error("two {}s have the id {id}", table.entry())]
+    SameId {
+        /// Which table has them.
+        table: Table,
+        /// The id.
+        id: u64,
+    },
+    /// Several files, one behind the other.
+    #[error("it is several pprof files in one; take them apart")]
+    Concatenated,
+    /// A few bytes may refer to a long string, again and again.
+    #[error("its labels and comments stand for more than {0} bytes")]
+    Expansion(usize),
+}

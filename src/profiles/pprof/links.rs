@@ -1,0 +1,149 @@
+//! Labels that name a trace and a span.
+
+use super::super::dictionary::Link;
+
+/// Which labels name the trace and the span of a sample.
+///
+/// A sample with one label for each, in the right format, gets a link instead of the two labels. On the way back a link
+/// becomes labels with the first key of each list. The default is what Grafana's and OpenTelemetry's libraries for Go
+/// write: `trace_id` and `span_id`, as hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkLabels {
+    /// Labels for the trace; the first that a sample has counts.
+    pub trace: Vec<IdLabel>,
+    /// Labels for the span; the first that a sample has counts.
+    pub span: Vec<IdLabel>,
+}
+
+/// A label that names a trace or a span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdLabel {
+    /// The key.
+    pub key: String,
+    /// The format of the value.
+    pub format: IdFormat,
+}
+
+/// How an id is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdFormat {
+    /// Hexadecimal digits in lower case: 32 for a trace, 16 for a span.
+    Hex,
+    /// A decimal number of 64 bits, as Datadog's libraries write it; of a trace these are the lower half.
+    Decimal,
+}
+
+impl Default for LinkLabels {
+    fn default() -> Self {
+        let label = |key: &str| IdLabel {
+            key: key.to_owned(),
+            format: IdFormat::Hex,
+        };
+        LinkLabels {
+            trace: vec![label("trace_id")],
+            span: vec![label("span_id")],
+        }
+    }
+}
+
+impl LinkLabels {
+    /// No labels are taken for links, and links get none.
+    pub fn none() -> Self {
+        LinkLabels {
+            trace: Vec::new(),
+            span: Vec::new(),
+        }
+    }
+
+    /// The labels of a link.
+    pub(super) fn of(&self, link: Link) -> impl Iterator<Item = (&str, String)> {
+        let trace = self.trace.first().map(|label| {
+            let text = label.format.write(link.trace_id);
+            (label.key.as_str(), text)
+        });
+        let span = self.span.first().map(|label| {
+            let text = label.format.write(link.span_id);
+            (label.key.as_str(), text)
+        });
+        trace.into_iter().chain(span)
+    }
+}
+
+impl IdFormat {
+    /// The id, if it is one and would be written just so.
+    pub(super) fn read<const N: usize>(self, text: &str) -> Option<[u8; N]> {
+        let mut id = [0; N];
+        match self {
+            IdFormat::Hex => {
+                let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+                    return None;
+                };
+                if pairs.len() != N {
+                    return None;
+                }
+                for (byte, [high, low]) in id.iter_mut().zip(pairs) {
+                    *byte = digit(*high)? << 4 | digit(*low)?;
+                }
+            }
+            IdFormat::Decimal => {
+                let number: u64 = text.parse().ok()?;
+                if number.to_string() != text {
+                    return None;
+                }
+                *id.last_chunk_mut()? = number.to_be_bytes();
+            }
+        }
+        (id != [0; N]).then_some(id)
+    }
+
+    fn write<const N: usize>(self, id: [u8; N]) -> String {
+        match self {
+            IdFormat::Hex => hex(&id),
+            IdFormat::Decimal => {
+                let low = id.last_chunk().copied().unwrap_or_default();
+                u64::from_be_bytes(low).to_string()
+            }
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits in lower case.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or_default();
+    let pairs = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    pairs.map(digit).collect()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_only_if_it_comes_back_as_it_was() {
+        let hex = IdFormat::Hex;
+        assert_eq!(
+            hex.read("00000000000000ff"),
+            Some([0, 0, 0, 0, 0, 0, 0, 255])
+        );
+        assert_eq!(hex.read::<8>("00000000000000FF"), None);
+        assert_eq!(hex.read::<8>("0000000000000000"), None);
+        assert_eq!(hex.read::<8>("ff"), None);
+        assert_eq!(hex.read::<8>("00000000000000f\u{e9}"), None);
+        assert_eq!(hex.write([0x0a; 8]), "0a0a0a0a0a0a0a0a");
+        let decimal = IdFormat::Decimal;
+        assert_eq!(decimal.read("258"), Some([0, 0, 0, 0, 0, 0, 1, 2]));
+        let trace: [u8; 16] = decimal.read("18446744073709551615").unwrap();
+        assert_eq!(decimal.write(trace), "18446744073709551615");
+        for text in ["18446744073709551616", "-1", "+1", "01", "0", ""] {
+            assert_eq!(decimal.read::<8>(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Where the values of a sample type are: by function, as `pprof -top` counts them.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+
+use super::dictionary::{Dictionary, ValueType};
+use super::id::{Id as _, LocationId, StringId};
+use super::model::{Profile, Profiles};
+use super::names;
+
+/// The values of one sample type, by function.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Top {
+    /// What is counted, and in which unit.
+    pub sample_type: (String, String),
+    /// The sum of all values, without their signs.
+    pub total: i64,
+    /// All functions, the one with the largest own value first.
+    pub rows: Vec<Row>,
+}
+
+/// A function, or a binary whose functions are not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its name; of a binary the name of the file in brackets.
+    pub name: String,
+    /// What was counted in itself.
+    pub flat: i64,
+    /// What was counted in itself and in what it calls.
+    pub cumulative: i64,
+}
+
+/// What rows are told apart by: not where in a function something was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Node {
+    Function(StringId),
+    Binary(StringId),
+}
+
+/// The sample type with this name. Without a name it is the one that the profiles say is to be shown first, else the
+/// last one of a pprof file, else that of the first profile. `None` if there is no such profile.
+pub fn sample_type(profiles: &Profiles, name: Option<&str>) -> Option<ValueType> {
+    let text = |kind: ValueType| profiles.dictionary.text(kind.kind);
+    let named = |name: &str| {
+        let mut types = profiles.iter().map(|profile| profile.header.sample_type);
+        types.find(|kind| text(*kind) == name)
+    };
+    if let Some(name) = name {
+        return named(name);
+    }
+    let mut scopes = profiles
+        .resources
+        .iter()
+        .flat_map(|resource| &resource.scopes);
+    let scope = scopes.find(|scope| !scope.profiles.is_empty())?;
+    let attributes = scope
+        .scope
+        .as_ref()
+        .map(|scope| scope.attributes.as_slice());
+    let find = |key: &str| {
+        let mut attributes = attributes.unwrap_or_default().iter();
+        let attribute = attributes.find(|attribute| attribute.key == key)?;
+        attribute.value.as_ref()?.value.as_ref()
+    };
+    if let Some(Value::StringValue(name)) = find(names::DEFAULT_SAMPLE_TYPE)
+        && let Some(kind) = named(name)
+    {
+        return Some(kind);
+    }
+    let shown = match find(names::SAMPLE_TYPE_ORDER) {
+        Some(_) => scope.profiles.last(),
+        None => scope.profiles.first(),
+    };
+    shown.map(|profile| profile.header.sample_type)
+}
+
+/// The profiles of a sample type.
+pub fn of_type(profiles: &Profiles, kind: ValueType) -> impl Iterator<Item = &Profile> {
+    let all = profiles.iter();
+    all.filter(move |profile| profile.header.sample_type == kind)
+}
+
+/// Counts all profiles of a sample type together.
+pub fn top(profiles: &Profiles, kind: ValueType) -> Top {
+    let dictionary = &profiles.dictionary;
+    let mut nodes = Nodes::default();
+    let mut total: i64 = 0;
+    // Which sample a node was seen in last: recursion counts once.
+    let mut seen: Vec<usize> = Vec::new();
+    let samples = of_type(profiles, kind).flat_map(|profile| profile.samples.iter());
+    for (sample, at) in samples.zip(1..) {
+        let (value, _) = sample.total();
+        total = total.saturating_add(value.saturating_abs());
+        let mut leaf = true;
+        for location in dictionary.locations(sample.key.stack) {
+            let place = nodes.location(dictionary, *location);
+            for node in nodes.by_location.get(&place).into_iter().flatten() {
+                if *node >= seen.len() {
+                    seen.resize(*node + 1, 0);
+                }
+                let Some((row, seen)) = nodes.rows.get_mut(*node).zip(seen.get_mut(*node)) else {
+                    continue;
+                };
+                if std::mem::take(&mut leaf) {
+                    row.1 = row.1.saturating_add(value);
+                }
+                if *seen != at {
+                    *seen = at;
+                    row.2 = row.2.saturating_add(value);
+                }
+            }
+        }
+    }
+    let rows = nodes.rows.into_iter();
+    let mut rows: Vec<Row> = rows
+        .map(|(node, flat, cumulative)| Row {
+            name: name(dictionary, node),
+            flat,
+            cumulative,
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| (row.flat.saturating_abs(), row.cumulative.saturating_abs());
+        key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
+    });
+    Top {
+        sample_type: (
+            dictionary.text(kind.kind).to_owned(),
+            dictionary.text(kind.unit).to_owned(),
+        ),
+        total,
+        rows,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    rows: Vec<(Node, i64, i64)>,
+    by_node: HashMap<Node, usize, RandomState>,
+    by_location: HashMap<usize, Vec<usize>, RandomState>,
+}
+
+impl Nodes {
+    fn location(&mut self, dictionary: &Dictionary, id: LocationId) -> usize {
+        let place = id.index();
+        if !self.by_location.contains_key(&place) {
+            let nodes = frames(dictionary, id);
+            let nodes = nodes.into_iter().map(|node| self.node(node)).collect();
+            self.by_location.insert(place, nodes);
+        }
+        place
+    }
+
+    fn node(&mut self, node: Node) -> usize {
+        let next = self.rows.len();
+        let at = *self.by_node.entry(node).or_insert(next);
+        if at == next {
+            self.rows.push((node, 0, 0));
+        }
+        at
+    }
+}
+
+/// What is at a location: what was inlined first.
+fn frames(dictionary: &Dictionary, id: LocationId) -> Vec<Node> {
+    let location = dictionary.get_location(id);
+    let lines = dictionary.get_lines(location.lines).iter();
+    let mut frames: Vec<Node> = lines
+        .map(|line| Node::Function(dictionary.get_function(line.function).name))
+        .collect();
+    if frames.is_empty() {
+        let mapping = dictionary.get_mapping(location.mapping);
+        frames.push(Node::Binary(mapping.filename));
+    }
+    frames
+}
+
+/// The names of what is at a location, what was inlined first: functions, or the binary's file in brackets.
+pub fn frame_names(dictionary: &Dictionary, id: LocationId) -> Vec<String> {
+    let frames = frames(dictionary, id).into_iter();
+    frames.map(|node| name(dictionary, node)).collect()
+}
+
+fn name(dictionary: &Dictionary, node: Node) -> String {
+    let text = match node {
+        Node::Function(name) => dictionary.text(name).to_owned(),
+        Node::Binary(file) => match dictionary.text(file).rsplit('/').next() {
+            None | Some("") => String::new(),
+            Some(file) => format!("[{file}]"),
+        },
+    };
+    match text.as_str() {
+        "" => "<unknown>".to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folded;
+    use super::*;
+
+    fn rows(text: &str) -> Top {
+        let profiles = folded::read(text).unwrap();
+        let kind = sample_type(&profiles, None).unwrap();
+        top(&profiles, kind)
+    }
+
+    #[test]
+    fn a_function_has_what_it_does_itself_and_with_those_it_calls() {
+        let top = rows("main;run;work 5\nmain;run 2\nmain;idle 1\n");
+        let rows = top.rows.iter();
+        let found: Vec<_> = rows
+            .map(|row| (&*row.name, row.flat, row.cumulative))
+            .collect();
+        let expected = [
+            ("work", 5, 5),
+            ("run", 2, 7),
+            ("idle", 1, 1),
+            ("main", 0, 8),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(top.total, 8);
+    }
+
+    #[test]
+    fn recursion_counts_once() {
+        let top = rows("main;f;f;f 3\n");
+        let f = top.rows.iter().find(|row| row.name == "f").unwrap();
+        assert_eq!((f.flat, f.cumulative), (3, 3));
+    }
+
+    #[test]
+    fn a_sample_type_that_is_not_there_is_none() {
+        let profiles = folded::read("main 1\n").unwrap();
+        assert!(sample_type(&profiles, Some("cpu")).is_none());
+        assert!(sample_type(&profiles, Some("samples")).is_some());
+    }
+}
