@@ -261,7 +261,7 @@ proptest! {
         let decoded: Vec<_> = pieces.iter().map(|(_, piece)| decoded(piece)).collect();
         let mut ids = HashSet::new();
         for profile in decoded.iter().flat_map(|piece| resolve(piece).unwrap()) {
-            let is_whole = original.iter().any(|whole| *whole == profile);
+            let is_whole = original.contains(&profile);
             prop_assert!(is_whole || ids.insert((profile.profile_id.to_vec(), profile.sample_type.0.to_owned())));
         }
     }
