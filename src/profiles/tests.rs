@@ -251,23 +251,6 @@ proptest! {
     }
 
     #[test]
-    fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change(
-        request in requests(),
-    ) {
-        let whole = encoded(&request);
-        let pieces = split(&whole, Limit { items: 2, bytes: usize::MAX });
-        let again = split(&whole, Limit { items: 2, bytes: usize::MAX });
-        prop_assert_eq!(&pieces, &again);
-        let original = resolve(&request).unwrap();
-        let decoded: Vec<_> = pieces.iter().map(|(_, piece)| decoded(piece)).collect();
-        let mut ids = HashSet::new();
-        for profile in decoded.iter().flat_map(|piece| resolve(piece).unwrap()) {
-            let is_whole = original.iter().any(|whole| *whole == profile);
-            prop_assert!(is_whole || ids.insert((profile.profile_id.to_vec(), profile.sample_type.0.to_owned())));
-        }
-    }
-
-    #[test]
     fn what_is_compact_stays_as_it_is(requests in proptest::collection::vec(requests(), 1..4)) {
         let once = compact(&requests.iter().collect::<Vec<_>>());
         let twice = compact(&[&request(&once)]);
@@ -439,6 +422,43 @@ fn what_cannot_be_read_without_a_loss_stays_alone_and_whole() {
     };
     let whole = encoded(&unobserved);
     assert_eq!(split(&whole, limit), [(2, whole.clone())]);
+}
+
+#[test]
+fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change() {
+    let sample = proto::Sample {
+        values: vec![1],
+        ..Default::default()
+    };
+    let limit = Limit {
+        items: 2,
+        bytes: usize::MAX,
+    };
+    let cut = |id: Option<u8>, time| {
+        let mut request = profile(vec![sample.clone(); 6]);
+        let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
+        profile.profile_id = id.map_or(Vec::new(), |id| vec![id; 16]);
+        profile.time_unix_nano = time;
+        profile.original_payload_format = "pprof".to_owned();
+        profile.original_payload = vec![1];
+        let pieces = split(&encoded(&request), limit);
+        let ids = pieces.iter().map(|(_, piece)| {
+            let profile = decoded(piece).resource_profiles[0].scope_profiles[0].profiles[0].clone();
+            assert!(profile.original_payload.is_empty());
+            profile.profile_id
+        });
+        ids.collect::<Vec<_>>()
+    };
+    for (id, time) in [(Some(7), 0), (None, 5)] {
+        let ids = cut(id, time);
+        assert_eq!(ids, cut(id, time));
+        let different: HashSet<_> = ids.iter().collect();
+        assert_eq!(different.len(), 3);
+        assert!(!ids.contains(&vec![7; 16]));
+    }
+    assert_ne!(cut(Some(7), 0), cut(Some(8), 0));
+    // Without an id and a time it may be another profile with the same content.
+    assert!(cut(None, 0).iter().all(Vec::is_empty));
 }
 
 #[test]

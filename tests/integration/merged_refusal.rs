@@ -66,6 +66,15 @@ async fn a_refused_request_in_a_batch_of_the_batch_processor_is_lost_alone() {
 }
 
 #[tokio::test]
+async fn a_refused_request_that_became_one_with_others_is_lost_alone() {
+    let backend = Backend::start().await;
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
+    let exporter = grpc_to(&backend, "");
+    let processors = [batch, ("compression", "{mode: compact}")];
+    check(&processors, ("otlp_grpc", &exporter), &backend).await;
+}
+
+#[tokio::test]
 async fn a_refused_request_in_a_batch_that_waited_compressed_is_lost_alone() {
     let backend = Backend::start().await;
     backend.hold();

@@ -18,7 +18,7 @@ fn moody(backend: &Backend) {
 async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
     let backend = Backend::start().await;
     moody(&backend);
-    let exporter = grpc_to(&backend, "retry_on_failure: {initial_interval: 10ms}");
+    let exporter = grpc_to(&backend, "");
     let collector = Collector::start(&yaml(processors, &[("otlp_grpc", &exporter)])).await;
     let oracle = Oracle::default();
     let client = Client::grpc("client", collector.grpc(), &oracle).await;

@@ -94,17 +94,18 @@ fn stamp_decoded(request: &mut Decoded, key: &str, identity: Option<&str>) {
 
 /// Pieces are valid and within the limits; together they have everything, in order.
 pub(crate) fn splits_without_loss(signal: Signal, request: &Bytes, limit: Limit) {
-    let whole = lines(&Decoded::decode(signal, request).unwrap());
     let pieces = wire::split(signal, request, limit);
+    if signal == Signal::Profiles {
+        return cuts_profiles_without_loss(request, &pieces);
+    }
+    let whole = lines(&Decoded::decode(signal, request).unwrap());
     let mut together = Vec::new();
     for (count, piece) in &pieces {
         assert_eq!(wire::validate(signal, piece), Ok(*count));
         let inside = lines(&Decoded::decode(signal, piece).unwrap());
-        if signal != Signal::Profiles {
-            assert!(*count <= limit.items);
-            // A single thing can be too large.
-            assert!(piece.len() <= limit.bytes || inside.len() <= 1);
-        }
+        assert!(*count <= limit.items);
+        // A single thing can be too large.
+        assert!(piece.len() <= limit.bytes || inside.len() <= 1);
         together.extend(inside);
     }
     // What has no items of its own may lose its place next to others, but is never lost.
@@ -119,6 +120,28 @@ pub(crate) fn splits_without_loss(signal: Signal, request: &Bytes, limit: Limit)
         assert_eq!(pieces.len(), 1);
         assert_eq!(pieces[0].1.as_ptr(), request.as_ptr());
     }
+}
+
+/// Pieces are valid and have every observation, in order. What their indices lead to, other tests know.
+fn cuts_profiles_without_loss(request: &Bytes, pieces: &[(usize, Bytes)]) {
+    let samples = |request: &[u8]| {
+        let Ok(Decoded::Profiles(request)) = Decoded::decode(Signal::Profiles, request) else {
+            panic!("a request of profiles");
+        };
+        let scopes = request.resource_profiles.into_iter();
+        let scopes = scopes.flat_map(|resource| resource.scope_profiles);
+        let profiles = scopes.flat_map(|scope| scope.profiles);
+        let samples = profiles.flat_map(|profile| profile.samples);
+        samples
+            .map(|sample| (sample.values, sample.timestamps_unix_nano))
+            .collect::<Vec<_>>()
+    };
+    let mut together = Vec::new();
+    for (count, piece) in pieces {
+        assert_eq!(wire::validate(Signal::Profiles, piece), Ok(*count));
+        together.extend(samples(piece));
+    }
+    assert_eq!(samples(request), together);
 }
 
 /// Spans, data points, log records or samples, as prost sees them.

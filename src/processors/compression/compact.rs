@@ -202,7 +202,10 @@ mod tests {
         Compact.process(batch).unwrap().unwrap()
     }
 
-    fn shape(batch: Batch) -> Vec<(String, Vec<(String, Vec<String>)>)> {
+    /// Resources with their scopes with their records.
+    type Shape = Vec<(String, Vec<(String, Vec<String>)>)>;
+
+    fn shape(batch: Batch) -> Shape {
         let request = batch.into_wire().to_bytes();
         let request = ExportLogsServiceRequest::decode(request).unwrap();
         let scope = |scope: ScopeLogs| {
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(batch.items(), 4);
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let scope = |name: &str, records: &[&str]| (name.to_owned(), words(records));
-        let expected: Vec<(String, Vec<(String, Vec<String>)>)> = vec![
+        let expected: Shape = vec![
             (
                 "a".to_owned(),
                 vec![scope("x", &["1", "4"]), scope("y", &["3"])],

@@ -43,6 +43,8 @@ pub struct Config {
     pub interval: Option<Duration>,
     /// With `aggregate`: the resource attributes that stay. Profiles whose resources have equal values of all of them
     /// become one; the other attributes are dropped, and `merged.count` says how many different resources there were.
+    /// Summaries may be summed up again at the next tier if their resources say where they come from, as they do there
+    /// with the receiver's `client_identity_attribute`; otherwise levels (see `gauges`) of two sources count as one's.
     /// Default: `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<Vec<String>>,
