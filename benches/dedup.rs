@@ -3,6 +3,7 @@
 //! `cargo bench --bench dedup` prints nanoseconds per item (best and median over many requests) and the memory of what
 //! is remembered. `cargo test --benches` runs each step over a few requests.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,7 +43,7 @@ impl Consumer for Taker {
     }
 }
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     let measured = std::env::args().any(|argument| argument == "--bench");
     let requests = if measured { 15_000 } else { 3 };
     println!("{requests} requests of {ITEMS} items of {ATTRIBUTES} attributes");
@@ -51,45 +52,45 @@ fn main() {
         "signal", "bytes", "best ns", "median ns", "again ns", "bytes remembered"
     );
     for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
-        measure(signal, requests);
+        measure(signal, requests)?;
     }
+    Ok(())
 }
 
-fn measure(signal: Signal, requests: u64) {
+fn measure(signal: Signal, requests: u64) -> Result<(), Box<dyn Error>> {
     let budget = Budget::new(1 << 30);
-    let dedup = processor(signal, &budget);
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().build().unwrap();
-    let mut run = |number: u64| {
-        let request = request(signal, number);
-        let batch = Batch::new(signal, ITEMS, request);
+    let dedup = processor(signal, &budget)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    let run = |number: u64| {
+        let batch = Batch::new(signal, ITEMS, request(signal, number));
         let start = Instant::now();
-        runtime.block_on(dedup.consume(batch)).unwrap();
-        start.elapsed().as_secs_f64() * 1e9 / ITEMS as f64
+        runtime.block_on(dedup.consume(batch))?;
+        Ok::<f64, Nack>(start.elapsed().as_secs_f64() * 1e9 / ITEMS as f64)
     };
-    let bytes = request(signal, 1).len() / ITEMS;
-    // Enough that what is remembered does not fit into any cache.
-    let mut new: Vec<f64> = (0..requests).map(&mut run).collect();
-    let late = new.split_off(new.len() / 2);
-    let mut late = late;
+    let mut new = (0..requests).map(run).collect::<Result<Vec<f64>, _>>()?;
+    // By then what is remembered does not fit into any cache.
+    let mut late = new.split_off(new.len() / 2);
     late.sort_by(f64::total_cmp);
-    let mut again: Vec<f64> = (0..requests.min(1000))
-        .map(|at| run(at * 7 % requests))
-        .collect();
+    let remembered = budget.used() as f64 / (requests * ITEMS as u64) as f64;
+    let again = (0..requests.min(1000)).map(|at| run(at * 7 % requests));
+    let mut again = again.collect::<Result<Vec<f64>, _>>()?;
     again.sort_by(f64::total_cmp);
     println!(
-        "{:<10} {bytes:>9} {:>9.1} {:>11.1} {:>11.1} {:>16.1}",
+        "{:<10} {:>9} {:>9.1} {:>11.1} {:>11.1} {remembered:>16.1}",
         signal.name(),
+        request(signal, 1).len() / ITEMS,
         late[0],
         late[late.len() / 2],
         again[again.len() / 2],
-        budget.used() as f64 / (requests * ITEMS as u64) as f64,
     );
+    Ok(())
 }
 
-fn processor(signal: Signal, budget: &Arc<Budget>) -> Arc<dyn Consumer> {
+fn processor(signal: Signal, budget: &Arc<Budget>) -> Result<Arc<dyn Consumer>, Box<dyn Error>> {
     let cx = BuildContext {
-        id: "dedup".parse().unwrap(),
+        id: "dedup".parse()?,
         budget: budget.clone(),
         listeners: Listeners::default(),
         health: Arc::<Health>::default(),
@@ -102,7 +103,7 @@ fn processor(signal: Signal, budget: &Arc<Budget>) -> Arc<dyn Consumer> {
         consumer: Arc::new(Taker),
         account: Account::of_pipeline("bench"),
     };
-    connect(next).0
+    Ok(connect(next).0)
 }
 
 /// A request with items that no other number has.

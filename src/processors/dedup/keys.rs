@@ -89,11 +89,11 @@ impl Keys {
                 _ => {}
             }
             if trace && own {
-                return self.join([self.hash(span), SPAN]);
+                return self.item(0, span);
             }
         }
         match dated {
-            true => self.nth(self.join([self.hash(span), context]), equal),
+            true => self.nth(self.item(context, span), equal),
             false => NONE,
         }
     }
@@ -105,7 +105,7 @@ impl Keys {
             _ => false,
         });
         match dated {
-            true => self.nth(self.join([self.hash(record), context]), equal),
+            true => self.nth(self.item(context, record), equal),
             false => NONE,
         }
     }
@@ -131,11 +131,17 @@ impl Keys {
                 let dated = fields(point).any(|field| field.number == 3 && is_time(field.value));
                 // Of several forms only the last counts: no client writes that, and it is better not touched.
                 keys.push(match dated && forms == 1 {
-                    true => self.join([self.hash(point), header]),
+                    true => self.item(header, point),
                     false => NONE,
                 });
             }
         }
+    }
+
+    /// An item in its context. Both are hashes, so their sum is one.
+    #[inline]
+    fn item(&self, context: u128, item: &[u8]) -> u128 {
+        self.hash(item).wrapping_add(context).max(DUPLICATE + 1)
     }
 
     /// A key for one of several equal items.
@@ -211,8 +217,7 @@ impl Keys {
 /// What keeps keys of different kinds apart.
 const REQUEST: u128 = 1;
 const PROFILE: u128 = 2;
-const SPAN: u128 = 3;
-const POINT: u128 = 4;
+const POINT: u128 = 3;
 
 /// How many equal items there were in a request.
 type Ordinals = HashMap<u128, u64, Passing>;

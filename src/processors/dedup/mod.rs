@@ -1,12 +1,11 @@
 //! Drops what was delivered before: a retry after an answer that was lost, or the same from two collectors that one
 //! client sends to.
 //!
-//! | Signal | Known by |
-//! |---|---|
-//! | profiles | their `profile_id` and sample type; without an id by resource, scope and content, from which an id is made that the next hop finds |
-//! | traces | trace id, span id and the bytes of the span; without ids by the bytes with resource and scope |
-//! | metrics | the bytes of the data point, with metric, resource and scope |
-//! | logs | the bytes of the record, with resource and scope |
+//! - A profile is known by its `profile_id` and sample type; without an id by resource, scope and content, from which
+//!   an id is made that the next hop finds.
+//! - A span is known by trace id, span id and its bytes; without ids by its bytes with resource and scope.
+//! - A data point is known by its bytes, with metric, resource and scope.
+//! - A log record is known by its bytes, with resource and scope.
 //!
 //! What has neither an id nor a time is never dropped: it cannot be told from another one that happens to be equal. For
 //! the same reason equal log records in one request, and equal spans without ids, all pass. How items are grouped into

@@ -153,13 +153,15 @@ impl State {
     fn claim(&mut self, keys: &mut [u128]) -> Option<u64> {
         self.deliveries += 1;
         let delivery = self.deliveries;
+        // First all that has to be fetched from far: one by one it would be waited for each time.
+        for key in keys.iter_mut() {
+            if self.seen.contains(*key) {
+                *key = DUPLICATE;
+            }
+        }
         let mut other = None;
         for (at, key) in keys.iter_mut().enumerate() {
             if *key == NONE || *key == DUPLICATE {
-                continue;
-            }
-            if self.seen.contains(*key) {
-                *key = DUPLICATE;
                 continue;
             }
             match self.under_way.take(*key, delivery) {

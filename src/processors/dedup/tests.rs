@@ -593,7 +593,9 @@ proptest! {
             }
             let all: Vec<u64> = sent.iter().copied().collect();
             prop_assert_eq!(bench.next.taken().iter().sum::<usize>(), all.len());
-            let mut arrived: Vec<String> = bench.requests().iter().flat_map(|request| contents(signal, request)).collect();
+            let requests = bench.requests();
+            let arrived = requests.iter().flat_map(|request| contents(signal, request));
+            let mut arrived: Vec<String> = arrived.collect();
             arrived.sort_unstable();
             let mut expected = contents(signal, &plain(signal, &all).into_wire().to_bytes());
             expected.sort_unstable();
