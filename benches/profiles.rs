@@ -2,6 +2,10 @@
 //!
 //! `cargo bench --bench profiles [-- FILE...]` takes files of OTLP profiles (protobuf), or makes profiles of a service
 //! itself. `--write=FILE` writes the sum of the files.
+//!
+//! `--pprof` takes pprof files instead, or makes them, and measures the CPU time of reading and of merging a thousand
+//! of them, decompression included. The same files can then be given to `go tool pprof`; `--write=DIRECTORY` writes
+//! those that are made.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,9 +16,13 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
+use tributary::compression::Codec;
+use tributary::compression::compress::Compressor;
+use tributary::memory::Budget;
 use tributary::profiles::identity::Identities;
 use tributary::profiles::merge::Options;
-use tributary::profiles::{Compactor, Merger, check};
+use tributary::profiles::model::ResourceProfiles;
+use tributary::profiles::{Compactor, Dictionary, Merger, check, pprof};
 
 type Request = ExportProfilesServiceRequest;
 
@@ -24,6 +32,10 @@ const PROFILES: usize = 100;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let files = arguments.iter().filter(|word| !word.starts_with('-'));
+    if arguments.iter().any(|word| word == "--pprof") {
+        let files: Vec<&String> = files.collect();
+        return pprof_files(&files, &arguments);
+    }
     let mut requests: Vec<Request> = files.map(|file| read(file)).collect();
     if requests.is_empty() {
         requests = (0..10).map(made_up).collect();
@@ -110,6 +122,105 @@ fn main() {
             drop(black_box(check::check(request)));
         }
     });
+}
+
+/// How many pprof files are merged.
+const FILES: usize = 1000;
+
+fn pprof_files(names: &[&String], arguments: &[String]) {
+    let mut files: Vec<Vec<u8>> = names
+        .iter()
+        .map(|name| std::fs::read(name).unwrap_or_default())
+        .collect();
+    if files.is_empty() {
+        files = (0..20).filter_map(made_up_pprof).collect();
+    }
+    let directory = arguments
+        .iter()
+        .find_map(|word| word.strip_prefix("--write="));
+    if let Some(directory) = directory {
+        for (file, number) in files.iter().zip(0..) {
+            let name = format!("{directory}/{number}.pb.gz");
+            if let Err(error) = std::fs::write(&name, file) {
+                eprintln!("cannot write {name}: {error}");
+            }
+        }
+        return;
+    }
+    let measured = arguments.iter().any(|word| word == "--bench");
+    let count = if measured { FILES } else { files.len() };
+    let budget = Budget::new(1 << 30);
+    let options = pprof::Options::default();
+    let mut samples = 0;
+    let mut read = |merge: bool| {
+        let mut reader = pprof::Reader::new();
+        let mut merger = Merger::new(Options::default());
+        samples = 0;
+        let start = cpu();
+        for file in files.iter().cycle().take(count) {
+            let mut alone = Dictionary::new();
+            let (into, relocations) = match merge {
+                true => {
+                    let (dictionary, relocations) = merger.dictionary();
+                    (dictionary, Some(relocations))
+                }
+                false => (&mut alone, None),
+            };
+            let Ok(mut permit) = budget.acquire(0) else {
+                continue;
+            };
+            match reader.read(file, &options, &mut permit, into, relocations) {
+                Err(error) => eprintln!("left out: {error}"),
+                Ok(converted) => {
+                    let profiles = converted.profiles.profiles.iter();
+                    samples += profiles.map(|profile| profile.samples.len()).sum::<usize>();
+                    let resources = [ResourceProfiles {
+                        scopes: vec![converted.profiles],
+                        ..ResourceProfiles::default()
+                    }];
+                    if merge {
+                        merger.add_profiles(&resources);
+                    } else {
+                        black_box(&resources);
+                    }
+                }
+            }
+        }
+        black_box(merger.bytes());
+        cpu() - start
+    };
+    for (name, merge) in [("read and convert", false), ("read and merge", true)] {
+        let mut times: Vec<f64> = (0..if measured { 5 } else { 1 })
+            .map(|_| read(merge))
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        println!("{name} {count} pprof files: {median:.4} s of CPU time (median)");
+    }
+    println!("{samples} values");
+}
+
+/// The CPU time this process has used, in seconds.
+fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse::<f64>().ok());
+    nanoseconds.unwrap_or_default() / 1e9
+}
+
+fn made_up_pprof(seed: usize) -> Option<Vec<u8>> {
+    let mut compactor = Compactor::new();
+    compactor.add(&made_up(seed)).ok()?;
+    let profiles = compactor.finish();
+    let resource = profiles.resources.first()?;
+    let links = pprof::LinkLabels::default();
+    let scope = resource.scopes.first()?;
+    let files = pprof::write::write(&profiles.dictionary, resource, scope, &links);
+    let file = files.into_iter().next()?;
+    let gzip = Compressor::new(Codec::Gzip, None);
+    Some(gzip.compress(&[file.into()]).ok()?.to_vec())
 }
 
 fn merge(requests: &[Request]) -> Merger {

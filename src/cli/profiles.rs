@@ -103,3 +103,111 @@ pub(super) fn run(command: &Command, strict: bool) -> Outcome {
 
 /// What goes to stdout and to stderr, or why nothing does.
 type Done = Result<(Vec<u8>, String), String>;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn outcome(line: &[&str]) -> Outcome {
+        let line = Line::try_parse_from([&["profiles"], line].concat()).unwrap();
+        run(&line.command, false)
+    }
+
+    fn good(line: &[&str]) -> String {
+        let outcome = outcome(line);
+        assert!(outcome.good, "{}", outcome.notes);
+        String::from_utf8_lossy(&outcome.output).into_owned()
+    }
+
+    fn path<'p>(directory: &Path, name: &str, text: &'p mut String) -> &'p str {
+        *text = directory.join(name).display().to_string();
+        text
+    }
+
+    const FOLDED: &str = "main;idle 1\nmain;run;work 5\n";
+
+    #[test]
+    fn every_format_converts_to_every_other_and_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let [mut a, mut b, mut c] = [const { String::new() }; 3];
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        for name in ["p.pb.gz", "p.otlp", "p.json"] {
+            let first = path(directory.path(), name, &mut b);
+            assert_eq!(good(&["convert", folded, "-o", first]), "");
+            assert_eq!(good(&["convert", first, "--to", "folded"]), FOLDED);
+            for name in ["q.pb.gz", "q.otlp", "q.json"] {
+                let second = path(directory.path(), name, &mut c);
+                good(&["convert", first, "-o", second]);
+                assert_eq!(good(&["convert", second, "--to", "folded"]), FOLDED);
+            }
+        }
+    }
+
+    #[test]
+    fn merged_files_of_different_formats_are_added_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let [mut a, mut b, mut c] = [const { String::new() }; 3];
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        let pprof = path(directory.path(), "p.pb.gz", &mut b);
+        good(&["convert", folded, "-o", pprof]);
+        let merged = good(&["merge", folded, folded, "--to", "folded"]);
+        assert_eq!(merged, "main;idle 2\nmain;run;work 10\n");
+        // The format is that of the first file.
+        let twice = path(directory.path(), "twice", &mut c);
+        good(&["merge", pprof, pprof, "-o", twice]);
+        assert!(std::fs::read(twice).unwrap().starts_with(&[0x1f, 0x8b]));
+        assert_eq!(good(&["convert", twice, "--to", "folded"]), merged);
+    }
+
+    #[test]
+    fn top_shows_what_counts_most_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut a = String::new();
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        let expected = concat!(
+            "Type: samples (count)\n",
+            "Total: 6\n",
+            "Showing 2 of 4 functions\n",
+            "        flat   flat%    sum%          cum    cum%\n",
+            "           5  83.33%  83.33%            5  83.33%  work\n",
+            "           1  16.67% 100.00%            1  16.67%  idle\n",
+        );
+        assert_eq!(good(&["top", folded, "-n", "2"]), expected);
+    }
+
+    #[test]
+    fn an_error_names_the_file_and_what_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut a = String::new();
+        let file = path(directory.path(), "heap.txt", &mut a);
+        std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\n").unwrap();
+        let refused = outcome(&["top", file]);
+        assert!(!refused.good);
+        assert!(
+            refused
+                .notes
+                .contains("heap.txt: it is not in pprof's format"),
+            "{}",
+            refused.notes
+        );
+        std::fs::write(file, FOLDED).unwrap();
+        let unsaid = outcome(&["convert", file]).notes;
+        assert!(unsaid.contains("--to"), "{unsaid}");
+        let unknown = outcome(&["top", file, "--sample-type", "cpu"]).notes;
+        assert!(unknown.contains("there are: samples"), "{unknown}");
+        assert!(!outcome(&["top", "/nonexistent/profile"]).good);
+    }
+}

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use prost::Message as _;
 
 use crate::batch::Signal;
-use crate::profiles::layout;
+use crate::profiles::{layout, pprof};
 use crate::wire;
 use crate::wire::reader::Fields;
 
@@ -30,6 +30,10 @@ pub(super) enum Kind {
 pub(super) fn kind(bytes: &[u8]) -> Kind {
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         return Kind::OtlpJson;
+    }
+    // Its reader says what it is.
+    if pprof::foreign(bytes).is_some() {
+        return Kind::Pprof;
     }
     let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t');
     if !bytes.is_empty() && !bytes.iter().any(control) && str::from_utf8(bytes).is_ok() {

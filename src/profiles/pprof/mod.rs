@@ -28,3 +28,9 @@ pub mod write;
 pub use self::error::{Error, Table};
 pub use self::links::{IdFormat, IdLabel, LinkLabels};
 pub use self::read::{Converted, Options, Reader, Repairs};
+
+/// What these bytes are, if they are no pprof file but something else that comes where pprof files are expected: the
+/// formats from before it, other profilers' files, web pages.
+pub fn foreign(bytes: &[u8]) -> Option<&'static str> {
+    legacy::recognise(bytes)
+}
