@@ -176,7 +176,7 @@ impl Merger {
     }
 
     /// What the merged profiles refer to. Other readers may add to it what they then pass to
-    /// [`add_profiles`](Self::add_profiles), with the [relocations](Self::relocations) of what was there before.
+    /// [`add_profiles`](Self::add_profiles), with the relocations of what was there before.
     pub fn dictionary(&mut self) -> (&mut Dictionary, &mut Relocations) {
         (&mut self.dictionary, &mut self.relocations)
     }

@@ -359,6 +359,9 @@ async fn requests_beyond_the_concurrent_ones_are_refused_and_the_others_served()
         }
     };
     arena.beside(attack).await;
+    let metrics = arena.collector.metrics().await;
+    let limit = [("limit", "max_concurrent_streams"), ("transport", "grpc")];
+    assert_eq!(metrics.sum("tributary_server_limited", &limit), 5.0);
     arena.assert_unharmed().await;
 }
 

@@ -29,13 +29,15 @@ pub enum Limit {
     MinBodyRate,
     SendTimeout,
     MaxControlFrames,
+    /// A key of the protocol, beside this section.
+    MaxConcurrentStreams,
     /// Not a key of this section: the memory of the whole process.
     Memory,
 }
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Limit; 11] = [
+    pub const ALL: [Limit; 12] = [
         Limit::MaxConnections,
         Limit::MaxConnectionsPerPeer,
         Limit::MaxHandshakes,
@@ -46,6 +48,7 @@ impl Limit {
         Limit::MinBodyRate,
         Limit::SendTimeout,
         Limit::MaxControlFrames,
+        Limit::MaxConcurrentStreams,
         Limit::Memory,
     ];
 
@@ -62,6 +65,7 @@ impl Limit {
             Limit::MinBodyRate => "min_body_rate",
             Limit::SendTimeout => "send_timeout",
             Limit::MaxControlFrames => "max_control_frames",
+            Limit::MaxConcurrentStreams => "max_concurrent_streams",
             Limit::Memory => "memory",
         }
     }
@@ -91,6 +95,9 @@ impl Limit {
             }
             Limit::MinBodyRate => "Gave up a request whose client was too slow to send the body",
             Limit::SendTimeout => "Closed a connection whose client did not take its answers",
+            Limit::MaxConcurrentStreams => {
+                "Refused a request: the client has too many at once on one connection. It will send it again"
+            }
             Limit::MaxControlFrames => {
                 "Closed a connection that sent too many HTTP/2 frames without a request. This is an attack or a broken \
                  client"
@@ -106,6 +113,8 @@ impl Limit {
 /// The counts of one listener.
 pub(super) struct Gate {
     pub(super) limits: Limits,
+    /// HTTP/2: requests at once on one connection; h2 refuses more.
+    pub(super) streams: u32,
     pub(super) owner: Owner,
     metrics: ServerMetrics,
     /// Where connections and frames of all listeners are counted that share it.
@@ -130,10 +139,16 @@ pub(super) struct Network {
 }
 
 impl Gate {
-    pub(super) fn new(limits: Limits, owner: Owner, budget: Option<Arc<Budget>>) -> Arc<Self> {
+    pub(super) fn new(
+        limits: Limits,
+        streams: u32,
+        owner: Owner,
+        budget: Option<Arc<Budget>>,
+    ) -> Arc<Self> {
         Arc::new(Gate {
             metrics: ServerMetrics::new(&owner),
             limits,
+            streams,
             owner,
             budget,
             connections: AtomicUsize::new(0),
@@ -233,6 +248,7 @@ impl Gate {
             Limit::MinBodyRate => format!("{}/s", limits.min_body_rate),
             Limit::SendTimeout => time(*limits.send_timeout),
             Limit::MaxControlFrames => limits.max_control_frames.to_string(),
+            Limit::MaxConcurrentStreams => self.streams.to_string(),
             Limit::Memory => self
                 .budget
                 .as_ref()
@@ -391,7 +407,7 @@ mod tests {
 
     fn gate(limits: Limits, budget: Option<Arc<Budget>>) -> Arc<Gate> {
         let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
-        Gate::new(limits, owner.over("grpc"), budget)
+        Gate::new(limits, 1000, owner.over("grpc"), budget)
     }
 
     fn at(address: &str) -> SocketAddr {

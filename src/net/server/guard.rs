@@ -30,6 +30,8 @@ pub(super) struct Guard<S> {
     /// What [`Guard::greet`] read, until hyper takes it.
     early: Bytes,
     frames: Frames,
+    /// Streams that are too many, of which h2 has not told the client yet.
+    refused: usize,
     bucket: Bucket,
     gate: Arc<Gate>,
     peer: Arc<Peer>,
@@ -85,6 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             stream,
             early: Bytes::new(),
             frames: Frames::default(),
+            refused: 0,
             bucket: Bucket::new(gate.limits.max_control_frames, born),
             header_timeout: limit.into_iter().chain(header_timeout).min(),
             gate,
@@ -263,6 +266,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     fn received(&mut self, bytes: &[u8]) {
         let seen = self.frames.feed(bytes);
         self.count(seen);
+        let refused = self
+            .frames
+            .streams()
+            .saturating_sub(self.gate.streams as usize);
+        for _ in self.refused..refused {
+            self.gate.limited(Limit::MaxConcurrentStreams, &self.peer);
+        }
+        self.refused = refused;
         if self.frames.is_foreign() && self.head.is_none() && !self.peer.is_busy() {
             self.head = Some((self.peer.begun(), Instant::now()));
         }

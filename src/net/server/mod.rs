@@ -326,7 +326,8 @@ async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
         ..
     } = bound;
     let (limits, budget) = (options.limits.clone(), options.budget.clone());
-    let gate = Gate::new(limits, owner.clone(), budget);
+    let streams = options.max_concurrent_streams;
+    let gate = Gate::new(limits, streams, owner.clone(), budget);
     let shared = Arc::new(connection::Shared::new(handler, options, gate));
     let (mut pause, log) = (FIRST_PAUSE, SampledLog::of_one_line());
     loop {

@@ -62,7 +62,7 @@ impl Peer {
         use std::net::Ipv4Addr;
         let id = "otlp".parse().unwrap_or_else(|_| unreachable!());
         let owner = super::Owner::new(&id, "receiver").over("http");
-        let gate = Gate::new(super::Limits::default(), owner, None);
+        let gate = Gate::new(super::Limits::default(), 1000, owner, None);
         Peer::new((Ipv4Addr::LOCALHOST, 0).into(), gate)
     }
 
@@ -73,7 +73,7 @@ impl Peer {
     }
 
     /// Tells that a request is answered while the client may still be sending it. Over HTTP/1 the connection ends with
-    /// such an answer, and it must not end before the client has seen it: see [`super::linger`].
+    /// such an answer, and it must not end before the client has seen it: see `linger`.
     pub fn answered_early(&self) {
         self.answered_early.store(true, Relaxed);
     }

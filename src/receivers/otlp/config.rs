@@ -122,6 +122,8 @@ pub struct HttpConfig {
     pub max_request_body_size: usize,
     /// Answers to browsers. Absent: cross-origin requests are not allowed.
     pub cors: Section<Cors>,
+    /// HTTP/2: requests at once on one connection. Default 1000; 0 means the default.
+    pub max_concurrent_streams: u32,
     /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
     /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`.
     pub compression_algorithms: Vec<String>,
@@ -190,6 +192,7 @@ impl Default for HttpConfig {
             metrics_url_path: "/v1/metrics".to_owned(),
             logs_url_path: "/v1/logs".to_owned(),
             max_request_body_size: DEFAULT_BODY,
+            max_concurrent_streams: DEFAULT_STREAMS,
             cors: Section::default(),
             compression_algorithms: encoding::HTTP_NAMES.map(str::to_owned).to_vec(),
             read_timeout: Duration::default(),

@@ -201,6 +201,7 @@ fn http_options(config: &HttpConfig) -> Options {
     Options {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
+        max_concurrent_streams: or(config.max_concurrent_streams, config::DEFAULT_STREAMS),
         header_timeout: config.read_header_timeout.unless_zero(),
         max_idle: config.idle_timeout.unless_zero(),
         limits: config.limits.clone(),
