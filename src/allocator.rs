@@ -102,9 +102,10 @@ mod glibc {
         let _trimmed = unsafe { libc::malloc_trim(0) };
     }
 
-    /// From this size on, a buffer is a mapping of its own and goes back to the system when it is freed. Far above
-    /// what requests usually have, as a mapping costs a page fault for every 4 KiB.
-    const OWN_MAPPING: c_int = 1 << 20;
-    /// What a heap may keep at its end.
-    const KEPT_AT_END: c_int = 2 << 20;
+    /// From this size on, a buffer is a mapping of its own and goes back to the system when it is freed. Above what
+    /// batches of a collector in front usually have (2 MiB; at 1 MiB they cost twice the processor time), as a mapping
+    /// costs a page fault for every 4 KiB.
+    const OWN_MAPPING: c_int = 4 << 20;
+    /// What a heap may keep at its end: a few such batches.
+    const KEPT_AT_END: c_int = 8 << 20;
 }

@@ -139,6 +139,9 @@ pub(super) async fn serve<H: Handler>(
     admission: Admission,
     stop: CancellationToken,
 ) {
+    // Answers are written in several small pieces. With Nagle's algorithm one of them would wait for the client's delayed
+    // acknowledgement: 40 ms. A socket that cannot be set so is broken, and says that when it is read.
+    let _ = stream.set_nodelay(true);
     let mut identity = None;
     let mut peer = Peer::new(address, shared.gate.clone());
     peer.network = admission.network();
