@@ -12,7 +12,8 @@
 //! 7. [`queue`]: the sending queue in front of every network exporter.
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
-//! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`], [`allocator`]: what the components share.
+//! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
+//!     [`allocator`] and [`open_files`]: what the process asks of the system.
 
 pub mod allocator;
 pub mod auth;
