@@ -83,7 +83,7 @@ pub fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
 }
 
 /// Merges messages that occur repeatedly where they should occur once, by decoding and encoding, so that nobody after
-/// has to. Unknown fields are lost.
+/// has to. Unknown fields are lost, and so is the sign of a negative zero.
 pub fn merge_repeated(signal: Signal, request: &[u8]) -> Result<Bytes, Malformed> {
     Decoded::decode(signal, request)
         .map(|decoded| decoded.encode())

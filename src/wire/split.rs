@@ -18,8 +18,8 @@ use crate::batch::{Decoded, Signal};
 ///
 /// Metrics count in data points: a metric that alone exceeds the limit is cut between its points, and the rest of it
 /// is repeated. Where repeating headers would take more bytes than the request has, pieces exceed the limit: a large
-/// header over many small items must not become a multiple of what was received. A resource, a scope or a metric without items stays in one of the pieces. What fits is returned as it
-/// is, without a copy.
+/// header over many small items must not become a multiple of what was received. A resource, a scope or a metric
+/// without items stays in one of the pieces. What fits is returned as it is, without a copy.
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     if signal == Signal::Profiles {
         return crate::profiles::split(request, limit);
