@@ -2,8 +2,9 @@
 
 pub mod nop;
 pub mod otlp;
+pub mod pprof;
 
 use crate::component::{Entry, ReceiverConfig};
 
 /// Every receiver that is built in.
-pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[nop::ENTRY, otlp::ENTRY];
+pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[nop::ENTRY, otlp::ENTRY, pprof::ENTRY];
