@@ -2,6 +2,7 @@
 
 pub mod nop;
 pub mod otlp;
+pub(crate) mod serving;
 
 use crate::component::{Entry, ReceiverConfig};
 
