@@ -1,0 +1,39 @@
+//! What the receiver counts beside what all receivers do.
+
+use metrics::{Counter, counter};
+
+use crate::config::ComponentId;
+use crate::profiles::pprof::Repairs;
+
+/// Counts what was mended in files: `tributary_receiver_pprof_repairs`.
+#[derive(Clone)]
+pub(super) struct Repaired([Counter; 5]);
+
+impl Repaired {
+    /// The handles of a receiver.
+    pub(super) fn new(receiver: &ComponentId) -> Self {
+        let kinds = ["strings", "negative", "mappings", "labels", "saturated"];
+        Repaired(kinds.map(|kind| {
+            counter!(
+                "tributary_receiver_pprof_repairs",
+                "receiver" => receiver.to_string(),
+                "kind" => kind
+            )
+        }))
+    }
+
+    /// Counts those of one file.
+    pub(super) fn count(&self, repairs: Repairs) {
+        let Repairs {
+            strings,
+            negative,
+            mappings,
+            labels,
+            saturated,
+        } = repairs;
+        let counts = [strings, negative, mappings, labels, saturated];
+        for (counter, count) in self.0.iter().zip(counts) {
+            counter.increment(count);
+        }
+    }
+}
