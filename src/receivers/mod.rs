@@ -3,6 +3,7 @@
 pub mod nop;
 pub mod otlp;
 pub mod pprof;
+pub(crate) mod serving;
 
 use crate::component::{Entry, ReceiverConfig};
 

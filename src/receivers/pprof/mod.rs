@@ -7,9 +7,11 @@
 //! is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name` says so.
 
 mod config;
+mod delta;
 mod intake;
 mod metrics;
 mod origin;
+mod pressure;
 
 use std::sync::Arc;
 
