@@ -30,9 +30,9 @@ pub use load::{Loaded, Sources, load};
 pub use model::{Config, Configured, PipelineConfig, PipelineId, ServiceConfig};
 pub use node::Node;
 pub(crate) use report::Level;
-pub(crate) use suggest::closest;
 pub use report::Report;
 pub use schema::schema;
+pub(crate) use suggest::closest;
 pub use telemetry::{
     LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, Sampling, TelemetryConfig,
 };

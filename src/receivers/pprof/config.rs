@@ -3,20 +3,48 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Endpoint, ExtensionUse, Problems, Validate};
+use super::pressure::Adaptive;
+use super::scrape::{Remote, Target};
+use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 
-/// Takes pprof files wherever they are. At least one section is needed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    // One field for each section: `remote` and `targets`, `server`, `file`, `self`.
+    /// One URL of a profile that is taken again and again.
+    pub remote: Section<Remote>,
+    /// Servers whose profiles are taken again and again. Default: none.
+    pub targets: Vec<Target>,
+    /// How many requests of `remote` and `targets` are under way at most; 0 is no limit. A CPU profile is a request that
+    /// takes its seconds. Default: 256.
+    pub max_concurrent_scrapes: usize,
+    /// Stretches the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
+    pub adaptive: Section<Adaptive>,
+    // One field for each section: `server`, `file`, `self`.
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            remote: Section(None),
+            targets: Vec::new(),
+            max_concurrent_scrapes: 256,
+            adaptive: Section(None),
+            // One line for each section.
+        }
+    }
 }
 
 impl Config {
     /// Whether any section is there.
     fn has_sections(&self) -> bool {
         // One term for each section.
-        false
+        self.scrapes()
+    }
+
+    /// Whether anything is scraped.
+    fn scrapes(&self) -> bool {
+        self.remote.is_some() || !self.targets.is_empty()
     }
 }
 
@@ -28,6 +56,17 @@ impl Validate for Config {
                 "at least one of remote, targets, file, self or server must be configured",
             );
         }
+        if let Some(remote) = &*self.remote {
+            problems.within("remote", remote);
+        }
+        for (at, target) in self.targets.iter().enumerate() {
+            let mut inner = Problems::default();
+            target.validate(&mut inner);
+            problems.extend(&["targets", &at.to_string()], inner);
+        }
+        if let Some(adaptive) = &*self.adaptive {
+            problems.within("adaptive", adaptive);
+        }
         // One line for each section.
     }
 
@@ -36,6 +75,9 @@ impl Validate for Config {
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
-        Vec::new()
+        let remote = self.remote.as_ref().and_then(Remote::uses);
+        let targets = self.targets.iter().enumerate();
+        let targets = targets.filter_map(|(at, target)| target.uses(at));
+        remote.into_iter().chain(targets).collect()
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::delta::{Deltas, Difference, Series};
 use super::metrics::Repaired;
 use super::origin::Origin;
 use crate::batch::{Batch, Code, Nack, Signal};
@@ -15,8 +16,11 @@ use crate::config::ComponentId;
 use crate::memory::{Budget, NoRoom, Permit};
 use crate::net::server::cores;
 use crate::pipeline::Consumer;
+use crate::profiles::model::ResourceProfiles;
 use crate::profiles::pprof::{self, Options, Reader};
-use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
+use crate::profiles::reindex::Relocations;
+use crate::profiles::write::encode;
+use crate::profiles::{Dictionary, Profiles};
 use crate::telemetry::ReceiverMetrics;
 
 /// The way into the pipeline that all sections of the receiver share. Clones are the same one.
@@ -167,6 +171,51 @@ impl Intake {
         }
     }
 
+    /// Takes a file whose counters become differences to those of the file before it in this series. The first one of a
+    /// series is only remembered.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn take_difference(
+        &self,
+        held: Held,
+        origin: Origin,
+        deltas: &Deltas,
+        name: &str,
+    ) -> Result<Accepted, Refused> {
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let mut series = deltas.take(name);
+        let (mut series, differing) = on_a_turn(move || {
+            let differing = differ(held, &origin, limit, limit_key, &mut series);
+            (series, differing)
+        })
+        .await?;
+        let result = match differing {
+            Ok(differing) => {
+                self.repaired.count(differing.repairs);
+                let Differing {
+                    difference,
+                    profiles,
+                    samples,
+                    request,
+                    ..
+                } = differing;
+                let accepted = Accepted { profiles, samples };
+                let result = self.deliver(request, accepted).await;
+                if result.is_ok() {
+                    series.delivered(difference);
+                }
+                result
+            }
+            Err(refused) => {
+                self.metrics.unreadable(Signal::Profiles);
+                Err(refused)
+            }
+        };
+        deltas.put(name, series);
+        result
+    }
+
     /// Encodes the profiles and gives them to the pipeline.
     ///
     /// # Errors
@@ -179,16 +228,25 @@ impl Intake {
         if accepted.samples == 0 {
             return Ok(accepted);
         }
+        let encoded = on_a_turn(move || converted.encode()).await;
+        let encoded = encoded.and_then(|encoded| encoded.map_err(Refused::NoRoom));
+        let request = encoded.inspect_err(|_| {
+            self.metrics.refused(Signal::Profiles, accepted.samples);
+        })?;
+        self.deliver(request, accepted).await
+    }
+
+    async fn deliver(&self, request: Held, accepted: Accepted) -> Result<Accepted, Refused> {
+        if accepted.samples == 0 {
+            return Ok(accepted);
+        }
         let counted = Counted {
             metrics: &self.metrics,
             items: accepted.samples,
             accepted: false,
         };
-        let Held { bytes, permit } = on_a_turn(move || converted.encode())
-            .await?
-            .map_err(Refused::NoRoom)?;
-        let mut batch = Batch::new(Signal::Profiles, accepted.samples, bytes);
-        batch.hold(permit);
+        let mut batch = Batch::new(Signal::Profiles, accepted.samples, request.bytes);
+        batch.hold(request.permit);
         let result = self.consumer.consume(batch).await;
         counted.end(result.is_ok());
         result.map(|()| accepted).map_err(Refused::Pipeline)
@@ -221,6 +279,25 @@ fn convert(
     limit: usize,
     limit_key: &'static str,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
+    let mut dictionary = Dictionary::new();
+    let tables = (&mut dictionary, None);
+    let (resource, mut permit, repairs) = read(held, origin, limit, limit_key, tables)?;
+    let profiles = Profiles {
+        dictionary,
+        resources: vec![resource],
+    };
+    permit.shrink_to(bytes_of(&profiles));
+    Ok((Converted { profiles, permit }, repairs))
+}
+
+/// Reads a file into some tables. The permit stands at what there was while it was read.
+fn read(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    (dictionary, relocations): (&mut Dictionary, Option<&mut Relocations>),
+) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
     let Held { bytes, mut permit } = held;
     let refuse = |error| match error {
         pprof::Error::TooLarge(limit)
@@ -247,8 +324,7 @@ fn convert(
         limit,
         ..Options::default()
     };
-    let mut dictionary = Dictionary::new();
-    let read = Reader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
+    let read = Reader::new().read(&bytes, &options, &mut permit, dictionary, relocations);
     drop(bytes);
     let pprof::Converted {
         profiles: mut scope,
@@ -265,17 +341,57 @@ fn convert(
             }
         }
     }
-    let resource = origin.subject.resource(&dictionary, main);
-    let profiles = Profiles {
-        dictionary,
-        resources: vec![ResourceProfiles {
-            resource: Some(resource),
-            schema_url: String::new(),
-            scopes: vec![scope],
-        }],
+    let resource = ResourceProfiles {
+        resource: Some(origin.subject.resource(dictionary, main)),
+        schema_url: String::new(),
+        scopes: vec![scope],
     };
-    permit.shrink_to(bytes_of(&profiles));
-    Ok((Converted { profiles, permit }, repairs))
+    Ok((resource, permit, repairs))
+}
+
+/// A profile that became the difference to the one before it.
+struct Differing {
+    difference: Difference,
+    profiles: usize,
+    samples: usize,
+    request: Held,
+    repairs: pprof::Repairs,
+}
+
+fn differ(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    series: &mut Series,
+) -> Result<Differing, Refused> {
+    let (dictionary, relocations) = series.tables();
+    let tables = (dictionary, Some(relocations));
+    let (mut resource, mut permit, repairs) = read(held, origin, limit, limit_key, tables)?;
+    let scope = resource.scopes.pop().unwrap_or_default();
+    let mut difference = series.difference(scope);
+    resource
+        .scopes
+        .push(std::mem::take(&mut difference.profiles));
+    let resources = [resource];
+    let all = || {
+        let scopes = resources.iter().flat_map(|resource| &resource.scopes);
+        scopes.flat_map(|scope| &scope.profiles)
+    };
+    let (profiles, samples) = (all().count(), all().map(|p| p.samples.len()).sum());
+    let bytes = encode(series.dictionary(), &resources);
+    // What the series keeps has its own limit.
+    let needed = bytes.len().saturating_add(BATCH_BYTES);
+    let more = needed.saturating_sub(permit.bytes());
+    permit.grow(more).map_err(Refused::NoRoom)?;
+    permit.shrink_to(needed);
+    Ok(Differing {
+        difference,
+        profiles,
+        samples,
+        request: Held { bytes, permit },
+        repairs,
+    })
 }
 
 /// The memory that profiles take.

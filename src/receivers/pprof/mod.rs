@@ -12,12 +12,16 @@ mod intake;
 mod metrics;
 mod origin;
 mod pressure;
+mod scrape;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 pub use self::config::Config;
+pub use self::scrape::{
+    DnsSd, FileSd, Profile, ProfileSettings, RecordType, Remote, Scheme, Target,
+};
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
 use crate::pipeline::{BoxFuture, Component, Consumer, Idle, Undelivered};
@@ -50,9 +54,9 @@ impl Config {
         cx: &BuildContext,
         consumer: &Arc<dyn Consumer>,
     ) -> Result<Vec<Box<dyn Component>>, BuildError> {
-        let _ = (cx, consumer);
-        let sections: Vec<Box<dyn Component>> = Vec::new();
+        let mut sections: Vec<Box<dyn Component>> = Vec::new();
         // One line for each section.
+        sections.extend(scrape::section(self, cx, consumer)?);
         Ok(sections)
     }
 }

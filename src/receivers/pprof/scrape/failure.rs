@@ -134,11 +134,19 @@ mod tests {
     fn every_refusal_says_what_came_and_what_to_do() {
         for (message, parts) in [
             (
-                refused(500, None, "Could not enable CPU profiling: cpu profiling already in use\n"),
+                refused(
+                    500,
+                    None,
+                    "Could not enable CPU profiling: cpu profiling already in use\n",
+                ),
                 ["500", "already in use", "let nobody else"],
             ),
             (
-                refused(400, None, "profile duration exceeds server's WriteTimeout\n"),
+                refused(
+                    400,
+                    None,
+                    "profile duration exceeds server's WriteTimeout\n",
+                ),
                 ["400", "exceeds", "lower `seconds`"],
             ),
             (refused(401, None, ""), ["401", "Unauthorized", "`auth`"]),
@@ -158,7 +166,10 @@ mod tests {
             for part in parts {
                 assert!(message.contains(part), "{message}: {part}");
             }
-            assert!(!message.contains('\n') && !message.contains("<a"), "{message}");
+            assert!(
+                !message.contains('\n') && !message.contains("<a"),
+                "{message}"
+            );
         }
     }
 }

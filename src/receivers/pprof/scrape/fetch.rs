@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::failure::{Failure, Refusal};
-use crate::auth::{Auth, ClientAuthenticator};
+use crate::auth::ClientAuthenticator;
 use crate::config::Headers;
 use crate::memory::{Budget, Permit};
 use crate::net::client::{Chunks, ClientOptions, Connector, RenewingClient, full_error, host_of};
@@ -70,11 +70,14 @@ impl Transport {
     /// When that is no name of a certificate.
     pub(super) fn client(&self, url: &Uri, name: Option<&str>) -> Result<Client, String> {
         let host = host_of(url);
-        let tls = match &self.tls {
-            Some((tls, source)) if url.scheme_str() == Some("https") => {
+        let tls = match (url.scheme_str(), &self.tls) {
+            (Some("https"), Some((tls, source))) => {
                 let name = tls.server_name(name.unwrap_or(host));
                 let name = name.map_err(|error| error.to_string())?;
                 Some((source.clone(), name))
+            }
+            (Some("https"), None) => {
+                return Err("TLS is not set up: set `scheme: https`".to_owned());
             }
             _ => None,
         };
@@ -101,7 +104,7 @@ pub(super) fn port_of(url: &Uri) -> u16 {
 }
 
 /// The headers of every request. A configured one replaces ours.
-pub(super) fn headers(configured: &Headers, keep_alive: bool) -> HeaderMap {
+pub(super) fn headers(configured: &Headers) -> HeaderMap {
     let mut headers = configured.to_map();
     let agent = concat!("tributary/", env!("CARGO_PKG_VERSION"));
     let ours = headers.entry(USER_AGENT);
@@ -109,16 +112,7 @@ pub(super) fn headers(configured: &Headers, keep_alive: bool) -> HeaderMap {
     // A pprof file is compressed already.
     let ours = headers.entry(ACCEPT_ENCODING);
     ours.or_insert(HeaderValue::from_static("identity"));
-    if !keep_alive {
-        let close = HeaderValue::from_static("close");
-        headers.insert(http::header::CONNECTION, close);
-    }
     headers
-}
-
-/// Whether a section with this extension says who we are.
-pub(super) fn names_us(auth: Option<&Auth>, headers: &Headers) -> bool {
-    auth.is_some() || !headers.is_empty()
 }
 
 impl Client {

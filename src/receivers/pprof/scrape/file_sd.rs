@@ -56,7 +56,10 @@ impl Validate for FileSd {
             }
             let directory = path.parent().and_then(Path::to_str);
             if directory.is_some_and(|directory| directory.contains('*')) {
-                problems.error(&["files", &at], "`*` can only be in the last part of a path");
+                problems.error(
+                    &["files", &at],
+                    "`*` can only be in the last part of a path",
+                );
             }
         }
         if self.refresh_interval.is_zero() {
@@ -238,10 +241,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
-        write("a.json", r#"[{"targets": ["a:1", "a:2"], "labels": {"job": "x"}}]"#);
+        write(
+            "a.json",
+            r#"[{"targets": ["a:1", "a:2"], "labels": {"job": "x"}}]"#,
+        );
         write("ignored.txt", "- targets: [c:1]");
         let config = FileSd {
-            files: ["*.json", "*.yaml"].map(|name| path(name).display().to_string()).into(),
+            files: ["*.json", "*.yaml"]
+                .map(|name| path(name).display().to_string())
+                .into(),
             ..FileSd::default()
         };
         let mut files = Files::new(&config, &"pprof".parse().unwrap());

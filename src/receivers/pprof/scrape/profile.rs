@@ -9,8 +9,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::config::Problems;
 use crate::config::units::Duration;
-use crate::config::{Problems, Validate};
 
 /// The profiles of Go's net/http/pprof by the names they go by here, each with its path below the prefix.
 const KNOWN: [(&str, &str); 7] = [
@@ -48,6 +48,10 @@ pub struct Settings {
     /// How often it is taken. Default: the `collection_interval` of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_interval: Option<Duration>,
+    /// Whether what it counts from the start of the process becomes the difference to the profile before it. Default:
+    /// the `delta` of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<bool>,
 }
 
 impl Profile {
@@ -58,6 +62,7 @@ impl Profile {
             path: None,
             seconds: None,
             collection_interval: None,
+            delta: None,
         })
     }
 
@@ -93,6 +98,7 @@ impl Profile {
             path,
             seconds,
             collection_interval,
+            ..
         } = &self.0;
         let known: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
         if name.is_empty() {
@@ -111,11 +117,16 @@ impl Profile {
             problems.error(&[], message);
         }
         if let Some(path) = path
-            && format!("/{path}").parse::<http::uri::PathAndQuery>().is_err()
+            && format!("/{path}")
+                .parse::<http::uri::PathAndQuery>()
+                .is_err()
         {
             problems.error(&["path"], format!("`{path}` is not a path of a URL"));
         }
-        if path.as_deref().is_some_and(|path| path.contains("seconds=")) {
+        if path
+            .as_deref()
+            .is_some_and(|path| path.contains("seconds="))
+        {
             problems.error(&["path"], "write `seconds` as a key of its own");
         }
         if path.as_deref().is_some_and(|path| path.contains("debug=")) {
@@ -181,16 +192,5 @@ impl JsonSchema for Profile {
         let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
         let settings = generator.subschema_for::<Settings>();
         json_schema!({"anyOf": [{"enum": names}, settings]})
-    }
-}
-
-/// The parts of a list, each under its position.
-pub(super) struct Listed<'a, T>(pub(super) &'a [T]);
-
-impl<T: Validate> Validate for Listed<'_, T> {
-    fn validate(&self, problems: &mut Problems) {
-        for (at, part) in self.0.iter().enumerate() {
-            problems.within(&at.to_string(), part);
-        }
     }
 }

@@ -49,6 +49,10 @@ pub struct Target {
     pub timeout: Duration,
     /// The most bytes a profile may have, as it comes and decompressed. Default: 20MiB.
     pub max_response_body_size: ByteSize,
+    /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
+    /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
+    /// Default: false.
+    pub delta: bool,
     /// Attributes of the resource of all profiles. Default: none.
     pub resource: BTreeMap<String, String>,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
@@ -83,6 +87,7 @@ impl Default for Target {
             collection_interval: Duration::secs(60),
             timeout: Duration::secs(10),
             max_response_body_size: MAX_BODY,
+            delta: false,
             resource: BTreeMap::new(),
             headers: Headers::default(),
             tls: ClientTls::default(),
@@ -96,6 +101,16 @@ impl Target {
     pub(in super::super) fn uses(&self, at: usize) -> Option<ExtensionUse> {
         let auth = self.auth.as_ref()?;
         Some(auth.client_use(&["targets", &at.to_string(), "auth"]))
+    }
+
+    /// Whether its servers are spoken to with TLS; not known where each says it itself.
+    pub(super) fn speaks_tls(&self) -> Option<bool> {
+        match (self.endpoint.is_empty(), self.scheme) {
+            (false, _) => Some(self.endpoint.starts_with("https://")),
+            (true, Some(Scheme::Https)) => Some(true),
+            (true, _) if self.file_sd.is_some() => None,
+            (true, _) => Some(false),
+        }
     }
 
     fn check_source(&self, problems: &mut Problems) {
@@ -135,7 +150,11 @@ impl Target {
                             format!("`{prefix}` is added by `path_prefix`: leave it out here"),
                         );
                     }
-                    self.check_transport(url.scheme_str() == Some("https"), host_of(&url), problems);
+                    self.check_transport(
+                        url.scheme_str() == Some("https"),
+                        host_of(&url),
+                        problems,
+                    );
                 }
             }
         } else {
@@ -185,13 +204,19 @@ impl Validate for Target {
             profile.check(self.collection_interval, &mut inner);
             if names.contains(&&profile.0.name) {
                 let name = &profile.0.name;
-                inner.error(&[], format!("there are two profiles with the name `{name}`"));
+                inner.error(
+                    &[],
+                    format!("there are two profiles with the name `{name}`"),
+                );
             }
             names.push(&profile.0.name);
             problems.extend(&["profiles", &at], inner);
         }
         for key in self.resource.keys().filter(|key| key.is_empty()) {
-            problems.error(&["resource", key], "the name of an attribute must not be empty");
+            problems.error(
+                &["resource", key],
+                "the name of an attribute must not be empty",
+            );
         }
     }
 }
