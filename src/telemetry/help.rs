@@ -85,6 +85,10 @@ pub(super) fn describe() {
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
         (
+            "tributary_receiver_pprof_forgotten_series",
+            "Number of cumulative profiles that there was no room to remember; the next one of the series yields no difference",
+        ),
+        (
             "tributary_tls_reloads",
             "Changes of TLS files, by outcome: in use now, or not usable",
         ),
@@ -131,6 +135,10 @@ pub(super) fn describe() {
         (
             "tributary_processor_dedup_remembered_items",
             "Items, and whole requests, that would be known again",
+        ),
+        (
+            "tributary_receiver_pprof_interval_stretch",
+            "How many times as long the intervals between profiles are, because the CPU is busy; 1 when it is not",
         ),
         (
             "tributary_server_connections",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::delta::{Deltas, Difference, Fit, Series};
 use super::metrics::Repaired;
 use super::origin::Origin;
 use crate::batch::{Batch, Code, Nack, Signal};
@@ -16,7 +17,11 @@ use crate::memory::{Budget, NoRoom, Permit};
 use crate::net::server::cores;
 use crate::pipeline::Consumer;
 use crate::profiles::pprof::{self, Options, Reader};
+use crate::profiles::reindex::Relocations;
+use crate::profiles::write::encode;
 use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
+/// A file, with or without gzip, and the right to hold it.
+pub(super) use crate::receivers::serving::body::Held;
 use crate::telemetry::ReceiverMetrics;
 
 /// The way into the pipeline that all sections of the receiver share. Clones are the same one.
@@ -33,15 +38,6 @@ pub(super) struct Intake {
     pub(super) limit: usize,
     /// The key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
-}
-
-/// A file as it came, and the right to hold it.
-#[derive(Debug)]
-pub(super) struct Held {
-    /// With or without gzip.
-    pub(super) bytes: Bytes,
-    /// For the bytes.
-    pub(super) permit: Permit,
 }
 
 /// A file that was converted.
@@ -167,6 +163,76 @@ impl Intake {
         }
     }
 
+    /// Undoes what was done to a file on its way here.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn unpack(
+        &self,
+        mut held: Held,
+        codec: Option<Codec>,
+    ) -> Result<Held, Refused> {
+        let Some(codec) = codec else {
+            return Ok(held);
+        };
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let unpacked = on_a_turn(move || {
+            let output = decompress(codec, &held.bytes, limit, &mut held.permit)
+                .map_err(|error| refuse(error.into(), limit_key))?;
+            held.permit.shrink_to(output.capacity());
+            held.bytes = Bytes::from(output);
+            Ok(held)
+        });
+        let unpacked = unpacked.await.and_then(std::convert::identity);
+        unpacked.inspect_err(|_| self.metrics.unreadable(Signal::Profiles))
+    }
+
+    /// Takes a file of a series, and hands on what happened since the last one of that name: see [`delta`](super::delta).
+    ///
+    /// # Errors
+    /// See [`Refused`]. What the pipeline may take later comes with the next file.
+    pub(super) async fn take_difference(
+        &self,
+        held: Held,
+        origin: Origin,
+        deltas: &Deltas,
+        name: &str,
+    ) -> Result<(Accepted, Fit), Refused> {
+        let mut series = deltas.take(name);
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let (mut series, subtracted) = on_a_turn(move || {
+            let subtracted = subtract(held, &origin, limit, limit_key, &mut series);
+            (series, subtracted)
+        })
+        .await?;
+        let forgotten = |count: usize| self.repaired.forgotten(count);
+        let (held, difference, repairs) = match subtracted {
+            Ok(subtracted) => subtracted,
+            Err(refused) => {
+                forgotten(deltas.put(name, series));
+                self.metrics.unreadable(Signal::Profiles);
+                return Err(refused);
+            }
+        };
+        self.repaired.count(repairs);
+        let profiles = &difference.profiles.profiles;
+        let accepted = Accepted {
+            profiles: profiles.len(),
+            samples: profiles.iter().map(|profile| profile.samples.len()).sum(),
+        };
+        let result = self.push(held, accepted.samples).await;
+        let fit = difference.fit;
+        if result
+            .as_ref()
+            .err()
+            .is_none_or(|refused| !refused.is_retryable())
+        {
+            series.delivered(difference);
+        }
+        forgotten(deltas.put(name, series));
+        result.map(|()| (accepted, fit))
+    }
+
     /// Encodes the profiles and gives them to the pipeline.
     ///
     /// # Errors
@@ -179,19 +245,29 @@ impl Intake {
         if accepted.samples == 0 {
             return Ok(accepted);
         }
+        let held = on_a_turn(move || converted.encode())
+            .await?
+            .map_err(Refused::NoRoom);
+        let held =
+            held.inspect_err(|_| self.metrics.refused(Signal::Profiles, accepted.samples))?;
+        self.push(held, accepted.samples).await.map(|()| accepted)
+    }
+
+    /// Gives an encoded request to the pipeline, if there is anything in it.
+    async fn push(&self, held: Held, samples: usize) -> Result<(), Refused> {
+        if samples == 0 {
+            return Ok(());
+        }
         let counted = Counted {
             metrics: &self.metrics,
-            items: accepted.samples,
+            items: samples,
             accepted: false,
         };
-        let Held { bytes, permit } = on_a_turn(move || converted.encode())
-            .await?
-            .map_err(Refused::NoRoom)?;
-        let mut batch = Batch::new(Signal::Profiles, accepted.samples, bytes);
-        batch.hold(permit);
+        let mut batch = Batch::new(Signal::Profiles, samples, held.bytes);
+        batch.hold(held.permit);
         let result = self.consumer.consume(batch).await;
         counted.end(result.is_ok());
-        result.map(|()| accepted).map_err(Refused::Pipeline)
+        result.map_err(Refused::Pipeline)
     }
 }
 
@@ -221,15 +297,53 @@ fn convert(
     limit: usize,
     limit_key: &'static str,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
-    let Held { bytes, mut permit } = held;
-    let refuse = |error| match error {
-        pprof::Error::TooLarge(limit)
-        | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
-            Refused::TooLarge(limit, limit_key)
-        }
-        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
-        error => Refused::Unreadable(error),
+    let mut dictionary = Dictionary::new();
+    let (resource, mut permit, repairs) =
+        read(held, origin, limit, limit_key, &mut dictionary, None)?;
+    let profiles = Profiles {
+        dictionary,
+        resources: vec![resource],
     };
+    permit.shrink_to(bytes_of(&profiles));
+    Ok((Converted { profiles, permit }, repairs))
+}
+
+/// What happened since the last file of a series, encoded.
+fn subtract(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    series: &mut Series,
+) -> Result<(Held, Difference, pprof::Repairs), Refused> {
+    let (dictionary, relocations) = series.tables();
+    let (mut resource, mut permit, repairs) = read(
+        held,
+        origin,
+        limit,
+        limit_key,
+        dictionary,
+        Some(relocations),
+    )?;
+    let scope = resource.scopes.pop().unwrap_or_default();
+    let difference = series.difference(scope);
+    resource.scopes.push(difference.profiles.clone());
+    let bytes = encode(series.dictionary(), &[resource]);
+    permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+    Ok((Held { bytes, permit }, difference, repairs))
+}
+
+/// Reads a file into a dictionary. Until it is shrunk, the permit is for more than what was read.
+fn read(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    dictionary: &mut Dictionary,
+    relocations: Option<&mut Relocations>,
+) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
+    let Held { bytes, mut permit } = held;
+    let refuse = |error| refuse(error, limit_key);
     // Decompressed here and not by the reader, so that memory for what the file becomes can be taken by its size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
@@ -247,8 +361,7 @@ fn convert(
         limit,
         ..Options::default()
     };
-    let mut dictionary = Dictionary::new();
-    let read = Reader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
+    let read = Reader::new().read(&bytes, &options, &mut permit, dictionary, relocations);
     drop(bytes);
     let pprof::Converted {
         profiles: mut scope,
@@ -265,17 +378,23 @@ fn convert(
             }
         }
     }
-    let resource = origin.subject.resource(&dictionary, main);
-    let profiles = Profiles {
-        dictionary,
-        resources: vec![ResourceProfiles {
-            resource: Some(resource),
-            schema_url: String::new(),
-            scopes: vec![scope],
-        }],
+    let resource = ResourceProfiles {
+        resource: Some(origin.subject.resource(dictionary, main)),
+        schema_url: String::new(),
+        scopes: vec![scope],
     };
-    permit.shrink_to(bytes_of(&profiles));
-    Ok((Converted { profiles, permit }, repairs))
+    Ok((resource, permit, repairs))
+}
+
+fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
+    match error {
+        pprof::Error::TooLarge(limit)
+        | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
+            Refused::TooLarge(limit, limit_key)
+        }
+        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
+        error => Refused::Unreadable(error),
+    }
 }
 
 /// The memory that profiles take.

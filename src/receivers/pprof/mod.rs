@@ -12,6 +12,7 @@ mod intake;
 mod metrics;
 mod origin;
 mod pressure;
+mod server;
 
 use std::sync::Arc;
 
