@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
-use tracing::{debug, warn};
 
 use crate::batch::{Batch, Code, Metadata, Nack, Signal};
 use crate::component::Outputs;
@@ -15,6 +14,7 @@ use crate::config::ComponentId;
 use crate::memory::Budget;
 use crate::net::server::{Peer, cores};
 use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
+use crate::receivers::serving::refusal::log_refusal;
 use crate::telemetry::ReceiverMetrics;
 use crate::telemetry::sampled_log::SampledLog;
 use crate::wire;
@@ -93,31 +93,10 @@ impl Intake {
         result
     }
 
-    /// Counts an answer that is a refusal, and says who got it. What the client will not get through by trying again,
-    /// somebody has to look at: that is in the log for people, as far as they can read it.
+    /// Counts an answer that is a refusal, and says who got it.
     pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
         self.turned_away(peer);
-        // A body that broke off is no refusal to anybody.
-        let people = !nack.retryable && nack.code != Code::Cancelled;
-        match people.then(|| self.refusals.admit()).flatten() {
-            Some(suppressed) => warn!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "receiver",
-                client.address = %peer.address,
-                client.identity = peer.identity.as_deref(),
-                error = %nack,
-                suppressed,
-                "Refused a request"
-            ),
-            None => debug!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "receiver",
-                client.address = %peer.address,
-                client.identity = peer.identity.as_deref(),
-                error = %nack,
-                "Refused a request"
-            ),
-        }
+        log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
     /// Counts a refusal of what is no request for telemetry.

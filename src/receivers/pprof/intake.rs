@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::delta::{Deltas, Difference, Series};
+use super::delta::{Deltas, Difference, Fit, Series};
 use super::metrics::Repaired;
 use super::origin::Origin;
 use crate::batch::{Batch, Code, Nack, Signal};
@@ -16,11 +16,12 @@ use crate::config::ComponentId;
 use crate::memory::{Budget, NoRoom, Permit};
 use crate::net::server::cores;
 use crate::pipeline::Consumer;
-use crate::profiles::model::ResourceProfiles;
 use crate::profiles::pprof::{self, Options, Reader};
 use crate::profiles::reindex::Relocations;
 use crate::profiles::write::encode;
-use crate::profiles::{Dictionary, Profiles};
+use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
+/// A file, with or without gzip, and the right to hold it.
+pub(super) use crate::receivers::serving::body::Held;
 use crate::telemetry::ReceiverMetrics;
 
 /// The way into the pipeline that all sections of the receiver share. Clones are the same one.
@@ -37,15 +38,6 @@ pub(super) struct Intake {
     pub(super) limit: usize,
     /// The key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
-}
-
-/// A file as it came, and the right to hold it.
-#[derive(Debug)]
-pub(super) struct Held {
-    /// With or without gzip.
-    pub(super) bytes: Bytes,
-    /// For the bytes.
-    pub(super) permit: Permit,
 }
 
 /// A file that was converted.
@@ -171,49 +163,74 @@ impl Intake {
         }
     }
 
-    /// Takes a file whose counters become differences to those of the file before it in this series. The first one of a
-    /// series is only remembered.
+    /// Undoes what was done to a file on its way here.
     ///
     /// # Errors
     /// See [`Refused`].
+    pub(super) async fn unpack(
+        &self,
+        mut held: Held,
+        codec: Option<Codec>,
+    ) -> Result<Held, Refused> {
+        let Some(codec) = codec else {
+            return Ok(held);
+        };
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let unpacked = on_a_turn(move || {
+            let output = decompress(codec, &held.bytes, limit, &mut held.permit)
+                .map_err(|error| refuse(error.into(), limit_key))?;
+            held.permit.shrink_to(output.capacity());
+            held.bytes = Bytes::from(output);
+            Ok(held)
+        });
+        let unpacked = unpacked.await.and_then(std::convert::identity);
+        unpacked.inspect_err(|_| self.metrics.unreadable(Signal::Profiles))
+    }
+
+    /// Takes a file of a series, and hands on what happened since the last one of that name: see [`delta`](super::delta).
+    ///
+    /// # Errors
+    /// See [`Refused`]. What the pipeline may take later comes with the next file.
     pub(super) async fn take_difference(
         &self,
         held: Held,
         origin: Origin,
         deltas: &Deltas,
         name: &str,
-    ) -> Result<Accepted, Refused> {
-        let (limit, limit_key) = (self.limit, self.limit_key);
+    ) -> Result<(Accepted, Fit), Refused> {
         let mut series = deltas.take(name);
-        let (mut series, differing) = on_a_turn(move || {
-            let differing = differ(held, &origin, limit, limit_key, &mut series);
-            (series, differing)
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let (mut series, subtracted) = on_a_turn(move || {
+            let subtracted = subtract(held, &origin, limit, limit_key, &mut series);
+            (series, subtracted)
         })
         .await?;
-        let result = match differing {
-            Ok(differing) => {
-                self.repaired.count(differing.repairs);
-                let Differing {
-                    difference,
-                    profiles,
-                    samples,
-                    request,
-                    ..
-                } = differing;
-                let accepted = Accepted { profiles, samples };
-                let result = self.deliver(request, accepted).await;
-                if result.is_ok() {
-                    series.delivered(difference);
-                }
-                result
-            }
+        let forgotten = |count: usize| self.repaired.forgotten(count);
+        let (held, difference, repairs) = match subtracted {
+            Ok(subtracted) => subtracted,
             Err(refused) => {
+                forgotten(deltas.put(name, series));
                 self.metrics.unreadable(Signal::Profiles);
-                Err(refused)
+                return Err(refused);
             }
         };
-        deltas.put(name, series);
-        result
+        self.repaired.count(repairs);
+        let profiles = &difference.profiles.profiles;
+        let accepted = Accepted {
+            profiles: profiles.len(),
+            samples: profiles.iter().map(|profile| profile.samples.len()).sum(),
+        };
+        let result = self.push(held, accepted.samples).await;
+        let fit = difference.fit;
+        if result
+            .as_ref()
+            .err()
+            .is_none_or(|refused| !refused.is_retryable())
+        {
+            series.delivered(difference);
+        }
+        forgotten(deltas.put(name, series));
+        result.map(|()| (accepted, fit))
     }
 
     /// Encodes the profiles and gives them to the pipeline.
@@ -228,28 +245,29 @@ impl Intake {
         if accepted.samples == 0 {
             return Ok(accepted);
         }
-        let encoded = on_a_turn(move || converted.encode()).await;
-        let encoded = encoded.and_then(|encoded| encoded.map_err(Refused::NoRoom));
-        let request = encoded.inspect_err(|_| {
-            self.metrics.refused(Signal::Profiles, accepted.samples);
-        })?;
-        self.deliver(request, accepted).await
+        let held = on_a_turn(move || converted.encode())
+            .await?
+            .map_err(Refused::NoRoom);
+        let held =
+            held.inspect_err(|_| self.metrics.refused(Signal::Profiles, accepted.samples))?;
+        self.push(held, accepted.samples).await.map(|()| accepted)
     }
 
-    async fn deliver(&self, request: Held, accepted: Accepted) -> Result<Accepted, Refused> {
-        if accepted.samples == 0 {
-            return Ok(accepted);
+    /// Gives an encoded request to the pipeline, if there is anything in it.
+    async fn push(&self, held: Held, samples: usize) -> Result<(), Refused> {
+        if samples == 0 {
+            return Ok(());
         }
         let counted = Counted {
             metrics: &self.metrics,
-            items: accepted.samples,
+            items: samples,
             accepted: false,
         };
-        let mut batch = Batch::new(Signal::Profiles, accepted.samples, request.bytes);
-        batch.hold(request.permit);
+        let mut batch = Batch::new(Signal::Profiles, samples, held.bytes);
+        batch.hold(held.permit);
         let result = self.consumer.consume(batch).await;
         counted.end(result.is_ok());
-        result.map(|()| accepted).map_err(Refused::Pipeline)
+        result.map_err(Refused::Pipeline)
     }
 }
 
@@ -280,8 +298,8 @@ fn convert(
     limit_key: &'static str,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
     let mut dictionary = Dictionary::new();
-    let tables = (&mut dictionary, None);
-    let (resource, mut permit, repairs) = read(held, origin, limit, limit_key, tables)?;
+    let (resource, mut permit, repairs) =
+        read(held, origin, limit, limit_key, &mut dictionary, None)?;
     let profiles = Profiles {
         dictionary,
         resources: vec![resource],
@@ -290,23 +308,42 @@ fn convert(
     Ok((Converted { profiles, permit }, repairs))
 }
 
-/// Reads a file into some tables. The permit stands at what there was while it was read.
+/// What happened since the last file of a series, encoded.
+fn subtract(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    series: &mut Series,
+) -> Result<(Held, Difference, pprof::Repairs), Refused> {
+    let (dictionary, relocations) = series.tables();
+    let (mut resource, mut permit, repairs) = read(
+        held,
+        origin,
+        limit,
+        limit_key,
+        dictionary,
+        Some(relocations),
+    )?;
+    let scope = resource.scopes.pop().unwrap_or_default();
+    let difference = series.difference(scope);
+    resource.scopes.push(difference.profiles.clone());
+    let bytes = encode(series.dictionary(), &[resource]);
+    permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+    Ok((Held { bytes, permit }, difference, repairs))
+}
+
+/// Reads a file into a dictionary. Until it is shrunk, the permit is for more than what was read.
 fn read(
     held: Held,
     origin: &Origin,
     limit: usize,
     limit_key: &'static str,
-    (dictionary, relocations): (&mut Dictionary, Option<&mut Relocations>),
+    dictionary: &mut Dictionary,
+    relocations: Option<&mut Relocations>,
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
     let Held { bytes, mut permit } = held;
-    let refuse = |error| match error {
-        pprof::Error::TooLarge(limit)
-        | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
-            Refused::TooLarge(limit, limit_key)
-        }
-        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
-        error => Refused::Unreadable(error),
-    };
+    let refuse = |error| refuse(error, limit_key);
     // Decompressed here and not by the reader, so that memory for what the file becomes can be taken by its size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
@@ -349,49 +386,15 @@ fn read(
     Ok((resource, permit, repairs))
 }
 
-/// A profile that became the difference to the one before it.
-struct Differing {
-    difference: Difference,
-    profiles: usize,
-    samples: usize,
-    request: Held,
-    repairs: pprof::Repairs,
-}
-
-fn differ(
-    held: Held,
-    origin: &Origin,
-    limit: usize,
-    limit_key: &'static str,
-    series: &mut Series,
-) -> Result<Differing, Refused> {
-    let (dictionary, relocations) = series.tables();
-    let tables = (dictionary, Some(relocations));
-    let (mut resource, mut permit, repairs) = read(held, origin, limit, limit_key, tables)?;
-    let scope = resource.scopes.pop().unwrap_or_default();
-    let mut difference = series.difference(scope);
-    resource
-        .scopes
-        .push(std::mem::take(&mut difference.profiles));
-    let resources = [resource];
-    let all = || {
-        let scopes = resources.iter().flat_map(|resource| &resource.scopes);
-        scopes.flat_map(|scope| &scope.profiles)
-    };
-    let (profiles, samples) = (all().count(), all().map(|p| p.samples.len()).sum());
-    let bytes = encode(series.dictionary(), &resources);
-    // What the series keeps has its own limit.
-    let needed = bytes.len().saturating_add(BATCH_BYTES);
-    let more = needed.saturating_sub(permit.bytes());
-    permit.grow(more).map_err(Refused::NoRoom)?;
-    permit.shrink_to(needed);
-    Ok(Differing {
-        difference,
-        profiles,
-        samples,
-        request: Held { bytes, permit },
-        repairs,
-    })
+fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
+    match error {
+        pprof::Error::TooLarge(limit)
+        | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
+            Refused::TooLarge(limit, limit_key)
+        }
+        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
+        error => Refused::Unreadable(error),
+    }
 }
 
 /// The memory that profiles take.

@@ -13,6 +13,7 @@ mod metrics;
 mod origin;
 mod pressure;
 mod scrape;
+mod server;
 
 use std::sync::Arc;
 

@@ -6,10 +6,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::StatusCode;
 use prost::Message;
+use tracing::{debug, warn};
 
 use crate::batch::{Code, Nack};
+use crate::config::ComponentId;
 use crate::net::rpc::{RETRY_INFO, Status, is_retryable};
-use crate::net::server::BUSY_RETRY_AFTER;
+use crate::net::server::{BUSY_RETRY_AFTER, Peer};
+use crate::telemetry::sampled_log::SampledLog;
 
 /// A refusal as the client is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +97,32 @@ impl Refusal {
 pub(crate) fn too_busy() -> Nack {
     let reason = "too many requests are under way on this server; try again later";
     Nack::exhausted(reason, BUSY_RETRY_AFTER)
+}
+
+/// Says who was refused, and why. What the client will not get through by trying again, somebody has to look at: that
+/// is in the log for people, as far as they can read it.
+pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, peer: &Peer) {
+    // A body that broke off is no refusal to anybody.
+    let people = !nack.retryable && nack.code != Code::Cancelled;
+    match people.then(|| sampled.admit()).flatten() {
+        Some(suppressed) => warn!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            suppressed,
+            "Refused a request"
+        ),
+        None => debug!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            "Refused a request"
+        ),
+    }
 }
 
 /// A refusal text as `grpc-message`: percent-encoded, and short enough for any client's header limit.

@@ -143,9 +143,11 @@ impl Job {
             true => {
                 let series = format!("{}\0{}", self.url, self.profile);
                 let deltas = &shared.deltas;
-                self.intake
+                let taken = self
+                    .intake
                     .take_difference(held, origin, deltas, &series)
-                    .await
+                    .await;
+                taken.map(|(accepted, _)| accepted)
             }
             false => self.intake.take(held, origin).await,
         };
