@@ -111,7 +111,7 @@ impl Servers {
     }
 
     /// The jobs for the endpoint that is configured.
-    fn given(&self) -> Result<Vec<Job>, String> {
+    pub(super) fn given(&self) -> Result<Vec<Job>, String> {
         let endpoint = &self.target.endpoint;
         let url = parse_url(endpoint).map_err(|reason| format!("endpoint: {reason}"))?;
         let client = self.transport.client(&url, None)?;
@@ -124,7 +124,7 @@ impl Servers {
     }
 
     /// The jobs for a server that was found.
-    fn found(&self, server: &Found) -> Result<Vec<Job>, String> {
+    pub(super) fn found(&self, server: &Found) -> Result<Vec<Job>, String> {
         let label = |name: &str| server.labels.get(name).map(String::as_str);
         let scheme = match label("__scheme__").unwrap_or(match self.target.scheme {
             None | Some(Scheme::Http) => "http",
