@@ -5,14 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use super::file::FileConfig;
 use super::own::OwnConfig;
+use super::pressure::Adaptive;
+use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
 use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 
-/// Takes pprof files wherever they are. At least one section is needed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    // One field for each section: `remote` and `targets`, `server`, `file`, `self`.
+    /// One URL of a profile that is taken again and again.
+    pub remote: Section<Remote>,
+    /// Servers whose profiles are taken again and again. Default: none.
+    pub targets: Vec<Target>,
+    /// How many requests of `remote` and `targets` are under way at most; 0 is no limit. A CPU profile is a request that
+    /// takes its seconds. Default: 256.
+    pub max_concurrent_scrapes: usize,
+    /// Stretches the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
+    pub adaptive: Section<Adaptive>,
     /// Takes the files that are sent to `POST /v1/pprof`. Absent: does not listen.
     pub server: Section<ServerConfig>,
     /// Takes the files of a directory. Absent: reads none.
@@ -22,11 +32,29 @@ pub struct Config {
     pub own: Section<OwnConfig>,
 }
 
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            remote: Section(None),
+            targets: Vec::new(),
+            max_concurrent_scrapes: 256,
+            adaptive: Section(None),
+            server: Section(None),
+            file: Section(None),
+            own: Section(None),
+        }
+    }
+}
+
 impl Config {
     /// Whether any section is there.
     fn has_sections(&self) -> bool {
-        // One term for each section.
-        self.server.is_some() || self.file.is_some() || self.own.is_some()
+        self.scrapes() || self.server.is_some() || self.file.is_some() || self.own.is_some()
+    }
+
+    /// Whether anything is scraped.
+    fn scrapes(&self) -> bool {
+        self.remote.is_some() || !self.targets.is_empty()
     }
 }
 
@@ -38,7 +66,17 @@ impl Validate for Config {
                 "at least one of remote, targets, file, self or server must be configured",
             );
         }
-        // One line for each section.
+        if let Some(remote) = &*self.remote {
+            problems.within("remote", remote);
+        }
+        for (at, target) in self.targets.iter().enumerate() {
+            let mut inner = Problems::default();
+            target.validate(&mut inner);
+            problems.extend(&["targets", &at.to_string()], inner);
+        }
+        if let Some(adaptive) = &*self.adaptive {
+            problems.within("adaptive", adaptive);
+        }
         if let Some(server) = &*self.server {
             problems.within("server", server);
         }
@@ -58,8 +96,11 @@ impl Validate for Config {
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let remote = self.remote.as_ref().and_then(Remote::uses);
+        let targets = self.targets.iter().enumerate();
+        let targets = targets.filter_map(|(at, target)| target.uses(at));
         let server = self.server.as_ref().and_then(|server| server.auth.as_ref());
         let server = server.map(|auth| auth.server_use(&["server", "auth"]));
-        server.into_iter().collect()
+        remote.into_iter().chain(targets).chain(server).collect()
     }
 }

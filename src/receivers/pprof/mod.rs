@@ -14,6 +14,7 @@ mod metrics;
 mod origin;
 mod own;
 mod pressure;
+mod scrape;
 mod server;
 #[cfg(test)]
 mod testing;
@@ -26,6 +27,9 @@ pub use self::config::Config;
 pub use self::file::FileConfig;
 use self::intake::Intake;
 pub use self::own::OwnConfig;
+pub use self::scrape::{
+    DnsSd, FileSd, Profile, ProfileSettings, RecordType, Remote, Scheme, Target,
+};
 pub use self::server::ServerConfig;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
@@ -64,7 +68,7 @@ impl Config {
             Intake::new(&cx.id, consumer, budget, transport, limit, key)
         };
         let mut sections: Vec<Box<dyn Component>> = Vec::new();
-        // One line for each section.
+        sections.extend(scrape::section(self, cx, consumer)?);
         if let Some(config) = &*self.server {
             let intake = intake("http", config.max_body(), server::LIMIT_KEY);
             sections.push(config.build(cx, intake)?);
