@@ -3,8 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::file::FileConfig;
+use super::own::OwnConfig;
 use super::pressure::Adaptive;
 use super::scrape::{Remote, Target};
+use super::server::ServerConfig;
 use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 
 /// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
@@ -20,7 +23,13 @@ pub struct Config {
     pub max_concurrent_scrapes: usize,
     /// Stretches the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
     pub adaptive: Section<Adaptive>,
-    // One field for each section: `server`, `file`, `self`.
+    /// Takes the files that are sent to `POST /v1/pprof`. Absent: does not listen.
+    pub server: Section<ServerConfig>,
+    /// Takes the files of a directory. Absent: reads none.
+    pub file: Section<FileConfig>,
+    /// Profiles this process. Absent: does not.
+    #[serde(rename = "self")]
+    pub own: Section<OwnConfig>,
 }
 
 impl Default for Config {
@@ -30,7 +39,9 @@ impl Default for Config {
             targets: Vec::new(),
             max_concurrent_scrapes: 256,
             adaptive: Section(None),
-            // One line for each section.
+            server: Section(None),
+            file: Section(None),
+            own: Section(None),
         }
     }
 }
@@ -38,8 +49,7 @@ impl Default for Config {
 impl Config {
     /// Whether any section is there.
     fn has_sections(&self) -> bool {
-        // One term for each section.
-        self.scrapes()
+        self.scrapes() || self.server.is_some() || self.file.is_some() || self.own.is_some()
     }
 
     /// Whether anything is scraped.
@@ -67,17 +77,30 @@ impl Validate for Config {
         if let Some(adaptive) = &*self.adaptive {
             problems.within("adaptive", adaptive);
         }
-        // One line for each section.
+        if let Some(server) = &*self.server {
+            problems.within("server", server);
+        }
+        if let Some(file) = &*self.file {
+            problems.within("file", file);
+        }
+        if let Some(own) = &*self.own {
+            problems.within("self", own);
+        }
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
-        Vec::new()
+        let server = self.server.iter();
+        let endpoint =
+            |server: &ServerConfig| (vec!["server", "endpoint"], server.endpoint.clone());
+        server.map(endpoint).collect()
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         let remote = self.remote.as_ref().and_then(Remote::uses);
         let targets = self.targets.iter().enumerate();
         let targets = targets.filter_map(|(at, target)| target.uses(at));
-        remote.into_iter().chain(targets).collect()
+        let server = self.server.as_ref().and_then(|server| server.auth.as_ref());
+        let server = server.map(|auth| auth.server_use(&["server", "auth"]));
+        remote.into_iter().chain(targets).chain(server).collect()
     }
 }

@@ -272,6 +272,16 @@ impl Intake {
 }
 
 impl Converted {
+    /// Profiles that were made here.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub(super) fn new(profiles: Profiles, budget: &Arc<Budget>) -> Result<Self, Refused> {
+        let permit = budget.acquire(bytes_of(&profiles));
+        let permit = permit.map_err(Refused::NoRoom)?;
+        Ok(Converted { profiles, permit })
+    }
+
     /// The right to hold the profiles, for who makes them larger.
     pub(super) fn permit(&mut self) -> &mut Permit {
         &mut self.permit

@@ -8,21 +8,29 @@
 
 mod config;
 mod delta;
+mod file;
 mod intake;
 mod metrics;
 mod origin;
+mod own;
 mod pressure;
 mod scrape;
 mod server;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 pub use self::config::Config;
+pub use self::file::FileConfig;
+use self::intake::Intake;
+pub use self::own::OwnConfig;
 pub use self::scrape::{
     DnsSd, FileSd, Profile, ProfileSettings, RecordType, Remote, Scheme, Target,
 };
+pub use self::server::ServerConfig;
 use crate::batch::Signal;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
 use crate::pipeline::{BoxFuture, Component, Consumer, Idle, Undelivered};
@@ -55,9 +63,23 @@ impl Config {
         cx: &BuildContext,
         consumer: &Arc<dyn Consumer>,
     ) -> Result<Vec<Box<dyn Component>>, BuildError> {
+        let intake = |transport, limit, key| {
+            let (consumer, budget) = (consumer.clone(), cx.budget.clone());
+            Intake::new(&cx.id, consumer, budget, transport, limit, key)
+        };
         let mut sections: Vec<Box<dyn Component>> = Vec::new();
-        // One line for each section.
         sections.extend(scrape::section(self, cx, consumer)?);
+        if let Some(config) = &*self.server {
+            let intake = intake("http", config.max_body(), server::LIMIT_KEY);
+            sections.push(config.build(cx, intake)?);
+        }
+        if let Some(config) = &*self.file {
+            let intake = intake("file", config.max_file(), file::LIMIT_KEY);
+            sections.push(config.build(&cx.id, intake));
+        }
+        if let Some(config) = &*self.own {
+            sections.push(config.build(&cx.id, intake("self", usize::MAX, ""))?);
+        }
         Ok(sections)
     }
 }

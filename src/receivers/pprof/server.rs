@@ -136,6 +136,10 @@ impl ServerConfig {
         cx: &BuildContext,
         intake: Intake,
     ) -> Result<Box<dyn Component>, BuildError> {
+        Ok(Box::new(self.listening(cx, intake)?))
+    }
+
+    fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Listening, BuildError> {
         let owner = Owner::new(&cx.id, "receiver").over("http");
         let within = |error: &dyn std::fmt::Display| BuildError(format!("server::{error}"));
         let guard = auth::guard(self.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
@@ -172,10 +176,10 @@ impl ServerConfig {
             .bind(&cx.id, &self.endpoint)
             .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
-        Ok(Box::new(Listening {
+        Ok(Listening {
             waiting: Some(Box::new(move || bound.start())),
             running: None,
-        }))
+        })
     }
 }
 

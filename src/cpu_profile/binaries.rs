@@ -1,0 +1,126 @@
+//! The binaries that are in memory: the program and its libraries.
+
+use std::fs::{self, File};
+use std::io;
+
+use framehop::{ExplicitModuleSectionInfo, Module};
+
+use super::Mapped;
+use super::elf::Elf;
+
+/// A binary in memory.
+pub(super) struct Binary {
+    /// Its code.
+    pub(super) code: Vec<Mapped>,
+    /// How to unwind it, if it can be read.
+    pub(super) module: Option<Module<Vec<u8>>>,
+}
+
+/// All of them, the program first.
+///
+/// # Errors
+/// When the system does not tell.
+pub(super) fn of_this_process() -> io::Result<Vec<Binary>> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let program = fs::read_link("/proc/self/exe")?;
+    let program = program.to_string_lossy();
+    let mut code: Vec<Mapped> = maps.lines().filter_map(code_of).collect();
+    // Stable: a binary's parts stay in order.
+    code.sort_by_key(|mapped| (*mapped.path != *program, mapped.path.clone()));
+    let of_one_file = code.chunk_by(|a, b| a.path == b.path);
+    Ok(of_one_file
+        .map(|code| {
+            let mut code = code.to_vec();
+            // The program's file may have been replaced since; this is the one that runs.
+            let path = match code.first() {
+                Some(mapped) if mapped.path == program => "/proc/self/exe".to_owned(),
+                first => first.map_or_else(String::new, |mapped| mapped.path.clone()),
+            };
+            let elf = File::open(path).and_then(|file| Elf::read(&file)).ok();
+            let module = elf.and_then(|elf| {
+                for mapped in &mut code {
+                    mapped.build_id.clone_from(&elf.build_id);
+                }
+                module(&code, elf)
+            });
+            Binary { code, module }
+        })
+        .collect())
+}
+
+/// A line of `/proc/self/maps` (proc(5)) that is code of a file: `start-limit perms offset device inode path`.
+fn code_of(line: &str) -> Option<Mapped> {
+    let mut words = line.splitn(6, ' ');
+    let (start, limit) = words.next()?.split_once('-')?;
+    let permissions = words.next()?;
+    let offset = words.next()?;
+    let path = words.nth(2)?.trim_start();
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    (permissions.contains('x') && path.starts_with('/')).then_some(())?;
+    Some(Mapped {
+        start: number(start)?,
+        limit: number(limit)?,
+        file_offset: number(offset)?,
+        path: path.to_owned(),
+        build_id: String::new(),
+    })
+}
+
+fn module(code: &[Mapped], elf: Elf) -> Option<Module<Vec<u8>>> {
+    let (first, last) = (code.first()?, code.last()?);
+    // How far from where it is linked for it was loaded.
+    let base = first.start.wrapping_sub(elf.address_of(first.file_offset)?);
+    let (eh_frame_svma, eh_frame) = elf.eh_frame.unzip();
+    let (eh_frame_hdr_svma, eh_frame_hdr) = elf.eh_frame_header.unzip();
+    let sections = ExplicitModuleSectionInfo {
+        base_svma: 0,
+        text_svma: elf.text,
+        got_svma: elf.got,
+        eh_frame_svma,
+        eh_frame,
+        eh_frame_hdr_svma,
+        eh_frame_hdr,
+        ..ExplicitModuleSectionInfo::default()
+    };
+    Some(Module::new(
+        first.path.clone(),
+        first.start..last.limit,
+        base,
+        sections,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_of_files_is_taken_from_the_maps() {
+        let line =
+            "55d0e6a01000-55d0e6b00000 r-xp 00001000 fe:01 1234                       /usr/bin/a b";
+        let expected = Mapped {
+            start: 0x55d0_e6a0_1000,
+            limit: 0x55d0_e6b0_0000,
+            file_offset: 0x1000,
+            path: "/usr/bin/a b".to_owned(),
+            build_id: String::new(),
+        };
+        assert_eq!(code_of(line), Some(expected));
+        for line in [
+            "55d0e6a01000-55d0e6b00000 r--p 00001000 fe:01 1234  /usr/bin/a",
+            "7ffc1-7ffc2 r-xp 00000000 00:00 0          [vdso]",
+            "7ffc1-7ffc2 rwxp 00000000 00:00 0 ",
+            "",
+        ] {
+            assert_eq!(code_of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_program_comes_first_and_can_be_unwound() {
+        let binaries = of_this_process().unwrap();
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(binaries[0].code[0].path, program.to_string_lossy());
+        assert!(binaries[0].module.is_some());
+    }
+}
