@@ -34,6 +34,7 @@ mod profiles_check;
 mod redelivery;
 mod reload;
 mod retries;
+mod scraping;
 mod sdk;
 mod shutdown;
 mod status_matrix;
