@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use framehop::{ExplicitModuleSectionInfo, Module};
 
-use super::Mapped;
 use super::elf::Elf;
+use super::{BuildId, Mapped};
 
 /// A binary in memory.
 pub(super) struct Binary {
@@ -36,16 +37,40 @@ pub(super) fn of_this_process() -> io::Result<Vec<Binary>> {
                 Some(mapped) if mapped.path == program => "/proc/self/exe".to_owned(),
                 first => first.map_or_else(String::new, |mapped| mapped.path.clone()),
             };
-            let elf = File::open(path).and_then(|file| Elf::read(&file)).ok();
-            let module = elf.and_then(|elf| {
+            let read = File::open(path).and_then(|file| {
+                let elf = Elf::read(&file)?;
+                let id = match elf.build_id.is_empty() {
+                    true => BuildId::Hash(hash_of_ends(&file)?),
+                    false => BuildId::Gnu(elf.build_id.clone()),
+                };
+                Ok((elf, id))
+            });
+            let module = read.ok().and_then(|(elf, id)| {
                 for mapped in &mut code {
-                    mapped.build_id.clone_from(&elf.build_id);
+                    mapped.build_id.clone_from(&id);
                 }
                 module(&code, elf)
             });
             Binary { code, module }
         })
         .collect())
+}
+
+/// The first half of the SHA-256 of the first and the last 4096 bytes and the length (semantic conventions,
+/// "Algorithm for process.executable.build_id.htlhash").
+fn hash_of_ends(file: &File) -> io::Result<String> {
+    const END: u64 = 4096;
+    let length = file.metadata()?.len();
+    let mut input = Vec::new();
+    for at in [0, length.saturating_sub(END)] {
+        let mut end = vec![0; usize::try_from(length.min(END)).unwrap_or_default()];
+        file.read_exact_at(&mut end, at)?;
+        input.extend_from_slice(&end);
+    }
+    input.extend_from_slice(&length.to_be_bytes());
+    let digest = ring::digest::digest(&ring::digest::SHA256, &input);
+    let half = digest.as_ref().iter().take(16);
+    Ok(half.map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A line of `/proc/self/maps` (proc(5)) that is code of a file: `start-limit perms offset device inode path`.
@@ -62,7 +87,7 @@ fn code_of(line: &str) -> Option<Mapped> {
         limit: number(limit)?,
         file_offset: number(offset)?,
         path: path.to_owned(),
-        build_id: String::new(),
+        build_id: BuildId::Unknown,
     })
 }
 
@@ -103,7 +128,7 @@ mod tests {
             limit: 0x55d0_e6b0_0000,
             file_offset: 0x1000,
             path: "/usr/bin/a b".to_owned(),
-            build_id: String::new(),
+            build_id: BuildId::Unknown,
         };
         assert_eq!(code_of(line), Some(expected));
         for line in [
@@ -122,5 +147,7 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         assert_eq!(binaries[0].code[0].path, program.to_string_lossy());
         assert!(binaries[0].module.is_some());
+        let known = |mapped: &Mapped| mapped.build_id != BuildId::Unknown;
+        assert!(binaries[0].code.iter().all(known));
     }
 }

@@ -54,8 +54,21 @@ pub struct Mapped {
     pub file_offset: u64,
     /// The file.
     pub path: String,
-    /// Its GNU build id in hexadecimal digits; empty if it has none.
-    pub build_id: String,
+    /// Which build of it.
+    pub build_id: BuildId,
+}
+
+/// What tells builds of a file apart, in lower-case hexadecimal digits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum BuildId {
+    /// What its linker wrote into it.
+    Gnu(String),
+    /// A hash of its ends, where the linker wrote nothing (semantic conventions of OpenTelemetry,
+    /// `process.executable.build_id.htlhash`).
+    Hash(String),
+    /// It cannot be read.
+    #[default]
+    Unknown,
 }
 
 /// Takes samples while it lives; there is no other one meanwhile.

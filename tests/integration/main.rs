@@ -30,6 +30,7 @@ mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;
+mod pprof_push;
 mod profiles_check;
 mod redelivery;
 mod reload;

@@ -282,11 +282,6 @@ impl Converted {
         Ok(Converted { profiles, permit })
     }
 
-    /// The right to hold the profiles, for who makes them larger.
-    pub(super) fn permit(&mut self) -> &mut Permit {
-        &mut self.permit
-    }
-
     fn encode(self) -> Result<Held, NoRoom> {
         let Converted {
             profiles,

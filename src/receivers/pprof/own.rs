@@ -19,7 +19,7 @@ use super::origin::{Origin, SERVICE_NAME, Subject, text};
 use crate::component::BuildError;
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
-use crate::cpu_profile::{self, Mapped, Profiler, Stacks};
+use crate::cpu_profile::{self, BuildId, Mapped, Profiler, Stacks};
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::profiles::dictionary::{Location, Mapping, SampleKey, ValueType};
 use crate::profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
@@ -247,8 +247,12 @@ impl Taken {
         let mappings: Vec<_> = mapped
             .iter()
             .map(|mapped| {
-                let id = (!mapped.build_id.is_empty())
-                    .then(|| dictionary.string_attribute(names::BUILD_ID_GNU, &mapped.build_id));
+                let id = match &mapped.build_id {
+                    BuildId::Gnu(id) => Some((names::BUILD_ID_GNU, id)),
+                    BuildId::Hash(hash) => Some((names::BUILD_ID_HTLHASH, hash)),
+                    BuildId::Unknown => None,
+                };
+                let id = id.map(|(key, id)| dictionary.string_attribute(key, id));
                 let mapping = Mapping {
                     start: mapped.start,
                     limit: mapped.limit,
@@ -343,17 +347,19 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use prost::Message as _;
+
     use super::*;
     use crate::profiles::check::check;
-    use crate::profiles::testing::request;
 
-    fn mapped(at: u64, path: &str, build_id: &str) -> Mapped {
+    fn mapped(at: u64, path: &str, build_id: BuildId) -> Mapped {
         Mapped {
             start: at * 0x1000,
             limit: at * 0x1000 + 0x1000,
             file_offset: 0x2000,
             path: path.to_owned(),
-            build_id: build_id.to_owned(),
+            build_id,
         }
     }
 
@@ -362,16 +368,24 @@ mod tests {
         let mut taken = Taken::new();
         taken.stacks.insert(vec![0x1010, 0x2020], 3);
         taken.stacks.insert(vec![0x9999], 1);
-        let binaries = [mapped(1, "/bin/a", "00ff"), mapped(2, "/lib/b", "")];
+        let binaries = [
+            mapped(1, "/bin/a", BuildId::Gnu("00ff".to_owned())),
+            mapped(2, "/lib/b", BuildId::Hash("00".repeat(16))),
+        ];
         let profiles = taken.profiles(&binaries, 100, &origin());
-        let encoded = profiles.encode();
-        let dictionary = request(&encoded).dictionary.unwrap();
+        let request = ExportProfilesServiceRequest::decode(profiles.encode()).unwrap();
+        let report = check(&request);
+        assert!(report.is_clean(), "{:?}", report.findings());
+        let dictionary = request.dictionary.unwrap();
         assert_eq!(dictionary.mapping_table.len(), 3);
-        assert!(
-            dictionary.string_table.contains(&"00ff".to_owned())
-                || encoded.windows(4).any(|w| w == b"00ff")
-        );
-        assert!(check(&request(&encoded)).is_empty());
+        let attributes = dictionary.attribute_table.iter().skip(1);
+        let keys = attributes.map(|attribute| {
+            let key = usize::try_from(attribute.key_strindex).unwrap();
+            dictionary.string_table[key].as_str()
+        });
+        let mut keys: Vec<&str> = keys.collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [names::BUILD_ID_GNU, names::BUILD_ID_HTLHASH]);
         let totals: Vec<i64> = profiles
             .iter()
             .map(|profile| profile.samples.iter().map(|sample| sample.total().0).sum())
