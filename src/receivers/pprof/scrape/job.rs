@@ -152,9 +152,8 @@ impl Job {
             false => self.intake.take(held, origin).await,
         };
         let result = taken.map_err(|refused| match refused {
-            Refused::Unreadable(_) | Refused::TooLarge(..) => {
-                Ended::Failed(Failure::content(&content_type, &refused))
-            }
+            Refused::TooLarge(limit, _) => Ended::Failed(Failure::TooLarge(limit)),
+            Refused::Unreadable(_) => Ended::Failed(Failure::content(&content_type, &refused)),
             refused => Ended::Dropped(refused),
         });
         watch.scraped(!matches!(result, Err(Ended::Failed(_))), took);
