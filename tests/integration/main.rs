@@ -35,6 +35,7 @@ mod profiles_check;
 mod redelivery;
 mod reload;
 mod retries;
+mod scraping;
 mod sdk;
 mod shutdown;
 mod status_matrix;

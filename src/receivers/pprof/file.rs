@@ -8,7 +8,7 @@
 //! Which files were read is not written anywhere: after a start of the collector they are read again. Their profiles
 //! are the same to the byte, which a `dedup` processor further on notices.
 
-mod glob;
+pub(super) mod glob;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -61,9 +61,8 @@ fn every_rule_is_reported_at_its_key() {
             vec!["targets::0::profiles::0"],
         ),
         (
-            "targets: [{file_sd: {files: ['/a/*/b.yaml', c.txt]}}, {dns_sd: {names: ['a:1']}}]",
+            "targets: [{file_sd: {files: ['/a/*.yaml', c.txt]}}, {dns_sd: {names: ['a:1']}}]",
             vec![
-                "targets::0::file_sd::files::0",
                 "targets::0::file_sd::files::1",
                 "targets::1::dns_sd::names::0",
                 "targets::1::dns_sd::port",
