@@ -142,6 +142,22 @@ mod tests {
     }
 
     #[test]
+    fn addresses_in_memory_are_those_of_the_file() {
+        // A symbol's address is known both ways.
+        let binaries = of_this_process().unwrap();
+        let program = &binaries[0].code[0];
+        let elf = Elf::read(&File::open("/proc/self/exe").unwrap()).unwrap();
+        let base = program.start - elf.address_of(program.file_offset).unwrap();
+        let text = elf.text.unwrap();
+        assert!(text.start + base >= program.start && text.end + base <= program.limit);
+        // The bytes of a function are where the file has them.
+        let function = of_this_process as *const () as usize as u64;
+        let (place, address) = &elf.segments[0];
+        let at = place.start + (function - base - address);
+        assert_eq!(at, program.file_offset + (function - program.start));
+    }
+
+    #[test]
     fn the_program_comes_first_and_can_be_unwound() {
         let binaries = of_this_process().unwrap();
         let program = std::env::current_exe().unwrap();

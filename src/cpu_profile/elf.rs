@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt as _;
 /// What is in a 64-bit little-endian ELF file.
 #[derive(Debug, Default)]
 pub(super) struct Elf {
-    /// Where the loaded segments are: place in the file, and the address they are linked for.
+    /// Where the code is: place in the file, and the address it is linked for. Only the code, because a page of the file
+    /// that has the end of one segment and the beginning of the next is mapped for both.
     pub(super) segments: Vec<(Range<u64>, u64)>,
     /// `.text`
     pub(super) text: Option<Range<u64>>,
@@ -37,7 +38,8 @@ impl Elf {
         let (at, size, count) = (u64_at(&header, 32)?, 56, u16_at(&header, 56)?);
         for entry in read(file, at, size * u64::from(count))?.chunks_exact(56) {
             const LOAD: u32 = 1;
-            if u32_at(entry, 0)? == LOAD {
+            const EXECUTABLE: u32 = 1;
+            if u32_at(entry, 0)? == LOAD && u32_at(entry, 4)? & EXECUTABLE != 0 {
                 let (offset, length) = (u64_at(entry, 8)?, u64_at(entry, 32)?);
                 let place = offset..offset.saturating_add(length);
                 elf.segments.push((place, u64_at(entry, 16)?));

@@ -47,7 +47,8 @@ pub(super) struct Deltas {
     kept: Mutex<Kept>,
 }
 
-/// The most bytes that the last profiles take, over all targets of a receiver. One of 10,000 stacks takes about 4 MB.
+/// The most bytes that the last profiles take, over all targets of a receiver. One of 10,000 stacks of 20
+/// frames takes about 3 MB.
 pub(super) const MEMORY: usize = 64 << 20;
 
 #[derive(Debug, Default)]
