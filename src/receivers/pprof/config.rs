@@ -89,7 +89,11 @@ impl Validate for Config {
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
-        let server = self.server.iter();
+        // One without an address has been reported.
+        let server = self
+            .server
+            .iter()
+            .filter(|server| !server.endpoint.0.is_empty());
         let endpoint =
             |server: &ServerConfig| (vec!["server", "endpoint"], server.endpoint.clone());
         server.map(endpoint).collect()
