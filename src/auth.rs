@@ -116,18 +116,18 @@ impl fmt::Display for Refused {
 
 impl Auth {
     /// What a server with this section needs. `section` is where the section stands.
-    pub fn server_use(&self, section: &[&'static str]) -> ExtensionUse {
+    pub fn server_use(&self, section: &[&str]) -> ExtensionUse {
         self.uses(section, Capability::ServerAuth)
     }
 
     /// What a client with this section needs. `section` is where the section stands.
-    pub fn client_use(&self, section: &[&'static str]) -> ExtensionUse {
+    pub fn client_use(&self, section: &[&str]) -> ExtensionUse {
         self.uses(section, Capability::ClientAuth)
     }
 
-    fn uses(&self, section: &[&'static str], capability: Capability) -> ExtensionUse {
-        let mut path = section.to_vec();
-        path.push("authenticator");
+    fn uses(&self, section: &[&str], capability: Capability) -> ExtensionUse {
+        let keys = section.iter().chain(&["authenticator"]);
+        let path = keys.map(|key| (*key).to_owned()).collect();
         ExtensionUse {
             path,
             extension: self.authenticator.clone(),

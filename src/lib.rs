@@ -25,6 +25,7 @@ pub mod component;
 pub mod compression;
 pub mod config;
 pub mod connectors;
+pub mod cpu_profile;
 pub mod exporters;
 pub mod extensions;
 pub mod files;

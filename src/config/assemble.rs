@@ -70,14 +70,14 @@ impl Need {
         span: Span,
         needed: ExtensionUse,
     ) -> Self {
-        let full = path.iter().copied().chain(needed.path);
+        let full = path.iter().map(|key| (*key).to_owned()).chain(needed.path);
         Need {
             owner,
             component,
             reference: Reference {
                 id: needed.extension,
                 span,
-                path: full.map(str::to_owned).collect(),
+                path: full.collect(),
             },
             capability: needed.capability,
         }

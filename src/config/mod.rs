@@ -32,6 +32,7 @@ pub use node::Node;
 pub(crate) use report::Level;
 pub use report::Report;
 pub use schema::schema;
+pub(crate) use suggest::closest;
 pub use telemetry::{
     LogEncoding, LogLevel, LogsConfig, MetricsConfig, MetricsLevel, Sampling, TelemetryConfig,
 };
@@ -73,11 +74,16 @@ impl Problems {
     pub fn within(&mut self, key: &str, part: &impl Validate) {
         let mut inner = Problems::default();
         part.validate(&mut inner);
-        self.found
-            .extend(inner.found.into_iter().map(|mut problem| {
-                problem.path.insert(0, key.to_owned());
-                problem
-            }));
+        self.extend(&[key], inner);
+    }
+
+    /// Adds what was found in a part, whose findings get `path` in front of theirs.
+    pub fn extend(&mut self, path: &[&str], part: Problems) {
+        self.found.extend(part.found.into_iter().map(|mut problem| {
+            let keys = path.iter().map(|key| (*key).to_owned());
+            problem.path.splice(0..0, keys);
+            problem
+        }));
     }
 
     /// What was found so far.
@@ -118,7 +124,7 @@ pub trait Validate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionUse {
     /// Where the key that names the extension stands, from the component's configuration down.
-    pub path: Vec<&'static str>,
+    pub path: Vec<String>,
     /// The extension.
     pub extension: ComponentId,
     /// What it must be able to do.

@@ -4,7 +4,7 @@
 const ALIKE: f64 = 0.8;
 
 /// The nearest of the known names, when one is near enough to be worth saying.
-pub(super) fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
+pub(crate) fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let folded = fold(name);
     known
         .iter()

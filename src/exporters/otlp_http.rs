@@ -15,8 +15,6 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
@@ -26,7 +24,9 @@ use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterCon
 use crate::compression::compress::Compressor;
 use crate::config::ComponentId;
 use crate::net::Owner;
-use crate::net::client::{Chunks, Connector, Dialer, RenewingClient, coalesce, full_error};
+use crate::net::client::{
+    Chunks, ClientOptions, Connector, RenewingClient, coalesce, full_error, host_of,
+};
 use crate::net::tls::TlsError;
 use crate::net::tls::rotation::RotatingClient;
 use crate::pipeline::BoxFuture;
@@ -237,11 +237,7 @@ fn connector(
     url: &Uri,
     tls: Option<&RotatingClient>,
 ) -> Result<Connector, TlsError> {
-    let host = url.host().unwrap_or_default();
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
+    let host = host_of(url);
     let Some(tls) = tls.filter(|_| Config::is_tls(url)) else {
         return Ok(Connector::new(host, url.port_u16().unwrap_or(80), None));
     };
@@ -267,27 +263,20 @@ fn client(
         true => 0,
         false => no_limit(config.max_idle_conns_per_host).min(fair_share),
     };
-    let timeout = *config.idle_conn_timeout;
-    let ping = *config.http2_read_idle_timeout;
-    let window = match config.read_buffer_size {
-        0 => 512 * 1024,
-        bytes => bytes,
+    let options = ClientOptions {
+        max_idle_per_host: idle,
+        idle_timeout: config.idle_conn_timeout.unless_zero(),
+        ping_interval: config.http2_read_idle_timeout.unless_zero(),
+        ping_timeout: *config.http2_ping_timeout,
+        window: match config.read_buffer_size {
+            0 => ClientOptions::default().window,
+            bytes => bytes,
+        },
+        send_buffer: usize::try_from(config.write_buffer_size)
+            .ok()
+            .filter(|bytes| *bytes > 0),
     };
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder
-        .pool_timer(TokioTimer::new())
-        .timer(TokioTimer::new())
-        .pool_max_idle_per_host(idle)
-        .pool_idle_timeout((!timeout.is_zero()).then_some(timeout))
-        .http2_initial_stream_window_size(window)
-        .http2_initial_connection_window_size(window)
-        .http2_keep_alive_interval((!ping.is_zero()).then_some(ping))
-        .http2_keep_alive_timeout(*config.http2_ping_timeout)
-        .http2_keep_alive_while_idle(true);
-    if let Ok(bytes @ 1..) = usize::try_from(config.write_buffer_size) {
-        builder.http2_max_send_buf_size(bytes);
-    }
-    RenewingClient::new(builder, Dialer::new(hosts), tls)
+    options.client(hosts, tls)
 }
 
 /// The headers of every request. A configured one replaces ours, except those that say what the body is.

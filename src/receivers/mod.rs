@@ -2,8 +2,10 @@
 
 pub mod nop;
 pub mod otlp;
+pub mod pprof;
+pub(crate) mod serving;
 
 use crate::component::{Entry, ReceiverConfig};
 
 /// Every receiver that is built in.
-pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[nop::ENTRY, otlp::ENTRY];
+pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[nop::ENTRY, otlp::ENTRY, pprof::ENTRY];

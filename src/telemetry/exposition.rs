@@ -120,9 +120,13 @@ const LEVELS: [(&str, MetricsLevel); 3] = [
     ("otelcol_processor_batch_", MetricsLevel::Normal),
 ];
 
-/// The page without the metrics of higher levels. A metric's lines stand together: comments, then samples.
+/// The page without the metrics of higher levels, and without gauges that are no number: what they were about is gone,
+/// and the recorder has no way to forget one. A metric's lines stand together: comments, then samples.
 fn up_to(level: MetricsLevel, page: &str) -> String {
     let shown = |line: &&str| {
+        if line.ends_with(" NaN\n") && !line.starts_with('#') {
+            return false;
+        }
         let name = line
             .strip_prefix("# ")
             .and_then(|line| line.split(' ').nth(1))
@@ -151,5 +155,12 @@ mod tests {
             up_to(MetricsLevel::Basic, page),
             "otelcol_exporter_sent_spans 1\n"
         );
+    }
+
+    #[test]
+    fn a_gauge_without_a_value_is_not_shown() {
+        let page = "tributary_scraper_up{target=\"a\"} 1\ntributary_scraper_up{target=\"b\"} NaN\n";
+        let shown = up_to(MetricsLevel::Normal, page);
+        assert_eq!(shown, "tributary_scraper_up{target=\"a\"} 1\n");
     }
 }

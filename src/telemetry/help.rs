@@ -85,6 +85,22 @@ pub(super) fn describe() {
             "Requests that were not telemetry: malformed, too large, or not decompressible",
         ),
         (
+            "otelcol_scraper_scraped_profile_records",
+            "Number of profile records successfully scraped: samples",
+        ),
+        (
+            "otelcol_scraper_errored_profile_records",
+            "Number of profile records that were unable to be scraped: profiles, whose samples nobody could count",
+        ),
+        (
+            "tributary_scraper_dropped_profiles",
+            "Number of profiles that were scraped and then refused by the pipeline or the memory budget",
+        ),
+        (
+            "tributary_receiver_pprof_forgotten_series",
+            "Number of cumulative profiles that there was no room to remember; the next one of the series yields no difference",
+        ),
+        (
             "tributary_tls_reloads",
             "Changes of TLS files, by outcome: in use now, or not usable",
         ),
@@ -131,6 +147,18 @@ pub(super) fn describe() {
         (
             "tributary_processor_dedup_remembered_items",
             "Items, and whole requests, that would be known again",
+        ),
+        (
+            "tributary_scraper_up",
+            "Whether the last scrape of a target's profile brought one",
+        ),
+        (
+            "tributary_scraper_duration_seconds",
+            "How long the last scrape of a target's profile took",
+        ),
+        (
+            "tributary_receiver_pprof_interval_stretch",
+            "How many times as long the intervals between profiles are, because the CPU is busy; 1 when it is not",
         ),
         (
             "tributary_server_connections",

@@ -10,6 +10,7 @@ use crate::compression::Codec;
 use crate::compression::compress::CompressionParams;
 use crate::config::units::Duration;
 use crate::config::{ExtensionUse, Headers, Problems, Section, Validate};
+use crate::net::client::parse_url;
 use crate::net::tls::ClientTls;
 use crate::queue::{QueueConfig, RetryConfig};
 
@@ -160,38 +161,17 @@ impl Config {
             (false, _) => (key, own.clone()),
             (true, false) => {
                 // Errors are about what was written, not about what was made of it.
-                parse(&self.endpoint).map_err(|reason| ("endpoint", reason))?;
+                parse_url(&self.endpoint).map_err(|reason| ("endpoint", reason))?;
                 let base = self.endpoint.strip_suffix('/').unwrap_or(&self.endpoint);
                 ("endpoint", format!("{base}/{path}"))
             }
         };
-        parse(&url).map(Some).map_err(|reason| (key, reason))
+        parse_url(&url).map(Some).map_err(|reason| (key, reason))
     }
 
     /// Whether a URL asks for TLS.
     pub(super) fn is_tls(url: &Uri) -> bool {
         url.scheme_str() == Some("https")
-    }
-}
-
-fn parse(url: &str) -> Result<Uri, String> {
-    if !url.contains("://") {
-        return Err(format!("\"{url}\" must begin with http:// or https://"));
-    }
-    let parsed: Uri = url
-        .parse()
-        .map_err(|error| format!("\"{url}\" is not a URL: {error}"))?;
-    let authority = parsed
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    match parsed.scheme_str() {
-        Some("http" | "https") if authority.contains('@') => {
-            Err("a user name in the URL is not supported; use an `authorization` header".to_owned())
-        }
-        Some("http" | "https") if !authority.is_empty() => Ok(parsed),
-        _ => Err(format!(
-            "\"{url}\" must begin with http:// or https:// and a host"
-        )),
     }
 }
 

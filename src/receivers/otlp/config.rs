@@ -1,15 +1,17 @@
 //! The configuration of the `otlp` receiver.
 
-use http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::encoding;
 use crate::auth::{self, Auth};
 use crate::config::units::Duration;
 use crate::config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
 use crate::net::server::Limits;
 use crate::net::tls::ServerTls;
+use crate::receivers::serving::cors::Cors;
+use crate::receivers::serving::{
+    DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
+};
 
 /// Receives OTLP from SDKs and other collectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -149,22 +151,6 @@ pub struct HttpConfig {
     pub limits: Limits,
 }
 
-/// Cross-origin requests.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Cors {
-    /// Origins that may send, as in `https://app.example.com`. `*` stands for any text: `https://*.example.com`. A
-    /// bare `*` allows every origin, without credentials.
-    pub allowed_origins: Vec<String>,
-    /// Request headers that browsers may send; `*` allows all. `Accept`, `Content-Type`, `X-Requested-With` are
-    /// always allowed.
-    pub allowed_headers: Vec<String>,
-    /// Response headers that scripts may read.
-    pub exposed_headers: Vec<String>,
-    /// For how many seconds browsers may remember the answer to a preflight. Default 0: their own default.
-    pub max_age: u32,
-}
-
 impl Default for GrpcConfig {
     fn default() -> Self {
         GrpcConfig {
@@ -284,7 +270,7 @@ impl Validate for Protocols {
 
 impl Validate for GrpcConfig {
     fn validate(&self, problems: &mut Problems) {
-        validate_socket(&self.endpoint, &self.transport, problems);
+        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:4317", problems);
         if let Some(tls) = &*self.tls {
             problems.within("tls", tls);
         }
@@ -317,24 +303,14 @@ impl Validate for GrpcConfig {
 
 impl Validate for HttpConfig {
     fn validate(&self, problems: &mut Problems) {
-        validate_socket(&self.endpoint, &self.transport, problems);
+        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:4317", problems);
         if let Some(tls) = &*self.tls {
             problems.within("tls", tls);
         }
         problems.within("limits", &self.limits);
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
         auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
-        for (at, name) in self.compression_algorithms.iter().enumerate() {
-            if !encoding::HTTP_NAMES.contains(&name.as_str()) {
-                problems.error(
-                    &["compression_algorithms", &at.to_string()],
-                    format!(
-                        "unsupported compression algorithm `{name}`; supported are {}",
-                        encoding::list(encoding::HTTP_NAMES)
-                    ),
-                );
-            }
-        }
+        validate_encodings(&self.compression_algorithms, problems);
         let paths = [
             ("traces_url_path", &self.traces_url_path),
             ("metrics_url_path", &self.metrics_url_path),
@@ -355,50 +331,9 @@ impl Validate for HttpConfig {
     }
 }
 
-impl Validate for Cors {
-    fn validate(&self, problems: &mut Problems) {
-        for (key, names) in [
-            ("allowed_headers", &self.allowed_headers),
-            ("exposed_headers", &self.exposed_headers),
-        ] {
-            for (at, name) in names.iter().enumerate() {
-                if HeaderName::try_from(name).is_err() {
-                    problems.error(
-                        &[key, &at.to_string()],
-                        format!("`{name}` is no header name"),
-                    );
-                }
-            }
-        }
-    }
-}
-
-fn validate_socket(endpoint: &Endpoint, transport: &str, problems: &mut Problems) {
-    if endpoint.0.is_empty() {
-        problems.error(
-            &["endpoint"],
-            "must not be empty; for example `0.0.0.0:4317`",
-        );
-    }
-    if transport != TCP {
-        problems.error(
-            &["transport"],
-            format!("`{transport}` is not supported; the only transport is `tcp`"),
-        );
-    }
-}
-
-/// The Collector writes "unset" as 0.
-pub(super) fn or(value: u32, default: u32) -> u32 {
-    if value == 0 { default } else { value }
-}
-
-const TCP: &str = "tcp";
 const DEFAULT_MESSAGE_MIB: u32 = 4;
 /// A gRPC message has a length of 32 bits.
 const LARGEST_MESSAGE_MIB: u32 = 4095;
-const DEFAULT_BODY: usize = 20 << 20;
-pub(super) const DEFAULT_STREAMS: u32 = 1000;
 pub(super) const DEFAULT_READ_BUFFER: u32 = 1 << 20;
 pub(super) const DEFAULT_WRITE_BUFFER: u32 = 400 << 10;
 /// RFC 9113, 6.9.2: what clients assume before they know better.

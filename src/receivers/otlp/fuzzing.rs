@@ -11,15 +11,14 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
-use super::body::{Bounds, Held, Pace, Reader};
-use super::config::Cors;
-use super::cors::Policy;
-use super::encoding::Encoding;
 use super::intake::Format;
 use super::{grpc, http as over_http};
 use crate::batch::Nack;
 use crate::memory::{Budget, Permit};
 use crate::net::server::Peer;
+use crate::receivers::serving::body::{Bounds, Held, Pace, Reader};
+use crate::receivers::serving::cors::{Cors, Policy};
+use crate::receivers::serving::encoding::Encoding;
 
 /// The value of `grpc-timeout`.
 pub fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {

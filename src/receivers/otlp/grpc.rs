@@ -12,13 +12,13 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-use super::body::Reader;
-use super::encoding::{Encoding, GRPC_NAMES};
-use super::intake::{Format, Intake, too_busy};
-use super::status::{Refusal, percent_encode};
+use super::intake::{Format, Intake};
 use crate::auth::Guard;
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer};
+use crate::receivers::serving::body::Reader;
+use crate::receivers::serving::encoding::{Encoding, GRPC_NAMES};
+use crate::receivers::serving::refusal::{Refusal, percent_encode, too_busy};
 
 /// The four services.
 pub(super) struct Grpc {

@@ -1,41 +1,29 @@
 //! OTLP over HTTP: protobuf and JSON.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use http::header::{
-    ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
-    WWW_AUTHENTICATE,
-};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
-use super::body::Reader;
 use super::config::HttpConfig;
-use super::cors::Policy;
-use super::encoding::{Encoding, list};
-use super::intake::{Format, Intake, too_busy};
-use super::status::Refusal;
-use crate::auth::Guard;
+use super::intake::{Format, Intake};
 use crate::batch::{Code, Nack, Signal};
 use crate::net::server::{Handler, Peer, plain};
+use crate::receivers::serving::body::Reader;
+use crate::receivers::serving::encoding::list;
+use crate::receivers::serving::front::{Front, may_be_sending, only_post};
+use crate::receivers::serving::refusal::{Refusal, too_busy};
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {
     intake: Intake,
-    guard: Option<Guard>,
+    front: Front,
     paths: Vec<(String, Signal)>,
-    /// The accepted values of `Content-Encoding`.
-    encodings: Vec<(String, Encoding)>,
-    cors: Option<Policy>,
-    response_headers: HeaderMap,
-    answer_timeout: Option<Duration>,
 }
 
 impl Http {
-    pub(super) fn new(config: &HttpConfig, intake: Intake, guard: Option<Guard>) -> Self {
+    pub(super) fn new(config: &HttpConfig, intake: Intake, front: Front) -> Self {
         let path = |path: &str| format!("/{}", path.strip_prefix('/').unwrap_or(path));
         Http {
             paths: vec![
@@ -44,29 +32,23 @@ impl Http {
                 (path(&config.logs_url_path), Signal::Logs),
                 (PROFILES_PATH.to_owned(), Signal::Profiles),
             ],
-            encodings: config
-                .compression_algorithms
-                .iter()
-                .filter_map(|name| Some((name.clone(), Encoding::of_http(name)?)))
-                .collect(),
-            cors: config.cors.as_ref().map(Policy::new),
-            response_headers: config.response_headers.to_map(),
-            answer_timeout: config.write_timeout.unless_zero(),
             intake,
-            guard,
+            front,
         }
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        if let Some(guard) = &self.guard
-            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
-        {
+        let asked = asked_format(&request);
+        let refuse = |nack| {
             self.intake.turned_away(peer);
-            return turned_away(guard, nack, &request, peer);
+            refused(nack, asked)
+        };
+        if let Err(response) = self.front.admit(&mut request, peer, refuse).await {
+            return response;
         }
         let may_be_sending = may_be_sending(&request);
         let target = self.route(&request);
-        let encoding = self.encoding(request.headers());
+        let encoding = self.front.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
         let mut reader = Reader::new(request.into_body(), peer, self.intake.pace);
         let intake = &self.intake;
@@ -151,14 +133,7 @@ impl Http {
                 let message = format!("404 {}", self.intake.unserved(signal));
                 plain(StatusCode::NOT_FOUND, message)
             }
-            Misdirected::NotPost => {
-                let message = "405 method not allowed, supported: [POST]";
-                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);
-                response
-                    .headers_mut()
-                    .insert(ALLOW, HeaderValue::from_static("POST"));
-                response
-            }
+            Misdirected::NotPost => only_post(),
             Misdirected::UnknownFormat => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "415 unsupported media type, supported: [application/json, application/x-protobuf]",
@@ -171,83 +146,23 @@ impl Http {
             .iter()
             .filter(|(_, signal)| self.intake.outputs.get(*signal).is_some())
     }
-
-    /// The one encoding of a body. Several on top of each other are refused: no OTLP client sends them, and each layer
-    /// would multiply what a small body can cost.
-    fn encoding(&self, headers: &HeaderMap) -> Result<Encoding, Nack> {
-        let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let name = match (values.next(), values.next()) {
-            (None, _) => "",
-            (Some(value), None) => value.to_str().unwrap_or("?").trim(),
-            (Some(_), Some(_)) => "several",
-        };
-        let name = if name.eq_ignore_ascii_case("identity") {
-            ""
-        } else {
-            name
-        };
-        let known = self
-            .encodings
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
-        known.map(|(_, encoding)| *encoding).ok_or_else(|| {
-            let supported = list(self.encodings.iter().map(|(name, _)| name.as_str()));
-            Nack::invalid(format!(
-                "unsupported Content-Encoding: {}; supported is one of: {supported}",
-                list([name])
-            ))
-        })
-    }
 }
 
 impl Handler for Http {
     type Body = Full<Bytes>;
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        let origin = self
-            .cors
-            .as_ref()
-            .and_then(|_| request.headers().get(ORIGIN).cloned());
-        let preflight = self.cors.as_ref().and_then(|cors| cors.preflight(&request));
-        let mut response = match (preflight, self.answer_timeout) {
-            (Some(preflight), _) => preflight,
-            (None, None) => self.within_cors(request, peer, origin).await,
-            (None, Some(limit)) => {
-                let format = request.headers().get(CONTENT_TYPE).and_then(format);
-                timeout(limit, self.within_cors(request, peer, origin))
-                    .await
-                    .unwrap_or_else(|_| {
-                        let nack =
-                            Nack::unavailable("the data was not taken within `write_timeout`");
-                        self.intake.refused(&nack, peer);
-                        refused(nack, format.unwrap_or(Format::Protobuf))
-                    })
-            }
+        let format = asked_format(&request);
+        let late = |nack| {
+            self.intake.refused(&nack, peer);
+            refused(nack, format)
         };
-        for (name, value) in &self.response_headers {
-            response.headers_mut().insert(name.clone(), value.clone());
-        }
-        response
+        let answer = |request| self.answer(request, peer);
+        self.front.handle(request, answer, late).await
     }
 
     fn busy(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let format = request.headers().get(CONTENT_TYPE).and_then(format);
-        refused(too_busy(), format.unwrap_or(Format::Protobuf))
-    }
-}
-
-impl Http {
-    async fn within_cors(
-        &self,
-        request: Request<Incoming>,
-        peer: &Peer,
-        origin: Option<HeaderValue>,
-    ) -> Response<Full<Bytes>> {
-        let mut response = self.answer(request, peer).await;
-        if let Some(cors) = &self.cors {
-            cors.apply(origin.as_ref(), response.headers_mut());
-        }
-        response
+        refused(too_busy(), asked_format(request))
     }
 }
 
@@ -259,6 +174,12 @@ enum Misdirected {
     Unserved(Signal),
     NotPost,
     UnknownFormat,
+}
+
+/// The encoding of a request, and of its refusal.
+fn asked_format<B>(request: &Request<B>) -> Format {
+    let format = request.headers().get(CONTENT_TYPE).and_then(format);
+    format.unwrap_or(Format::Protobuf)
 }
 
 /// What a content type stands for; parameters such as `charset` make no difference.
@@ -293,32 +214,6 @@ pub(super) fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-/// Whether an HTTP/1 client may still be sending the body. One that waits for `100 Continue` has not begun, and reading
-/// would make it.
-fn may_be_sending(request: &Request<Incoming>) -> bool {
-    request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
-}
-
-/// The answer to a request that was not let in. It is given before anything of the body is read.
-fn turned_away(
-    guard: &Guard,
-    nack: Nack,
-    request: &Request<Incoming>,
-    peer: &Peer,
-) -> Response<Full<Bytes>> {
-    let format = request.headers().get(CONTENT_TYPE).and_then(format);
-    let mut response = refused(nack, format.unwrap_or(Format::Protobuf));
-    if response.status() == StatusCode::UNAUTHORIZED {
-        response
-            .headers_mut()
-            .insert(WWW_AUTHENTICATE, guard.challenge());
-    }
-    if may_be_sending(request) {
-        peer.answered_early();
     }
     response
 }

@@ -5,16 +5,16 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
-use tracing::{debug, warn};
 
-use super::body::{Bounds, Held, Pace, out_of_memory, too_large};
 use crate::batch::{Batch, Code, Metadata, Nack, Signal};
 use crate::component::Outputs;
 use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
-use crate::net::server::{BUSY_RETRY_AFTER, Peer, cores};
+use crate::net::server::{Peer, cores};
+use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
+use crate::receivers::serving::refusal::log_refusal;
 use crate::telemetry::ReceiverMetrics;
 use crate::telemetry::sampled_log::SampledLog;
 use crate::wire;
@@ -93,31 +93,10 @@ impl Intake {
         result
     }
 
-    /// Counts an answer that is a refusal, and says who got it. What the client will not get through by trying again,
-    /// somebody has to look at: that is in the log for people, as far as they can read it.
+    /// Counts an answer that is a refusal, and says who got it.
     pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
         self.turned_away(peer);
-        // A body that broke off is no refusal to anybody.
-        let people = !nack.retryable && nack.code != Code::Cancelled;
-        match people.then(|| self.refusals.admit()).flatten() {
-            Some(suppressed) => warn!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "receiver",
-                client.address = %peer.address,
-                client.identity = peer.identity.as_deref(),
-                error = %nack,
-                suppressed,
-                "Refused a request"
-            ),
-            None => debug!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "receiver",
-                client.address = %peer.address,
-                client.identity = peer.identity.as_deref(),
-                error = %nack,
-                "Refused a request"
-            ),
-        }
+        log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
     /// Counts a refusal of what is no request for telemetry.
@@ -338,12 +317,6 @@ static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 /// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
 /// empty span has six bytes; without this a flood of them would hold forty times what the budget says.
 const BATCH_BYTES: usize = 512;
-
-/// The refusal of a request that is one too many for `limits::max_requests`.
-pub(super) fn too_busy() -> Nack {
-    let reason = "too many requests are under way on this server; try again later";
-    Nack::exhausted(reason, BUSY_RETRY_AFTER)
-}
 
 /// What kept headers cost. Each is a node of a tree, a list and two strings.
 fn metadata_bytes(metadata: &Metadata) -> usize {

@@ -3,26 +3,20 @@
 //! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation, pipeline, answer.
 //! Nothing is acknowledged before the pipeline took it, and nothing invalid gets past here.
 
-mod body;
 mod config;
-mod cors;
-mod encoding;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
 mod http;
 mod intake;
-mod status;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::body::Pace;
-use self::config::or;
 pub use self::config::{
-    Config, Cors, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
+    Config, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
 };
 use self::grpc::Grpc;
 use self::http::Http;
@@ -35,6 +29,10 @@ use crate::net::Owner;
 use crate::net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
 use crate::net::tls::ServerTls;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::receivers::serving::body::Pace;
+pub use crate::receivers::serving::cors::Cors;
+use crate::receivers::serving::front::Front;
+use crate::receivers::serving::{DEFAULT_STREAMS, or};
 use crate::telemetry::ReceiverMetrics;
 use crate::telemetry::sampled_log::SampledLog;
 use crate::wire::stamp::Stamp;
@@ -95,6 +93,8 @@ impl ReceiverConfig for Config {
         }
         if let Some(http) = &*self.protocols.http {
             let owner = receiver.over("http");
+            let guard = auth::guard(http.auth.as_ref(), cx, &owner)
+                .map_err(|error| within("http", error))?;
             let handler = Http::new(
                 http,
                 intake(
@@ -105,8 +105,13 @@ impl ReceiverConfig for Config {
                     http.max_body(),
                     "max_request_body_size",
                 ),
-                auth::guard(http.auth.as_ref(), cx, &owner)
-                    .map_err(|error| within("http", error))?,
+                Front::new(
+                    guard,
+                    &http.compression_algorithms,
+                    http.cors.as_ref(),
+                    &http.response_headers,
+                    http.write_timeout.unless_zero(),
+                ),
             );
             let mut options = http_options(http);
             options.tls = tls_source(&http.tls, options.protocol, &owner)
@@ -180,7 +185,7 @@ fn grpc_options(config: &GrpcConfig) -> Options {
     let defaults = Options::default();
     Options {
         protocol: Protocol::Http2,
-        max_concurrent_streams: or(config.max_concurrent_streams, config::DEFAULT_STREAMS),
+        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
         stream_window: window,
         connection_window: window.saturating_mul(4),
         max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
@@ -201,7 +206,7 @@ fn http_options(config: &HttpConfig) -> Options {
     Options {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
-        max_concurrent_streams: or(config.max_concurrent_streams, config::DEFAULT_STREAMS),
+        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
         header_timeout: config.read_header_timeout.unless_zero(),
         max_idle: config.idle_timeout.unless_zero(),
         limits: config.limits.clone(),

@@ -184,7 +184,7 @@ impl Telemetry {
         })
     }
 
-    /// The id of each item; what an SDK sends has none.
+    /// The id of each item; what an SDK or a profiler sends has none.
     pub fn ids(&self) -> Vec<String> {
         match self {
             Telemetry::Traces(request) => request
@@ -216,7 +216,7 @@ impl Telemetry {
                     .flat_map(|resource| &resource.scope_profiles)
                     .flat_map(|scope| &scope.profiles)
                     .flat_map(|profile| &profile.samples)
-                    .map(|sample| sample_id(sample, &dictionary))
+                    .filter_map(|sample| sample_id(sample, &dictionary))
                     .collect()
             }
         }
@@ -305,7 +305,7 @@ fn point_ids(metric: &Metric) -> Vec<String> {
     }
 }
 
-fn sample_id(sample: &Sample, dictionary: &ProfilesDictionary) -> String {
+fn sample_id(sample: &Sample, dictionary: &ProfilesDictionary) -> Option<String> {
     let at = |index: &i32| usize::try_from(*index).unwrap();
     let attributes = sample
         .attribute_indices
@@ -317,8 +317,8 @@ fn sample_id(sample: &Sample, dictionary: &ProfilesDictionary) -> String {
             let Some(Value::StringValue(id)) = value else {
                 panic!("{ID} is no text: {value:?}");
             };
-            return id;
+            return Some(id);
         }
     }
-    panic!("a sample without {ID}: {sample:?}");
+    None
 }

@@ -7,13 +7,32 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN,
     VARY,
 };
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
-use super::config::Cors;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Problems, Validate};
+
+/// Cross-origin requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Origins that may send, as in `https://app.example.com`. `*` stands for any text: `https://*.example.com`. A
+    /// bare `*` allows every origin, without credentials.
+    pub allowed_origins: Vec<String>,
+    /// Request headers that browsers may send; `*` allows all. `Accept`, `Content-Type`, `X-Requested-With` are
+    /// always allowed.
+    pub allowed_headers: Vec<String>,
+    /// Response headers that scripts may read.
+    pub exposed_headers: Vec<String>,
+    /// For how many seconds browsers may remember the answer to a preflight. Default 0: their own default.
+    pub max_age: u32,
+}
 
 /// The policy, ready to be applied.
-pub(super) struct Policy {
+pub(crate) struct Policy {
     /// Lower case.
     origins: Vec<String>,
     /// Lower case; empty when all are allowed.
@@ -23,7 +42,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(cors: &Cors) -> Self {
+    pub(crate) fn new(cors: &Cors) -> Self {
         let lower = |texts: &[String]| texts.iter().map(|text| text.to_ascii_lowercase()).collect();
         let all_headers = cors.allowed_headers.iter().any(|name| name == "*");
         let exposed = cors.exposed_headers.join(", ");
@@ -42,7 +61,7 @@ impl Policy {
     }
 
     /// The answer to a preflight; none when the request is something else.
-    pub(super) fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Full<Bytes>>> {
+    pub(crate) fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Full<Bytes>>> {
         let headers = request.headers();
         let method = headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
         let origin = headers.get(ORIGIN)?;
@@ -78,7 +97,7 @@ impl Policy {
     }
 
     /// Adds to a response what lets the browser hand it to the script.
-    pub(super) fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
+    pub(crate) fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
         answer.append(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = origin
             && self.allow_origin(origin, answer)
@@ -144,6 +163,24 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 /// What the Collector's library allows without being told.
 const ALWAYS_ALLOWED: [&str; 4] = ["accept", "content-type", "x-requested-with", "origin"];
+
+impl Validate for Cors {
+    fn validate(&self, problems: &mut Problems) {
+        for (key, names) in [
+            ("allowed_headers", &self.allowed_headers),
+            ("exposed_headers", &self.exposed_headers),
+        ] {
+            for (at, name) in names.iter().enumerate() {
+                if HeaderName::try_from(name).is_err() {
+                    problems.error(
+                        &[key, &at.to_string()],
+                        format!("`{name}` is no header name"),
+                    );
+                }
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,17 +6,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::StatusCode;
 use prost::Message;
+use tracing::{debug, warn};
 
 use crate::batch::{Code, Nack};
+use crate::config::ComponentId;
 use crate::net::rpc::{RETRY_INFO, Status, is_retryable};
+use crate::net::server::{BUSY_RETRY_AFTER, Peer};
+use crate::telemetry::sampled_log::SampledLog;
 
 /// A refusal as the client is told.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) code: Code,
-    pub(super) message: String,
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
     /// Whole seconds over HTTP, exact over gRPC.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     retryable: bool,
 }
 
@@ -47,7 +51,7 @@ impl From<Nack> for Refusal {
 
 impl Refusal {
     /// The HTTP status: the Collector's mapping, but what will never fit is 413, because clients try again after 429.
-    pub(super) fn http_status(&self) -> StatusCode {
+    pub(crate) fn http_status(&self) -> StatusCode {
         match self.code {
             Code::InvalidArgument => StatusCode::BAD_REQUEST,
             Code::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -61,24 +65,24 @@ impl Refusal {
     }
 
     /// `Retry-After` in seconds, rounded up so that nobody comes early.
-    pub(super) fn retry_after_seconds(&self) -> Option<u64> {
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         let delay = self.retry_after?;
         Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
     }
 
     /// `grpc-status-details-bin`; only there to carry RetryInfo.
-    pub(super) fn details_bin(&self) -> Option<String> {
+    pub(crate) fn details_bin(&self) -> Option<String> {
         self.retry_after?;
         Some(STANDARD_NO_PAD.encode(self.to_protobuf()))
     }
 
     /// An encoded `google.rpc.Status`.
-    pub(super) fn to_protobuf(&self) -> Vec<u8> {
+    pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         Status::new(self.code, self.message.clone(), self.retry_after).encode_to_vec()
     }
 
     /// The same as JSON.
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut status = serde_json::json!({"code": self.code as i32, "message": self.message});
         if let (Some(delay), Some(status)) = (self.retry_after, status.as_object_mut()) {
             let delay = format!("{}s", delay.as_secs_f64());
@@ -89,8 +93,40 @@ impl Refusal {
     }
 }
 
+/// The refusal of a request that is one too many for `limits::max_requests`.
+pub(crate) fn too_busy() -> Nack {
+    let reason = "too many requests are under way on this server; try again later";
+    Nack::exhausted(reason, BUSY_RETRY_AFTER)
+}
+
+/// Says who was refused, and why. What the client will not get through by trying again, somebody has to look at: that
+/// is in the log for people, as far as they can read it.
+pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, peer: &Peer) {
+    // A body that broke off is no refusal to anybody.
+    let people = !nack.retryable && nack.code != Code::Cancelled;
+    match people.then(|| sampled.admit()).flatten() {
+        Some(suppressed) => warn!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            suppressed,
+            "Refused a request"
+        ),
+        None => debug!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            "Refused a request"
+        ),
+    }
+}
+
 /// A refusal text as `grpc-message`: percent-encoded, and short enough for any client's header limit.
-pub(super) fn percent_encode(message: &str) -> String {
+pub(crate) fn percent_encode(message: &str) -> String {
     let mut encoded = String::with_capacity(message.len());
     let mut end = message.len().min(LONGEST_MESSAGE);
     while !message.is_char_boundary(end) {

@@ -18,13 +18,13 @@ use crate::net::server::{Limit, Limits, Peer};
 
 /// Bytes that were received, and the right to hold them.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) bytes: Bytes,
-    pub(super) permit: Permit,
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) permit: Permit,
 }
 
 /// The refusal when the memory budget has no room: for now, or for good when it never will.
-pub(super) fn out_of_memory(no_room: NoRoom) -> Nack {
+pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
         let reason = "the memory budget of this collector is used up; try again later";
         return Nack::exhausted(reason, RETRY_AFTER);
@@ -34,7 +34,7 @@ pub(super) fn out_of_memory(no_room: NoRoom) -> Nack {
 }
 
 /// The refusal of what is above the limit that this key of the configuration sets.
-pub(super) fn too_large(limit: usize, key: &str) -> Nack {
+pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
     Nack::permanent(
         Code::ResourceExhausted,
         format!("the request is larger than {limit} bytes; send smaller batches or raise `{key}`"),
@@ -43,9 +43,9 @@ pub(super) fn too_large(limit: usize, key: &str) -> Nack {
 
 /// How fast a body must come.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// The longest the whole body may take.
-    pub(super) longest: Option<Duration>,
+    pub(crate) longest: Option<Duration>,
     /// From when on the mean rate counts.
     grace: Option<Duration>,
     /// Bytes a second.
@@ -53,7 +53,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(limits: &Limits, longest: Option<Duration>) -> Self {
+    pub(crate) fn new(limits: &Limits, longest: Option<Duration>) -> Self {
         Pace {
             longest,
             grace: limits.body_grace.unless_zero(),
@@ -73,12 +73,12 @@ impl Pace {
 }
 
 /// The limits of one receiver for a body.
-pub(super) struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     /// The most bytes.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// The key of the configuration that says so.
-    pub(super) key: &'static str,
-    pub(super) budget: &'a Arc<Budget>,
+    pub(crate) key: &'static str,
+    pub(crate) budget: &'a Arc<Budget>,
 }
 
 impl Bounds<'_> {
@@ -91,7 +91,7 @@ impl Bounds<'_> {
 ///
 /// A body that comes in one piece, or is there when it is looked at, is taken as it is. For all others the right to
 /// hold them grows with what has arrived: a declared length reserves nothing, it only refuses early.
-pub(super) struct Reader<'a, B = Incoming> {
+pub(crate) struct Reader<'a, B = Incoming> {
     body: B,
     peer: &'a Peer,
     started: Instant,
@@ -101,7 +101,7 @@ pub(super) struct Reader<'a, B = Incoming> {
 
 impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     /// A reader; the clock starts now.
-    pub(super) fn new(body: B, peer: &'a Peer, pace: Pace) -> Self {
+    pub(crate) fn new(body: B, peer: &'a Peer, pace: Pace) -> Self {
         Reader {
             body,
             peer,
@@ -115,7 +115,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     ///
     /// # Errors
     /// Refusals for: too large, no memory, too slow, not exactly one message.
-    pub(super) async fn message(&mut self, bounds: &Bounds<'_>) -> Result<(bool, Held), Nack> {
+    pub(crate) async fn message(&mut self, bounds: &Bounds<'_>) -> Result<(bool, Held), Nack> {
         let mut piece = self.piece().await?.unwrap_or_default();
         while piece.len() < PREFIX {
             // A message prefix cut in two is rare enough to copy.
@@ -168,7 +168,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     ///
     /// # Errors
     /// Refusals for: too large, no memory, too slow.
-    pub(super) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<Held, Nack> {
+    pub(crate) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<Held, Nack> {
         let mut most = bounds.size;
         if let Some(declared) = self.body.size_hint().exact() {
             most = usize::try_from(declared)
@@ -199,7 +199,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
 
     /// Reads to the end without keeping anything, when that is near: so an HTTP/1 connection can be used again.
     /// Otherwise what comes is read after the answer, see [`Peer::answered_early`].
-    pub(super) async fn discard(&mut self) {
+    pub(crate) async fn discard(&mut self) {
         let rest = self.body.size_hint().exact();
         let near = rest.is_some_and(|rest| rest <= DISCARD);
         let peer = self.peer;

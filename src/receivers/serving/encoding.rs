@@ -5,7 +5,7 @@ use crate::compression::decompress::is_framed_snappy;
 
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     /// Not at all.
     Identity,
     /// With this codec.
@@ -15,10 +15,10 @@ pub(super) enum Encoding {
 }
 
 /// Names over gRPC, as `grpc-accept-encoding` lists them. Go's collector offers the same.
-pub(super) const GRPC_NAMES: &str = "identity,gzip,zstd,snappy";
+pub(crate) const GRPC_NAMES: &str = "identity,gzip,zstd,snappy";
 
 /// Names over HTTP, in the order of the Collector's default for `compression_algorithms`.
-pub(super) const HTTP_NAMES: [&str; 8] = [
+pub(crate) const HTTP_NAMES: [&str; 8] = [
     "",
     "gzip",
     "zstd",
@@ -31,7 +31,7 @@ pub(super) const HTTP_NAMES: [&str; 8] = [
 
 impl Encoding {
     /// The meaning of `grpc-encoding`.
-    pub(super) fn of_grpc(name: &[u8]) -> Option<Self> {
+    pub(crate) fn of_grpc(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"identity" | b"" => Encoding::Identity,
             b"gzip" => Encoding::Codec(Codec::Gzip),
@@ -42,7 +42,7 @@ impl Encoding {
     }
 
     /// The meaning of a name in [`HTTP_NAMES`].
-    pub(super) fn of_http(name: &str) -> Option<Self> {
+    pub(crate) fn of_http(name: &str) -> Option<Self> {
         Some(match name {
             "" => Encoding::Identity,
             "gzip" => Encoding::Codec(Codec::Gzip),
@@ -57,7 +57,7 @@ impl Encoding {
     }
 
     /// The codec for a body; none when it is not encoded.
-    pub(super) fn codec(self, body: &[u8]) -> Option<Codec> {
+    pub(crate) fn codec(self, body: &[u8]) -> Option<Codec> {
         match self {
             Encoding::Identity => None,
             Encoding::Codec(codec) => Some(codec),
@@ -68,7 +68,7 @@ impl Encoding {
 }
 
 /// Names for a message: quoted where that matters, with commas.
-pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let shown: Vec<&str> = names
         .into_iter()
         .map(|name| if name.is_empty() { "identity" } else { name })

@@ -1,0 +1,342 @@
+//! What holds for every series of profiles.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use proptest::prelude::*;
+
+use super::*;
+use crate::profiles::dictionary::Location;
+
+/// The values of each sample type by stack, which an address stands for.
+type Values = BTreeMap<u64, [i64; 4]>;
+
+const HEAP: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// A heap profile, as the reader would make it.
+fn heap(series: &mut Series, time: u64, values: &Values) -> ScopeProfiles {
+    let (dictionary, _) = series.tables();
+    let mut profiles = Vec::new();
+    for (at, (kind, unit)) in HEAP.into_iter().enumerate() {
+        let mut samples = Samples::default();
+        for (address, values) in values {
+            let location = dictionary.location(Location {
+                address: *address,
+                ..Location::default()
+            });
+            let key = SampleKey {
+                stack: dictionary.stack(&[location]),
+                ..SampleKey::default()
+            };
+            if values[at] != 0 {
+                samples.push(key, &[values[at]], &[]);
+            }
+        }
+        if samples.is_empty() {
+            samples.push(SampleKey::default(), &[0], &[]);
+        }
+        let (kind, unit) = (dictionary.string(kind), dictionary.string(unit));
+        profiles.push(Profile {
+            header: Header {
+                sample_type: ValueType { kind, unit },
+                time,
+                ..Header::default()
+            },
+            samples,
+        });
+    }
+    ScopeProfiles {
+        scope: Some(InstrumentationScope {
+            attributes: vec![KeyValue {
+                key: names::SAMPLE_TYPE_ORDER.to_owned(),
+                value: Some(AnyValue {
+                    value: Some(order([0, 1, 2, 3])),
+                }),
+                key_strindex: 0,
+            }],
+            ..InstrumentationScope::default()
+        }),
+        profiles,
+        ..ScopeProfiles::default()
+    }
+}
+
+fn order<const N: usize>(places: [i64; N]) -> Any {
+    Any::ArrayValue(ArrayValue {
+        values: places
+            .map(|place| AnyValue {
+                value: Some(Any::IntValue(place)),
+            })
+            .to_vec(),
+    })
+}
+
+fn order_of(profiles: &ScopeProfiles) -> Any {
+    let attributes = &profiles.scope.as_ref().unwrap().attributes;
+    attributes[0].value.clone().unwrap().value.unwrap()
+}
+
+/// Name of the sample type, start, duration, and value by address.
+type Told = (String, u64, u64, BTreeMap<u64, i64>);
+
+fn told(series: &Series, profiles: &ScopeProfiles) -> Vec<Told> {
+    let dictionary = series.dictionary();
+    let told = profiles.profiles.iter().map(|profile| {
+        let values = profile.samples.iter().map(|sample| {
+            let locations = dictionary.locations(sample.key.stack);
+            let address = locations
+                .first()
+                .map_or(0, |id| dictionary.get_location(*id).address);
+            (address, sample.total().0)
+        });
+        let header = &profile.header;
+        let kind = dictionary.text(header.sample_type.kind).to_owned();
+        (kind, header.time, header.duration, values.collect())
+    });
+    told.collect()
+}
+
+/// Takes a profile in and delivers it.
+fn scrape(deltas: &Deltas, time: u64, values: &Values) -> (Fit, Vec<Told>) {
+    let mut series = deltas.take("a");
+    let profiles = heap(&mut series, time, values);
+    let difference = series.difference(profiles);
+    let result = (difference.fit, told(&series, &difference.profiles));
+    series.delivered(difference);
+    deltas.put("a", series);
+    result
+}
+
+fn one(address: u64, value: i64) -> Values {
+    Values::from([(address, [value, value * 8, 3, 24])])
+}
+
+fn kinds(told: &[Told]) -> Vec<&str> {
+    told.iter().map(|(kind, ..)| kind.as_str()).collect()
+}
+
+#[test]
+fn the_first_profile_is_only_remembered_but_its_levels_pass() {
+    let mut series = Series::default();
+    let profiles = heap(&mut series, 1000, &one(7, 5));
+    let difference = series.difference(profiles);
+    assert_eq!(difference.fit, Fit::First);
+    assert_eq!(order_of(&difference.profiles), order([0, 1]));
+    let level = |kind: &str, value| (kind.to_owned(), 1000, 0, BTreeMap::from([(7, value)]));
+    assert_eq!(
+        told(&series, &difference.profiles),
+        [level("inuse_objects", 3), level("inuse_space", 24)]
+    );
+}
+
+#[test]
+fn a_difference_is_of_the_time_between_two_profiles() {
+    let deltas = Deltas::new(MEMORY);
+    scrape(&deltas, 1000, &one(7, 5));
+    let mut both = one(7, 9);
+    both.extend(one(8, 1));
+    let (fit, told) = scrape(&deltas, 1600, &both);
+    assert_eq!(fit, Fit::Continued);
+    let allocated = (
+        "alloc_objects".to_owned(),
+        1000,
+        600,
+        [(7, 4), (8, 1)].into(),
+    );
+    assert_eq!(told[0], allocated);
+    assert_eq!(kinds(&told), HEAP.map(|(kind, _)| kind));
+    // The levels are of a point in time.
+    assert_eq!((told[3].1, told[3].2), (1600, 0));
+}
+
+#[test]
+fn nothing_new_is_no_sample_and_no_profile() {
+    let deltas = Deltas::new(MEMORY);
+    scrape(&deltas, 1000, &one(7, 5));
+    let (fit, told) = scrape(&deltas, 2000, &one(7, 5));
+    assert_eq!(fit, Fit::Continued);
+    assert_eq!(kinds(&told), ["inuse_objects", "inuse_space"]);
+}
+
+#[test]
+fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count() {
+    let deltas = Deltas::new(MEMORY);
+    scrape(&deltas, 1000, &one(7, 50));
+    let (fit, told) = scrape(&deltas, 2000, &one(7, 4));
+    assert_eq!(fit, Fit::Restarted);
+    let all = ("alloc_objects".to_owned(), 1000, 1000, [(7, 4)].into());
+    assert_eq!(told[0], all);
+    // It goes on from there.
+    let (fit, told) = scrape(&deltas, 3000, &one(7, 6));
+    assert_eq!((fit, &told[0].3), (Fit::Continued, &[(7, 2)].into()));
+    // A stack that is gone is a value that fell.
+    assert_eq!(scrape(&deltas, 4000, &one(8, 100)).0, Fit::Restarted);
+    for time in [5000, 6000, 7000] {
+        let address = if time == 6000 { 8 } else { 7 };
+        let (fit, told) = scrape(&deltas, time, &one(address, 200));
+        assert_eq!(fit, Fit::Unsteady);
+        assert_eq!(kinds(&told), ["inuse_objects", "inuse_space"]);
+    }
+    let (fit, told) = scrape(&deltas, 8000, &one(7, 201));
+    assert_eq!((fit, &told[0].3), (Fit::Continued, &[(7, 1)].into()));
+}
+
+#[test]
+fn what_was_not_delivered_comes_with_the_next_difference() {
+    let deltas = Deltas::new(MEMORY);
+    scrape(&deltas, 1000, &one(7, 5));
+    let mut series = deltas.take("a");
+    let profiles = heap(&mut series, 2000, &one(7, 6));
+    drop(series.difference(profiles));
+    deltas.put("a", series);
+    let (_, told) = scrape(&deltas, 3000, &one(7, 9));
+    let since_the_first = ("alloc_objects".to_owned(), 1000, 2000, [(7, 4)].into());
+    assert_eq!(told[0], since_the_first);
+}
+
+#[test]
+fn what_says_how_long_it_took_is_no_counter() {
+    let mut series = Series::default();
+    for time in [1000, 2000] {
+        let mut profiles = heap(&mut series, time, &one(7, 5));
+        for profile in &mut profiles.profiles {
+            profile.header.duration = 10;
+        }
+        let difference = series.difference(profiles.clone());
+        assert_eq!(difference.fit, Fit::NotCumulative);
+        assert_eq!(difference.profiles, profiles);
+        series.delivered(difference);
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_leaves_a_difference_without_a_duration() {
+    let deltas = Deltas::new(MEMORY);
+    scrape(&deltas, 2000, &one(7, 5));
+    let (_, told) = scrape(&deltas, 1000, &one(7, 6));
+    assert_eq!(
+        told[0],
+        ("alloc_objects".to_owned(), 1000, 0, [(7, 1)].into())
+    );
+}
+
+#[test]
+fn the_series_used_longest_ago_are_forgotten_at_the_limit() {
+    let many: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
+    let put = |deltas: &Deltas, name: &str| {
+        let mut series = deltas.take(name);
+        let profiles = heap(&mut series, 1000, &many);
+        let difference = series.difference(profiles);
+        series.delivered(difference);
+        deltas.put(name, series)
+    };
+    let deltas = Deltas::new(MEMORY);
+    assert_eq!(put(&deltas, "a"), 0);
+    let each = deltas.bytes();
+    let deltas = Deltas::new(each * 5 / 2);
+    let forgotten: usize = ["a", "b", "a", "c"]
+        .map(|name| put(&deltas, name))
+        .iter()
+        .sum();
+    assert_eq!(forgotten, 1);
+    assert!(deltas.bytes() <= each * 5 / 2);
+    assert!(deltas.take("a").last.is_some());
+    assert!(deltas.take("b").last.is_none());
+    assert!(deltas.take("c").last.is_some());
+    assert_eq!(deltas.bytes(), 0);
+    // One that is too large by itself is not kept either.
+    let deltas = Deltas::new(each / 2);
+    assert_eq!((put(&deltas, "a"), deltas.bytes()), (1, 0));
+}
+
+#[test]
+fn the_dictionary_does_not_grow_with_the_processes_that_were() {
+    let deltas = Deltas::new(MEMORY);
+    let mut largest = 0;
+    for process in 1..=60 {
+        let values: Values = (0..500)
+            .map(|at| (process * 1000 + at, [1, 1, 0, 0]))
+            .collect();
+        scrape(&deltas, process * 10, &values);
+        largest = largest.max(deltas.bytes());
+        let (fit, told) = scrape(&deltas, process * 10 + 5, &values);
+        assert_eq!((fit, told.len()), (Fit::Continued, 2));
+    }
+    assert!(largest < 1 << 20, "{largest}");
+}
+
+proptest! {
+    #[test]
+    fn the_first_profile_and_all_differences_are_the_last_profile(
+        steps in proptest::collection::vec(
+            proptest::collection::vec((0u64..12, 0i64..1000, 0i64..1 << 40), 0..20), 1..12),
+        lost in proptest::collection::vec(any::<bool>(), 12),
+    ) {
+        let mut series = Series::default();
+        let mut now = Values::new();
+        let mut sum: Option<BTreeMap<(String, u64), i64>> = None;
+        let mut last = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            for (address, objects, bytes) in step {
+                let values = now.entry(*address).or_default();
+                values[0] += objects;
+                values[1] += bytes;
+            }
+            let time = 1000 * (at as u64 + 1);
+            let profiles = heap(&mut series, time, &now);
+            let all = told(&series, &profiles);
+            let difference = series.difference(profiles);
+            if lost[at] {
+                continue;
+            }
+            let of = |told: &[Told]| -> BTreeMap<(String, u64), i64> {
+                let counters = told.iter().filter(|(kind, ..)| kind.starts_with("alloc"));
+                let each = counters.flat_map(|(kind, _, _, values)| {
+                    values.iter().map(|(address, value)| ((kind.clone(), *address), *value))
+                });
+                each.filter(|(_, value)| *value != 0).collect()
+            };
+            last = of(&all);
+            let seen = told(&series, &difference.profiles);
+            match &mut sum {
+                None => {
+                    prop_assert!(of(&seen).is_empty());
+                    sum = Some(last.clone());
+                }
+                Some(sum) => {
+                    prop_assert_eq!(difference.fit, Fit::Continued);
+                    for (key, value) in of(&seen) {
+                        prop_assert!(value > 0);
+                        *sum.entry(key).or_default() += value;
+                    }
+                }
+            }
+            series.delivered(difference);
+            series.tidy();
+        }
+        if let Some(sum) = sum {
+            prop_assert_eq!(sum, last);
+        }
+    }
+
+    #[test]
+    fn no_difference_is_negative_whatever_comes(
+        steps in proptest::collection::vec(
+            proptest::collection::btree_map(0u64..6, [0i64..5, 0..5, 0..5, 0..5], 0..6), 0..12),
+    ) {
+        let deltas = Deltas::new(MEMORY);
+        let mut fits = BTreeSet::new();
+        for (at, values) in steps.iter().enumerate() {
+            let (fit, told) = scrape(&deltas, at as u64, values);
+            fits.insert(format!("{fit:?}"));
+            for (kind, _, _, values) in told.iter().filter(|told| told.0.starts_with("alloc")) {
+                prop_assert!(values.values().all(|value| *value > 0), "{} {:?}", kind, values);
+            }
+        }
+    }
+}

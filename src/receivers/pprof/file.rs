@@ -1,0 +1,298 @@
+//! `file`: takes the pprof files that appear in a directory, each version once.
+//!
+//! The directories are looked at every `collection_interval`. A file is read once it is the same (device, inode, size,
+//! times) at two looks: so one that is being written is waited for, however it is written, and takes one to two
+//! intervals. What was delivered, or cannot be read as a profile, is not read again until it changes; what the pipeline
+//! refuses for now is tried again at every look. The Collector reads all files at every look.
+//!
+//! Which files were read is not written anywhere: after a start of the collector they are read again. Their profiles
+//! are the same to the byte, which a `dedup` processor further on notices.
+
+pub(super) mod glob;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use self::glob::Glob;
+use super::intake::{Held, Intake, Refused};
+use super::origin::{Origin, Subject};
+use crate::config::units::Duration;
+use crate::config::{ComponentId, Problems, Validate};
+use crate::files::Stamp;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::receivers::serving::body::out_of_memory;
+
+/// Takes the pprof files whose paths match a pattern, each version of a file once. A file that is being written is waited
+/// for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileConfig {
+    /// Which files: a path in which `*` stands for any text without `/`, `?` for one character, `[a-z]` for one of
+    /// these and `[^a-z]` for one of the others. Required.
+    pub include: String,
+    /// How often to look for them. A file is read when it has not changed from one look to the next. Default 10s.
+    pub collection_interval: Duration,
+    /// How long after the start to look first. Default 1s.
+    pub initial_delay: Duration,
+    /// Largest file in bytes, as it is and after decompression. Default 67108864 (64 MiB); 0 means the default. (The
+    /// Collector has no such key.)
+    pub max_file_size: usize,
+}
+
+impl Default for FileConfig {
+    fn default() -> Self {
+        FileConfig {
+            include: String::new(),
+            collection_interval: Duration::secs(10),
+            initial_delay: Duration::secs(1),
+            max_file_size: DEFAULT_SIZE,
+        }
+    }
+}
+
+impl FileConfig {
+    /// The largest file in bytes.
+    pub(super) fn max_file(&self) -> usize {
+        match self.max_file_size {
+            0 => DEFAULT_SIZE,
+            size => size,
+        }
+    }
+
+    /// The section of the receiver `id`. `intake` is its own, with [`LIMIT_KEY`] as the key of its limit.
+    pub(super) fn build(&self, id: &ComponentId, intake: Intake) -> Box<dyn Component> {
+        Box::new(Section {
+            waiting: Some((self.clone(), id.clone(), intake)),
+            stop: CancellationToken::new(),
+            task: None,
+        })
+    }
+}
+
+impl Validate for FileConfig {
+    fn validate(&self, problems: &mut Problems) {
+        match Glob::new(&self.include) {
+            _ if self.include.is_empty() => {
+                problems.error(&["include"], "file.include must be specified");
+            }
+            Err(why) => problems.error(&["include"], why),
+            Ok(_) => {}
+        }
+        if self.collection_interval.unless_zero().is_none() {
+            problems.error(&["collection_interval"], "must be more than 0");
+        }
+    }
+}
+
+struct Section {
+    waiting: Option<(FileConfig, ComponentId, Intake)>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Component for Section {
+    fn start(&mut self) {
+        let Some((config, id, intake)) = self.waiting.take() else {
+            return;
+        };
+        let stop = self.stop.clone();
+        self.task = Some(tokio::spawn(async move {
+            let Ok(glob) = Glob::new(&config.include) else {
+                return;
+            };
+            let Some(every) = config.collection_interval.unless_zero() else {
+                return;
+            };
+            let initial = config.initial_delay.unless_zero().unwrap_or_default();
+            let mut files = Files::new(id, glob, intake);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(initial) => {}
+            }
+            let mut ticks = interval(every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    _ = ticks.tick() => {}
+                }
+                // A file that is under way is delivered before the end.
+                files.look(&stop).await;
+            }
+        }));
+    }
+
+    /// The files are where they were: nothing can be lost.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            self.stop.cancel();
+            if let Some(mut task) = self.task
+                && timeout_at(deadline, &mut task).await.is_err()
+            {
+                task.abort();
+            }
+            Undelivered::default()
+        })
+    }
+}
+
+/// What is known of the files.
+struct Files {
+    id: ComponentId,
+    glob: Glob,
+    intake: Intake,
+    seen: HashMap<PathBuf, Seen>,
+    /// Whether it was said that there are too many.
+    too_many: bool,
+}
+
+/// What a file was at the last look.
+struct Seen {
+    stamp: Stamp,
+    /// Whether nothing more is to be done about this version of it.
+    done: bool,
+}
+
+/// A file that is not read.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl Files {
+    fn new(id: ComponentId, glob: Glob, intake: Intake) -> Self {
+        Files {
+            id,
+            glob,
+            intake,
+            seen: HashMap::new(),
+            too_many: false,
+        }
+    }
+
+    /// Looks once, and takes what is ready.
+    async fn look(&mut self, stop: &CancellationToken) {
+        let glob = self.glob.clone();
+        // A file system may be slow.
+        let found = tokio::task::spawn_blocking(move || {
+            let mut paths = glob.find(MOST + 1);
+            paths.sort_unstable();
+            let stamped = paths.into_iter();
+            let stamped = stamped.filter_map(|path| Some((Stamp::of(&path)?, path)));
+            stamped.collect::<Vec<_>>()
+        });
+        let Ok(mut found) = found.await else {
+            return;
+        };
+        if found.len() > MOST && !std::mem::replace(&mut self.too_many, true) {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                "More than {MOST} files match `include`; the others are not read"
+            );
+        }
+        found.truncate(MOST);
+        let there: HashSet<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
+        self.seen.retain(|path, _| there.contains(path.as_path()));
+        for (stamp, path) in found {
+            let settled = match self.seen.get(&path) {
+                Some(seen) if seen.stamp == stamp && seen.done => continue,
+                Some(seen) => seen.stamp == stamp,
+                None => false,
+            };
+            let done = settled && !stop.is_cancelled() && self.take(&path, &stamp).await;
+            self.seen.insert(path, Seen { stamp, done });
+        }
+    }
+
+    /// Takes a file; whether nothing more is to be done about it.
+    async fn take(&self, path: &Path, stamp: &Stamp) -> bool {
+        match self.read(path, stamp).await {
+            Ok(true) => true,
+            // It is being written after all.
+            Ok(false) => false,
+            Err(Unread::Refused(refused)) if refused.is_retryable() => {
+                debug!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "receiver",
+                    path = %path.display(),
+                    error = %refused,
+                    "Could not deliver a file; trying again"
+                );
+                false
+            }
+            Err(error) => {
+                warn!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "receiver",
+                    path = %path.display(),
+                    %error,
+                    "Skipped a file until it changes"
+                );
+                true
+            }
+        }
+    }
+
+    /// Reads and delivers a file; false if it is not what it was.
+    async fn read(&self, path: &Path, stamp: &Stamp) -> Result<bool, Unread> {
+        let (limit, key) = (self.intake.limit, self.intake.limit_key);
+        let size = std::fs::metadata(path)?.len();
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if size > limit {
+            return Err(Refused::TooLarge(limit, key).into());
+        }
+        let permit = self.intake.budget.acquire(size);
+        let permit = permit.map_err(|no_room| Refused::Pipeline(out_of_memory(no_room)))?;
+        let (from, before) = (path.to_owned(), stamp.clone());
+        let read = move || -> io::Result<Option<Vec<u8>>> {
+            let mut bytes = Vec::new();
+            bytes.reserve_exact(size);
+            let file = File::open(&from)?;
+            file.take(size as u64).read_to_end(&mut bytes)?;
+            let same = bytes.len() == size && Stamp::of(&from).as_ref() == Some(&before);
+            Ok(same.then_some(bytes))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        let Some(bytes) = read.map_err(|_| Refused::ShuttingDown)?? else {
+            return Ok(false);
+        };
+        let modified = std::fs::metadata(path)?.modified()?;
+        let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let origin = Origin {
+            subject: Subject::new(Vec::new(), None).into(),
+            profile: None,
+            start: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
+            duration: std::time::Duration::ZERO,
+        };
+        let held = Held {
+            bytes: bytes.into(),
+            permit,
+        };
+        self.intake.take(held, origin).await?;
+        Ok(true)
+    }
+}
+
+const DEFAULT_SIZE: usize = 64 << 20;
+/// The key that limits the size of a file.
+pub(super) const LIMIT_KEY: &str = "max_file_size";
+/// How many files are known at once: a few MB at most.
+const MOST: usize = 10_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! When files are read, and what happens to those that cannot be.
+
+use std::fs;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::super::testing::{Sink, small_file};
+use super::*;
+use crate::batch::Nack;
+use crate::memory::Budget;
+
+struct Place {
+    directory: TempDir,
+    sink: Arc<Sink>,
+    files: Files,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let sink = Arc::new(Sink::default());
+        let id: ComponentId = "pprof".parse().unwrap();
+        let budget = Budget::new(1 << 24);
+        let intake = Intake::new(&id, sink.clone(), budget, "file", 1 << 16, LIMIT_KEY);
+        let glob = Glob::new(&format!("{}/*.pb*", directory.path().display())).unwrap();
+        Place {
+            files: Files::new(id, glob, intake),
+            directory,
+            sink,
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.directory.path().join(name), bytes).unwrap();
+    }
+
+    /// Looks, and says how many files were delivered.
+    async fn look(&mut self) -> usize {
+        self.files.look(&CancellationToken::new()).await;
+        self.sink.taken().len()
+    }
+}
+
+#[tokio::test]
+async fn each_version_of_a_file_is_taken_once_and_only_when_it_has_settled() {
+    let mut place = Place::new();
+    place.write("a.pb", &small_file(1));
+    assert_eq!(place.look().await, 0, "it may be half written");
+    assert_eq!(place.look().await, 1);
+    assert_eq!(place.look().await, 1);
+    place.write("a.pb", &small_file(1 << 40));
+    place.write("b.pb.gz", &small_file(3));
+    assert_eq!(place.look().await, 1);
+    assert_eq!(place.look().await, 3);
+    assert_eq!(place.look().await, 3);
+    fs::remove_file(place.directory.path().join("a.pb")).unwrap();
+    assert_eq!(place.look().await, 3);
+    assert_eq!(place.files.seen.len(), 1, "what is gone is forgotten");
+}
+
+#[tokio::test]
+async fn a_file_that_grows_is_waited_for() {
+    let mut place = Place::new();
+    let whole = small_file(5);
+    for end in (1..whole.len()).step_by(7) {
+        place.write("a.pb", &whole[..end]);
+        assert_eq!(place.look().await, 0);
+    }
+    place.write("a.pb", &whole);
+    assert_eq!((place.look().await, place.look().await), (0, 1));
+}
+
+#[tokio::test]
+async fn garbage_is_skipped_until_it_changes_and_costs_no_other_file() {
+    let mut place = Place::new();
+    place.write("a.pb", b"no profile");
+    place.write("b.pb", &small_file(1));
+    place.write("c.pb", &vec![0; (1 << 16) + 1]);
+    place.look().await;
+    assert_eq!(place.look().await, 1);
+    assert!(place.files.seen.values().all(|seen| seen.done));
+    place.write("a.pb", &small_file(2));
+    place.look().await;
+    assert_eq!(place.look().await, 2);
+}
+
+#[tokio::test]
+async fn what_the_pipeline_refuses_for_now_is_tried_again_and_for_good_is_not() {
+    let mut place = Place::new();
+    place.write("a.pb", &small_file(1));
+    place.look().await;
+    place.sink.answer(Err(Nack::unavailable("not now")));
+    assert_eq!((place.look().await, place.look().await), (0, 0));
+    place.sink.answer(Ok(()));
+    assert_eq!((place.look().await, place.look().await), (1, 1));
+    place.write("a.pb", &small_file(2));
+    place.look().await;
+    place.sink.answer(Err(Nack::invalid("never")));
+    place.look().await;
+    place.sink.answer(Ok(()));
+    assert_eq!(place.look().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_section_looks_until_it_is_shut_down() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("a.pb"), small_file(1)).unwrap();
+    let config = FileConfig {
+        include: format!("{}/*", directory.path().display()),
+        ..FileConfig::default()
+    };
+    let sink = Arc::new(Sink::default());
+    let id: ComponentId = "pprof".parse().unwrap();
+    let intake = Intake::new(
+        &id,
+        sink.clone(),
+        Budget::new(1 << 24),
+        "file",
+        1 << 20,
+        LIMIT_KEY,
+    );
+    let mut section = config.build(&id, intake);
+    section.start();
+    let taken = async {
+        while sink.taken().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    let limit = std::time::Duration::from_secs(3600);
+    tokio::time::timeout(limit, taken).await.unwrap();
+    let deadline = Instant::now() + limit;
+    assert_eq!(section.shutdown(deadline).await, Undelivered::default());
+}
+
+#[test]
+fn a_section_without_a_pattern_or_an_interval_is_refused() {
+    let found = |config: FileConfig| {
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found
+            .map(|problem| problem.path.join("."))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(FileConfig::default()), ["include"]);
+    let config = FileConfig {
+        include: "a[".to_owned(),
+        collection_interval: Duration::default(),
+        ..FileConfig::default()
+    };
+    assert_eq!(found(config), ["include", "collection_interval"]);
+}

@@ -1,0 +1,463 @@
+//! What happens to a pprof file, whichever way it came: decompress, convert, count, hand on.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::delta::{Deltas, Difference, Fit, Series};
+use super::metrics::Repaired;
+use super::origin::Origin;
+use crate::batch::{Batch, Code, Nack, Signal};
+use crate::compression::Codec;
+use crate::compression::decompress::{DecompressError, decompress};
+use crate::config::ComponentId;
+use crate::memory::{Budget, NoRoom, Permit};
+use crate::net::server::cores;
+use crate::pipeline::Consumer;
+use crate::profiles::pprof::{self, Options, Reader};
+use crate::profiles::reindex::Relocations;
+use crate::profiles::write::encode;
+use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
+/// A file, with or without gzip, and the right to hold it.
+pub(super) use crate::receivers::serving::body::Held;
+use crate::telemetry::ReceiverMetrics;
+
+/// The way into the pipeline that all sections of the receiver share. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Intake {
+    /// The next stage.
+    pub(super) consumer: Arc<dyn Consumer>,
+    /// Where memory comes from.
+    pub(super) budget: Arc<Budget>,
+    /// What is accepted, refused and unreadable.
+    pub(super) metrics: ReceiverMetrics,
+    repaired: Repaired,
+    /// The most bytes of a file, as it came and decompressed.
+    pub(super) limit: usize,
+    /// The key of the configuration that sets the limit.
+    pub(super) limit_key: &'static str,
+}
+
+/// A file that was converted.
+#[derive(Debug)]
+pub(super) struct Converted {
+    /// One resource with one scope, with a profile for each sample type.
+    pub(super) profiles: Profiles,
+    /// The right to hold them.
+    permit: Permit,
+}
+
+/// What became of a file that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Accepted {
+    /// How many profiles it was: one for each sample type.
+    pub(super) profiles: usize,
+    /// How many samples these have. Without any, there was nothing to hand on.
+    pub(super) samples: usize,
+}
+
+/// Why a file was not taken. It is counted already.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum Refused {
+    /// It is no pprof file, or a broken one. The same never will be.
+    #[error("{0}")]
+    Unreadable(pprof::Error),
+    /// It is above the limit that this key of the configuration sets.
+    #[error("it is larger than {0} bytes; raise `{1}` to take it")]
+    TooLarge(usize, &'static str),
+    /// There is no memory to convert it.
+    #[error("{0}")]
+    NoRoom(NoRoom),
+    /// The pipeline refused it.
+    #[error("{0}")]
+    Pipeline(Nack),
+    /// The process ends.
+    #[error("the collector is shutting down")]
+    ShuttingDown,
+}
+
+impl Refused {
+    /// Whether the same file may be taken later.
+    pub(super) fn is_retryable(&self) -> bool {
+        match self {
+            Refused::Unreadable(_) | Refused::TooLarge(..) => false,
+            Refused::NoRoom(no_room) => no_room.may_fit_later(),
+            Refused::Pipeline(nack) => nack.retryable,
+            Refused::ShuttingDown => true,
+        }
+    }
+}
+
+/// For a client that sent the file.
+impl From<Refused> for Nack {
+    fn from(refused: Refused) -> Nack {
+        let reason = refused.to_string();
+        match refused {
+            Refused::Unreadable(_) => Nack::invalid(format!("not a usable pprof file: {reason}")),
+            Refused::TooLarge(..) => Nack::permanent(Code::ResourceExhausted, reason),
+            Refused::NoRoom(no_room) if no_room.may_fit_later() => Nack::exhausted(
+                "the memory budget of this collector is used up; try again later",
+                RETRY_AFTER,
+            ),
+            Refused::NoRoom(_) => Nack::permanent(
+                Code::ResourceExhausted,
+                format!("{reason}; send smaller profiles or raise the limit of `memory_limiter`"),
+            ),
+            Refused::Pipeline(nack) => nack,
+            Refused::ShuttingDown => Nack::unavailable(reason),
+        }
+    }
+}
+
+impl Intake {
+    /// The intake of the receiver `id` for what comes over `transport`, with files of at most `limit` bytes, as the key
+    /// `limit_key` says.
+    pub(super) fn new(
+        id: &ComponentId,
+        consumer: Arc<dyn Consumer>,
+        budget: Arc<Budget>,
+        transport: &'static str,
+        limit: usize,
+        limit_key: &'static str,
+    ) -> Self {
+        Intake {
+            consumer,
+            budget,
+            metrics: ReceiverMetrics::new(id, transport),
+            repaired: Repaired::new(id),
+            limit,
+            limit_key,
+        }
+    }
+
+    /// Takes a file all the way to the pipeline's answer.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn take(&self, held: Held, origin: Origin) -> Result<Accepted, Refused> {
+        let converted = self.convert(held, origin).await?;
+        self.hand_on(converted).await
+    }
+
+    /// Converts a file, for who changes the profiles before they are [handed on](Self::hand_on).
+    ///
+    /// It is done off the workers that serve connections, by as many threads as there are cores: more would need more
+    /// memory, and be no faster. Who waits for a turn holds no more than the file as it came.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn convert(&self, held: Held, origin: Origin) -> Result<Converted, Refused> {
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let converted = on_a_turn(move || convert(held, &origin, limit, limit_key)).await;
+        match converted.and_then(std::convert::identity) {
+            Ok((converted, repairs)) => {
+                self.repaired.count(repairs);
+                Ok(converted)
+            }
+            Err(refused) => {
+                self.metrics.unreadable(Signal::Profiles);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Undoes what was done to a file on its way here.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn unpack(
+        &self,
+        mut held: Held,
+        codec: Option<Codec>,
+    ) -> Result<Held, Refused> {
+        let Some(codec) = codec else {
+            return Ok(held);
+        };
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let unpacked = on_a_turn(move || {
+            let output = decompress(codec, &held.bytes, limit, &mut held.permit)
+                .map_err(|error| refuse(error.into(), limit_key))?;
+            held.permit.shrink_to(output.capacity());
+            held.bytes = Bytes::from(output);
+            Ok(held)
+        });
+        let unpacked = unpacked.await.and_then(std::convert::identity);
+        unpacked.inspect_err(|_| self.metrics.unreadable(Signal::Profiles))
+    }
+
+    /// Takes a file of a series, and hands on what happened since the last one of that name: see [`delta`](super::delta).
+    ///
+    /// # Errors
+    /// See [`Refused`]. What the pipeline may take later comes with the next file.
+    pub(super) async fn take_difference(
+        &self,
+        held: Held,
+        origin: Origin,
+        deltas: &Deltas,
+        name: &str,
+    ) -> Result<(Accepted, Fit), Refused> {
+        let mut series = deltas.take(name);
+        let (limit, limit_key) = (self.limit, self.limit_key);
+        let (mut series, subtracted) = on_a_turn(move || {
+            let subtracted = subtract(held, &origin, limit, limit_key, &mut series);
+            (series, subtracted)
+        })
+        .await?;
+        let forgotten = |count: usize| self.repaired.forgotten(count);
+        let (held, difference, repairs) = match subtracted {
+            Ok(subtracted) => subtracted,
+            Err(refused) => {
+                forgotten(deltas.put(name, series));
+                self.metrics.unreadable(Signal::Profiles);
+                return Err(refused);
+            }
+        };
+        self.repaired.count(repairs);
+        let profiles = &difference.profiles.profiles;
+        let accepted = Accepted {
+            profiles: profiles.len(),
+            samples: profiles.iter().map(|profile| profile.samples.len()).sum(),
+        };
+        let result = self.push(held, accepted.samples).await;
+        let fit = difference.fit;
+        if result
+            .as_ref()
+            .err()
+            .is_none_or(|refused| !refused.is_retryable())
+        {
+            series.delivered(difference);
+        }
+        forgotten(deltas.put(name, series));
+        result.map(|()| (accepted, fit))
+    }
+
+    /// Encodes the profiles and gives them to the pipeline.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(super) async fn hand_on(&self, converted: Converted) -> Result<Accepted, Refused> {
+        let accepted = Accepted {
+            profiles: converted.profiles.iter().count(),
+            samples: converted.profiles.samples(),
+        };
+        if accepted.samples == 0 {
+            return Ok(accepted);
+        }
+        let held = on_a_turn(move || converted.encode())
+            .await?
+            .map_err(Refused::NoRoom);
+        let held =
+            held.inspect_err(|_| self.metrics.refused(Signal::Profiles, accepted.samples))?;
+        self.push(held, accepted.samples).await.map(|()| accepted)
+    }
+
+    /// Gives an encoded request to the pipeline, if there is anything in it.
+    async fn push(&self, held: Held, samples: usize) -> Result<(), Refused> {
+        if samples == 0 {
+            return Ok(());
+        }
+        let counted = Counted {
+            metrics: &self.metrics,
+            items: samples,
+            accepted: false,
+        };
+        let mut batch = Batch::new(Signal::Profiles, samples, held.bytes);
+        batch.hold(held.permit);
+        let result = self.consumer.consume(batch).await;
+        counted.end(result.is_ok());
+        result.map_err(Refused::Pipeline)
+    }
+}
+
+impl Converted {
+    /// Profiles that were made here.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub(super) fn new(profiles: Profiles, budget: &Arc<Budget>) -> Result<Self, Refused> {
+        let permit = budget.acquire(bytes_of(&profiles));
+        let permit = permit.map_err(Refused::NoRoom)?;
+        Ok(Converted { profiles, permit })
+    }
+
+    fn encode(self) -> Result<Held, NoRoom> {
+        let Converted {
+            profiles,
+            mut permit,
+        } = self;
+        // Encoded they are smaller than in memory; both are there for a moment.
+        permit.grow(bytes_of(&profiles).saturating_add(BATCH_BYTES))?;
+        let bytes = profiles.encode();
+        drop(profiles);
+        permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+        Ok(Held { bytes, permit })
+    }
+}
+
+fn convert(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+) -> Result<(Converted, pprof::Repairs), Refused> {
+    let mut dictionary = Dictionary::new();
+    let (resource, mut permit, repairs) =
+        read(held, origin, limit, limit_key, &mut dictionary, None)?;
+    let profiles = Profiles {
+        dictionary,
+        resources: vec![resource],
+    };
+    permit.shrink_to(bytes_of(&profiles));
+    Ok((Converted { profiles, permit }, repairs))
+}
+
+/// What happened since the last file of a series, encoded.
+fn subtract(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    series: &mut Series,
+) -> Result<(Held, Difference, pprof::Repairs), Refused> {
+    let (dictionary, relocations) = series.tables();
+    let (mut resource, mut permit, repairs) = read(
+        held,
+        origin,
+        limit,
+        limit_key,
+        dictionary,
+        Some(relocations),
+    )?;
+    let scope = resource.scopes.pop().unwrap_or_default();
+    let difference = series.difference(scope);
+    resource.scopes.push(difference.profiles.clone());
+    let bytes = encode(series.dictionary(), &[resource]);
+    permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+    Ok((Held { bytes, permit }, difference, repairs))
+}
+
+/// Reads a file into a dictionary. Until it is shrunk, the permit is for more than what was read.
+fn read(
+    held: Held,
+    origin: &Origin,
+    limit: usize,
+    limit_key: &'static str,
+    dictionary: &mut Dictionary,
+    relocations: Option<&mut Relocations>,
+) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
+    let Held { bytes, mut permit } = held;
+    let refuse = |error| refuse(error, limit_key);
+    // Decompressed here and not by the reader, so that memory for what the file becomes can be taken by its size.
+    let bytes = match bytes.starts_with(&GZIP) {
+        true => {
+            let output = decompress(Codec::Gzip, &bytes, limit, &mut permit)
+                .map_err(|error| refuse(error.into()))?;
+            drop(bytes);
+            permit.shrink_to(output.capacity());
+            Bytes::from(output)
+        }
+        false => bytes,
+    };
+    let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
+    permit.grow(needed).map_err(Refused::NoRoom)?;
+    let options = Options {
+        limit,
+        ..Options::default()
+    };
+    let read = Reader::new().read(&bytes, &options, &mut permit, dictionary, relocations);
+    drop(bytes);
+    let pprof::Converted {
+        profiles: mut scope,
+        main,
+        repairs,
+    } = read.map_err(refuse)?;
+    scope.scope = Some(origin.scope(scope.scope.take()));
+    for profile in &mut scope.profiles {
+        if profile.header.time == 0 {
+            profile.header.time = origin.start;
+            if profile.header.duration == 0 {
+                let duration = u64::try_from(origin.duration.as_nanos());
+                profile.header.duration = duration.unwrap_or(u64::MAX);
+            }
+        }
+    }
+    let resource = ResourceProfiles {
+        resource: Some(origin.subject.resource(dictionary, main)),
+        schema_url: String::new(),
+        scopes: vec![scope],
+    };
+    Ok((resource, permit, repairs))
+}
+
+fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
+    match error {
+        pprof::Error::TooLarge(limit)
+        | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
+            Refused::TooLarge(limit, limit_key)
+        }
+        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
+        error => Refused::Unreadable(error),
+    }
+}
+
+/// The memory that profiles take.
+fn bytes_of(profiles: &Profiles) -> usize {
+    let samples = profiles.iter().map(|profile| profile.samples.bytes());
+    profiles.dictionary.bytes() + samples.sum::<usize>()
+}
+
+/// Runs what takes long on a thread of its own when it is its turn.
+async fn on_a_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refused> {
+    let Ok(turn) = TURNS.acquire().await else {
+        return Err(Refused::ShuttingDown);
+    };
+    let run = move || {
+        let _turn = turn;
+        work()
+    };
+    tokio::task::spawn_blocking(run)
+        .await
+        .map_err(|failed| match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Refused::ShuttingDown,
+        })
+}
+
+/// Counts samples as refused unless they were accepted.
+struct Counted<'a> {
+    metrics: &'a ReceiverMetrics,
+    items: usize,
+    accepted: bool,
+}
+
+impl Counted<'_> {
+    fn end(mut self, accepted: bool) {
+        self.accepted = accepted;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        match self.accepted {
+            true => self.metrics.accepted(Signal::Profiles, self.items),
+            false => self.metrics.refused(Signal::Profiles, self.items),
+        }
+    }
+}
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// What profiles take in memory for each byte of the file.
+const CONVERTED_BYTES_PER_BYTE: usize = 8;
+/// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue.
+const BATCH_BYTES: usize = 512;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Turns at what takes long, for all receivers of the process.
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
+    // Tests on paused time must not wait for each other: their clocks would run on.
+    let turns = if cfg!(test) { 1 << 20 } else { cores() };
+    Semaphore::new(turns)
+});

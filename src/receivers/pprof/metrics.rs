@@ -1,0 +1,50 @@
+//! What the receiver counts beside what all receivers do.
+
+use metrics::{Counter, counter};
+
+use crate::config::ComponentId;
+use crate::profiles::pprof::Repairs;
+
+/// Counts what was mended in files, `tributary_receiver_pprof_repairs`, and the profiles to subtract that there was no
+/// room for, `tributary_receiver_pprof_forgotten_series`.
+#[derive(Clone)]
+pub(super) struct Repaired([Counter; 5], Counter);
+
+impl Repaired {
+    /// The handles of a receiver.
+    pub(super) fn new(receiver: &ComponentId) -> Self {
+        let kinds = ["strings", "negative", "mappings", "labels", "saturated"];
+        let repairs = kinds.map(|kind| {
+            counter!(
+                "tributary_receiver_pprof_repairs",
+                "receiver" => receiver.to_string(),
+                "kind" => kind
+            )
+        });
+        let forgotten = counter!(
+            "tributary_receiver_pprof_forgotten_series",
+            "receiver" => receiver.to_string()
+        );
+        Repaired(repairs, forgotten)
+    }
+
+    /// Counts series that were forgotten: their next profile is a first one.
+    pub(super) fn forgotten(&self, series: usize) {
+        self.1.increment(series as u64);
+    }
+
+    /// Counts those of one file.
+    pub(super) fn count(&self, repairs: Repairs) {
+        let Repairs {
+            strings,
+            negative,
+            mappings,
+            labels,
+            saturated,
+        } = repairs;
+        let counts = [strings, negative, mappings, labels, saturated];
+        for (counter, count) in self.0.iter().zip(counts) {
+            counter.increment(count);
+        }
+    }
+}

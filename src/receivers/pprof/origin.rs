@@ -1,0 +1,124 @@
+//! Where a pprof file comes from, and what that says about what is in it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use crate::profiles::Dictionary;
+use crate::profiles::id::MappingId;
+use crate::profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
+
+/// The resource attribute that names the service.
+pub(super) const SERVICE_NAME: &str = "service.name";
+/// The name of the scope of all profiles this receiver makes.
+pub(super) const SCOPE_NAME: &str = "tributary/receiver/pprof";
+/// The attribute of the scope that says which profile of its source it was: `heap`, `mutex`. Go's mutex and block
+/// profiles have equal sample types: without this they would be added up.
+pub(super) const PROFILE_NAME: &str = "pprof.profile.name";
+
+/// Where a file comes from.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// What was profiled; shared by all its files.
+    pub(super) subject: Arc<Subject>,
+    /// Which of its profiles this is (see [`PROFILE_NAME`]), if that is known.
+    pub(super) profile: Option<Arc<str>>,
+    /// When the profile began, in nanoseconds since 1970 (UTC), for a file that does not say it. 0: not known.
+    pub(super) start: u64,
+    /// How long it took, for a file that says neither that nor when it began.
+    pub(super) duration: Duration,
+}
+
+/// What was profiled.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    /// Its resource attributes.
+    attributes: Vec<KeyValue>,
+    /// The name of the service, where neither the attributes nor the files tell one.
+    fallback: Option<String>,
+    /// The program, as the last file that told it did. Not every file does: a profile without samples has no mapping.
+    program: Mutex<Option<String>>,
+}
+
+impl Subject {
+    /// Something with these resource attributes. Without `service.name` among them it is the name of the program, which
+    /// most files tell, or else `fallback`.
+    pub(super) fn new(attributes: Vec<KeyValue>, fallback: Option<String>) -> Self {
+        Subject {
+            attributes,
+            fallback,
+            program: Mutex::default(),
+        }
+    }
+
+    /// The resource of a file with this main mapping.
+    pub(super) fn resource(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Resource {
+        let mut attributes = self.attributes.clone();
+        let has = |attributes: &[KeyValue], key: &str| attributes.iter().any(|a| a.key == key);
+        let program = self.program(dictionary, main);
+        let name = program.as_deref().map(|file| {
+            let name = file.rsplit('/').next().unwrap_or_default();
+            (file, name)
+        });
+        if !has(&attributes, SERVICE_NAME) {
+            let name = name.map(|(_, name)| name).or(self.fallback.as_deref());
+            attributes.extend(name.map(|name| text(SERVICE_NAME, name)));
+        }
+        // The way back to pprof finds the main mapping by these.
+        if let Some((file, _)) = name
+            && !has(&attributes, EXECUTABLE_PATH)
+            && !has(&attributes, EXECUTABLE_NAME)
+        {
+            let key = match file.starts_with('/') {
+                true => EXECUTABLE_PATH,
+                false => EXECUTABLE_NAME,
+            };
+            attributes.push(text(key, file));
+        }
+        Resource {
+            attributes,
+            ..Resource::default()
+        }
+    }
+
+    fn program(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Option<String> {
+        let mut known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = main.map(|main| dictionary.text(dictionary.get_mapping(main).filename));
+        // What is in brackets is no file: `[vdso]`.
+        let file = file.filter(|file| {
+            let name = file.rsplit('/').next().unwrap_or_default();
+            !name.is_empty() && !file.starts_with('[')
+        });
+        if let Some(file) = file {
+            *known = Some(file.to_owned());
+        }
+        known.clone()
+    }
+}
+
+impl Origin {
+    /// Puts the receiver's name, and the profile's, on what the reader says about a file.
+    pub(super) fn scope(&self, scope: Option<InstrumentationScope>) -> InstrumentationScope {
+        let mut scope = scope.unwrap_or_default();
+        SCOPE_NAME.clone_into(&mut scope.name);
+        let profile = self.profile.as_deref();
+        scope
+            .attributes
+            .extend(profile.map(|name| text(PROFILE_NAME, name)));
+        scope
+    }
+}
+
+/// An attribute with a text.
+pub(super) fn text(key: &str, value: &str) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(Value::StringValue(value.to_owned())),
+        }),
+        key_strindex: 0,
+    }
+}

@@ -1,0 +1,349 @@
+//! Profiling less while the host is busy: what costs the services CPU should cost least when they need it most.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use metrics::Gauge;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::config::{ComponentId, Problems, Validate};
+
+/// Stretches the intervals while the CPU is busy. Present, even empty: on.
+///
+/// The use of the CPU is looked at every 5 seconds: the host's, or that of the control group of this process (cgroup v2)
+/// as a part of its quota, whichever is higher. Each look above the limit doubles the intervals. Three looks in a row at
+/// least 10 percent below the limit halve them again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adaptive {
+    /// Up to which use of the CPU the intervals are as configured, in percent. Default 70.
+    pub cpu_limit: u8,
+    /// How many times as long an interval may become, 2 to 64. Default 8.
+    pub max_stretch: u32,
+}
+
+impl Default for Adaptive {
+    fn default() -> Self {
+        Adaptive {
+            cpu_limit: 70,
+            max_stretch: 8,
+        }
+    }
+}
+
+impl Validate for Adaptive {
+    fn validate(&self, problems: &mut Problems) {
+        if !(u8::try_from(2 * MARGIN).unwrap_or(u8::MAX)..=100).contains(&self.cpu_limit) {
+            problems.error(
+                &["cpu_limit"],
+                format!("must be between {} and 100 percent", 2 * MARGIN),
+            );
+        }
+        if !(2..=64).contains(&self.max_stretch) {
+            problems.error(&["max_stretch"], "must be between 2 and 64");
+        }
+    }
+}
+
+/// How many times as long intervals are at the moment, decided from what was seen of the CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stretch {
+    limit: u32,
+    most: u32,
+    factor: u32,
+    /// How many looks in a row were clearly below the limit.
+    calm: u32,
+}
+
+impl Stretch {
+    /// Intervals as configured.
+    pub(super) fn new(config: &Adaptive) -> Self {
+        Stretch {
+            limit: u32::from(config.cpu_limit) * 10,
+            most: config.max_stretch,
+            factor: 1,
+            calm: 0,
+        }
+    }
+
+    /// The factor after one more look, at a use of the CPU in thousandths.
+    pub(super) fn see(&mut self, permille: u32) -> u32 {
+        if permille > self.limit {
+            self.calm = 0;
+            self.factor = (self.factor * 2).min(self.most);
+        } else if permille <= self.limit.saturating_sub(MARGIN * 10) {
+            self.calm += 1;
+            if self.calm >= CALM {
+                self.calm = 0;
+                self.factor = (self.factor / 2).max(1);
+            }
+        } else {
+            // Between the two nothing changes: else it would swing.
+            self.calm = 0;
+        }
+        self.factor
+    }
+}
+
+/// Looks at the CPU until it is dropped, and tells the factor. Without a way to see the CPU the factor stays 1.
+pub(super) async fn watch_cpu(config: Adaptive, receiver: ComponentId, factor: watch::Sender<u32>) {
+    let gauge = metrics::gauge!(
+        "tributary_receiver_pprof_interval_stretch",
+        "receiver" => receiver.to_string()
+    );
+    let mut cpu = Cpu::of_this_process();
+    adapt(&config, EVERY, || cpu.look(), &gauge, &factor).await;
+}
+
+async fn adapt(
+    config: &Adaptive,
+    every: Duration,
+    mut look: impl FnMut() -> Option<u32>,
+    gauge: &Gauge,
+    factor: &watch::Sender<u32>,
+) {
+    let mut stretch = Stretch::new(config);
+    gauge.set(1);
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(permille) = look() else {
+            continue;
+        };
+        let now = stretch.see(permille);
+        let changed = factor.send_if_modified(|before| std::mem::replace(before, now) != now);
+        if changed {
+            gauge.set(now);
+            tracing::info!(
+                cpu_percent = permille / 10,
+                stretch = now,
+                "The intervals of profiles change with the use of the CPU"
+            );
+        }
+    }
+}
+
+/// What the system says about the use of the CPU since the last look.
+#[derive(Debug)]
+pub(super) struct Cpu {
+    stat: PathBuf,
+    /// The directory of the control group, if it is there.
+    group: PathBuf,
+    host: Option<Host>,
+    used: Option<(Instant, u64)>,
+}
+
+/// Counts of `/proc/stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Host {
+    busy: u64,
+    all: u64,
+}
+
+impl Cpu {
+    /// Of the host and of the control group that this process is in.
+    pub(super) fn of_this_process() -> Self {
+        let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let path = group.lines().find_map(|line| line.strip_prefix("0::/"));
+        Cpu {
+            stat: PathBuf::from("/proc/stat"),
+            group: Path::new("/sys/fs/cgroup").join(path.unwrap_or_default()),
+            host: None,
+            used: None,
+        }
+    }
+
+    /// The use since the last look in thousandths; none at the first one, or where nothing can be read. These files are
+    /// made by the kernel when they are read, so reading them waits for nothing.
+    pub(super) fn look(&mut self) -> Option<u32> {
+        let host = fs::read_to_string(&self.stat)
+            .ok()
+            .and_then(|text| host(&text));
+        let of_host = match (self.host, host) {
+            (Some(before), Some(now)) => permille(
+                now.busy.saturating_sub(before.busy),
+                now.all.saturating_sub(before.all),
+            ),
+            _ => None,
+        };
+        self.host = host;
+        let of_group = self.look_at_group(Instant::now());
+        of_host.max(of_group)
+    }
+
+    fn look_at_group(&mut self, now: Instant) -> Option<u32> {
+        let read = |name: &str| fs::read_to_string(self.group.join(name)).ok();
+        let used = read("cpu.stat").and_then(|text| used(&text))?;
+        let before = self.used.replace((now, used));
+        let (then, before) = before?;
+        let allowed = allowed(&read("cpu.max")?, now.duration_since(then))?;
+        permille(used.saturating_sub(before), allowed)
+    }
+}
+
+fn permille(part: u64, of: u64) -> Option<u32> {
+    let permille = part.saturating_mul(1000).checked_div(of)?;
+    u32::try_from(permille).ok()
+}
+
+/// The first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; what follows is part
+/// of user and nice. Waiting for a disk is not being busy. What a hypervisor takes away is: there is no CPU left.
+fn host(text: &str) -> Option<Host> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let mut times = [0u64; 8];
+    let mut words = line.split_ascii_whitespace();
+    for time in &mut times {
+        *time = words.next()?.parse().ok()?;
+    }
+    let all = times.iter().sum();
+    let [_, _, _, idle, waiting, ..] = times;
+    Some(Host {
+        busy: all - idle - waiting,
+        all,
+    })
+}
+
+/// Microseconds of `cpu.stat` of a control group.
+fn used(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    lines
+        .find_map(|line| line.strip_prefix("usage_usec "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// How many microseconds `cpu.max` of a control group allows in this time: a quota and a period, or `max`.
+fn allowed(text: &str, time: Duration) -> Option<u64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (u128, u128) = (quota.parse().ok()?, period.parse().ok()?);
+    let allowed = time.as_micros().saturating_mul(quota).checked_div(period)?;
+    u64::try_from(allowed).ok()
+}
+
+/// How often the CPU is looked at: a quick answer to a burst, and still thousands of the kernel's ticks.
+const EVERY: Duration = Duration::from_secs(5);
+/// How far below the limit, in percent, the CPU must be for the intervals to become shorter again.
+const MARGIN: u32 = 10;
+/// For how many looks.
+const CALM: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn config(limit: u8, most: u32) -> Adaptive {
+        Adaptive {
+            cpu_limit: limit,
+            max_stretch: most,
+        }
+    }
+
+    #[test]
+    fn the_interval_doubles_while_the_cpu_is_busy_and_goes_back_slowly() {
+        let mut stretch = Stretch::new(&config(70, 8));
+        let seen = |stretch: &mut Stretch, looks: &[u32]| -> Vec<u32> {
+            looks.iter().map(|look| stretch.see(*look)).collect()
+        };
+        assert_eq!(seen(&mut stretch, &[0, 700, 701]), [1, 1, 2]);
+        assert_eq!(seen(&mut stretch, &[1000, 900, 2000]), [4, 8, 8]);
+        // Between 60 and 70 percent nothing changes, however long.
+        assert_eq!(seen(&mut stretch, &[601, 650, 700, 690]), [8; 4]);
+        assert_eq!(seen(&mut stretch, &[600, 0, 10]), [8, 8, 4]);
+        // One look in between, and the three begin anew.
+        assert_eq!(
+            seen(&mut stretch, &[10, 10, 650, 10, 10, 10]),
+            [4, 4, 4, 4, 4, 2]
+        );
+        assert_eq!(seen(&mut stretch, &[0; 9]), [2, 2, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_stretch_never_exceeds_its_limit() {
+        let mut stretch = Stretch::new(&config(70, 6));
+        let factors: Vec<u32> = (0..5).map(|_| stretch.see(1000)).collect();
+        assert_eq!(factors, [2, 4, 6, 6, 6]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_factor_is_told_when_it_changes_and_a_cpu_that_cannot_be_seen_changes_nothing() {
+        let (sender, mut receiver) = watch::channel(1);
+        let mut looks = [None, Some(900), None, Some(990), Some(650)].into_iter();
+        let look = move || looks.next().flatten();
+        let config = config(70, 8);
+        let gauge = Gauge::noop();
+        let told = async {
+            let mut told = Vec::new();
+            while told.len() < 2 && receiver.changed().await.is_ok() {
+                told.push(*receiver.borrow_and_update());
+            }
+            let more = tokio::time::timeout(Duration::from_secs(60), receiver.changed()).await;
+            assert!(more.is_err());
+            told
+        };
+        tokio::select! {
+            () = adapt(&config, EVERY, look, &gauge, &sender) => {}
+            told = told => assert_eq!(told, [2, 4]),
+        }
+    }
+
+    #[test]
+    fn the_use_is_the_hosts_or_that_of_the_quota_whichever_is_higher() {
+        let directory = TempDir::new().unwrap();
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        let mut cpu = Cpu {
+            stat: directory.path().join("stat"),
+            group: directory.path().to_owned(),
+            host: None,
+            used: None,
+        };
+        assert_eq!(cpu.look(), None, "nothing can be read");
+        write("stat", "cpu  100 0 100 700 100 0 0 0 9 9\ncpu0 1 1 1\n");
+        assert_eq!(cpu.look(), None, "nothing to compare with");
+        write("stat", "cpu  150 10 120 750 150 5 5 10 9 9\ncpu0 1 1 1\n");
+        assert_eq!(cpu.look(), Some(500));
+        assert_eq!(cpu.look(), None, "no time has passed");
+
+        write("cpu.stat", "usage_usec 1000000\nuser_usec 1\n");
+        write("cpu.max", "50000 100000\n");
+        let start = Instant::now();
+        assert_eq!(cpu.look_at_group(start), None);
+        write("cpu.stat", "usage_usec 2000000\nuser_usec 1\n");
+        let later = start + Duration::from_secs(4);
+        assert_eq!(cpu.look_at_group(later), Some(500));
+        write("cpu.max", "max 100000\n");
+        assert_eq!(cpu.look_at_group(later + Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_write_is_not_understood() {
+        for text in ["", "cpu", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x", "intr 5"] {
+            assert_eq!(host(text), None, "{text}");
+        }
+        for text in ["", "max 100000", "5", "5 0", "-5 100", "x y"] {
+            assert_eq!(allowed(text, EVERY), None, "{text}");
+        }
+        assert_eq!(used("user_usec 5\n"), None);
+    }
+
+    #[test]
+    fn limits_that_make_no_sense_are_refused() {
+        let problems = |limit, most| {
+            let mut problems = Problems::default();
+            config(limit, most).validate(&mut problems);
+            problems.found().len()
+        };
+        assert_eq!(problems(70, 8), 0);
+        assert_eq!(problems(20, 2), 0);
+        assert_eq!(problems(100, 64), 0);
+        assert_eq!(problems(19, 1), 2);
+        assert_eq!(problems(101, 65), 2);
+    }
+}

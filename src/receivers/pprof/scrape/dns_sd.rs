@@ -1,0 +1,148 @@
+//! Discovery by DNS: the addresses of names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::net::lookup_host;
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::discovery::Found;
+use crate::config::units::{Duration, Endpoint};
+use crate::config::{ComponentId, Problems, Validate};
+
+/// Host names whose addresses are servers, as those of a headless service of Kubernetes. The system resolves them.
+///
+/// With `https` the certificate must be for the name, unless `tls` says otherwise. SRV records are not supported.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DnsSd {
+    /// The names.
+    pub names: Vec<String>,
+    /// `A` for IPv4, `AAAA` for IPv6. Default: both.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<RecordType>,
+    /// The port of all servers. Required.
+    pub port: u16,
+    /// How often the names are resolved. Default: 30s.
+    pub refresh_interval: Duration,
+}
+
+/// Which addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RecordType {
+    /// IPv4.
+    A,
+    /// IPv6.
+    #[serde(rename = "AAAA")]
+    Aaaa,
+}
+
+impl Default for DnsSd {
+    fn default() -> Self {
+        DnsSd {
+            names: Vec::new(),
+            kind: None,
+            port: 0,
+            refresh_interval: Duration::secs(30),
+        }
+    }
+}
+
+impl Validate for DnsSd {
+    fn validate(&self, problems: &mut Problems) {
+        if self.names.is_empty() {
+            problems.error(&["names"], "there must be at least one");
+        }
+        for (at, name) in self.names.iter().enumerate() {
+            let at = at.to_string();
+            let endpoint = Endpoint(format!("{name}:1"));
+            if name.is_empty() || name.contains(':') || endpoint.check().is_err() {
+                let message = format!("`{name}` is not a host name; the port is a key of its own");
+                problems.error(&["names", &at], message);
+            }
+        }
+        if self.port == 0 {
+            problems.error(&["port"], "must be set, from 1 to 65535");
+        }
+        if self.refresh_interval.is_zero() {
+            problems.error(&["refresh_interval"], "must be above 0");
+        }
+    }
+}
+
+/// Names that are resolved.
+pub(super) struct Dns {
+    config: DnsSd,
+    id: ComponentId,
+    started: bool,
+    /// What each name resolved to when it last did.
+    known: BTreeMap<String, BTreeSet<Found>>,
+}
+
+impl Dns {
+    pub(super) fn new(config: &DnsSd, id: &ComponentId) -> Self {
+        Dns {
+            config: config.clone(),
+            id: id.clone(),
+            started: false,
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> BTreeSet<Found> {
+        if self.started {
+            sleep(*self.config.refresh_interval).await;
+        }
+        self.started = true;
+        for name in &self.config.names {
+            match lookup_host((name.as_str(), self.config.port)).await {
+                Ok(addresses) => {
+                    let wanted = addresses.filter(|address| match self.config.kind {
+                        None => true,
+                        Some(RecordType::A) => address.is_ipv4(),
+                        Some(RecordType::Aaaa) => address.is_ipv6(),
+                    });
+                    let found = wanted.map(|address| Found {
+                        address: address.to_string(),
+                        name: Some(name.clone()),
+                        labels: BTreeMap::new(),
+                    });
+                    self.known.insert(name.clone(), found.collect());
+                }
+                Err(error) => warn!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "receiver",
+                    name = %name,
+                    %error,
+                    "Cannot resolve the name of targets; those it had before stay"
+                ),
+            }
+        }
+        self.known.values().flatten().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_addresses_of_a_name_are_targets_and_one_that_does_not_resolve_is_none() {
+        let config = DnsSd {
+            names: vec!["localhost".to_owned(), "does-not-exist.invalid".to_owned()],
+            kind: Some(RecordType::A),
+            port: 6060,
+            ..DnsSd::default()
+        };
+        let mut dns = Dns::new(&config, &"pprof".parse().unwrap());
+        let found = dns.next().await;
+        let expected = Found {
+            address: "127.0.0.1:6060".to_owned(),
+            name: Some("localhost".to_owned()),
+            labels: BTreeMap::new(),
+        };
+        assert_eq!(found, BTreeSet::from([expected]));
+    }
+}

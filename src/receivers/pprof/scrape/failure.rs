@@ -1,0 +1,175 @@
+//! Why a scrape brought nothing: what came, and what to do.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::memory::NoRoom;
+use crate::receivers::pprof::intake::Refused;
+
+/// Why there is no profile.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum Failure {
+    /// There is no answer, or it broke off.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It took too long.
+    #[error("it did not come within {}; raise `timeout` if it takes that long", shown(.0))]
+    Slow(Duration),
+    /// The server answered something else than success.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The body is encoded in a way that was not asked for.
+    #[error("it is encoded as `{0}`, which was not asked for; a proxy in between may do that")]
+    Encoding(String),
+    /// There is no body.
+    #[error("the answer is empty")]
+    Empty,
+    /// The body is above the limit.
+    #[error("it is larger than {0} bytes; raise `max_response_body_size` to take it")]
+    TooLarge(usize),
+    /// It is no pprof file.
+    #[error("what came{} is no usable pprof file: {error}{}", typed(content_type), .advice)]
+    Content {
+        /// What the server says it is.
+        content_type: String,
+        /// What is wrong with it.
+        error: String,
+        /// What to do, if that is clear.
+        advice: &'static str,
+    },
+    /// There is no memory for it.
+    #[error("{0}")]
+    NoRoom(NoRoom),
+}
+
+/// An answer that is not success.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// Where it leads.
+    pub(super) location: Option<String>,
+    /// The beginning of the body.
+    pub(super) said: String,
+}
+
+impl Failure {
+    /// What came was refused as this.
+    pub(super) fn content(content_type: &str, error: &Refused) -> Self {
+        let error = error.to_string();
+        let advice = match error.contains("HTML") {
+            true => "; if it is a login page, set `auth` or `headers`",
+            false => "",
+        };
+        Failure::Content {
+            content_type: content_type.to_owned(),
+            error,
+            advice,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.status;
+        write!(f, "the answer is {status}")?;
+        let said = first_line(&self.said);
+        if !said.is_empty() && !self.said.trim_start().starts_with('<') {
+            write!(f, " ({said})")?;
+        }
+        match (status.as_u16(), &self.location) {
+            (_, Some(location)) => {
+                let location = first_line(location);
+                write!(f, ", a redirect to {location}; they are not followed: use that URL if it is right")
+            }
+            (401 | 403, _) => f.write_str("; set `auth` or `headers`, or correct what they say"),
+            (404, _) => f.write_str(
+                "; is the path right, and does the program serve it (in Go: import net/http/pprof)?",
+            ),
+            _ if self.said.contains("already in use") => f.write_str(
+                "; another CPU profile is taken there right now, and there can only be one: let nobody else take it",
+            ),
+            _ if self.said.contains("WriteTimeout") => {
+                f.write_str("; lower `seconds`, or raise the WriteTimeout of that server")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What can be shown in one line of a log.
+fn first_line(text: &str) -> String {
+    const LONGEST: usize = 200;
+    let line = text.trim().lines().next().unwrap_or_default();
+    let visible = line.chars().filter(|letter| !letter.is_control());
+    visible.take(LONGEST).collect()
+}
+
+fn typed(content_type: &str) -> String {
+    match first_line(content_type) {
+        none if none.is_empty() => none,
+        some => format!(" ({some})"),
+    }
+}
+
+fn shown(duration: &Duration) -> crate::config::units::Duration {
+    crate::config::units::Duration(*duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, location: Option<&str>, said: &str) -> String {
+        Failure::Refused(Refusal {
+            status: StatusCode::from_u16(status).unwrap(),
+            location: location.map(str::to_owned),
+            said: said.to_owned(),
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn every_refusal_says_what_came_and_what_to_do() {
+        for (message, parts) in [
+            (
+                refused(
+                    500,
+                    None,
+                    "Could not enable CPU profiling: cpu profiling already in use\n",
+                ),
+                ["500", "already in use", "let nobody else"],
+            ),
+            (
+                refused(
+                    400,
+                    None,
+                    "profile duration exceeds server's WriteTimeout\n",
+                ),
+                ["400", "exceeds", "lower `seconds`"],
+            ),
+            (refused(401, None, ""), ["401", "Unauthorized", "`auth`"]),
+            (
+                refused(404, None, "404 page not found\nmore"),
+                ["404", "(404 page not found)", "import net/http/pprof"],
+            ),
+            (
+                refused(302, Some("https://login\n.example/"), "<a href"),
+                ["302", "to https://login;", "not followed"],
+            ),
+            (
+                refused(503, None, "a\u{7}b"),
+                ["503", "Service Unavailable", "(ab)"],
+            ),
+        ] {
+            for part in parts {
+                assert!(message.contains(part), "{message}: {part}");
+            }
+            assert!(
+                !message.contains('\n') && !message.contains("<a"),
+                "{message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Discovery by files, in the format of Prometheus:
+//! <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::discovery::Found;
+use crate::config::units::Duration;
+use crate::config::{ComponentId, Problems, Validate};
+use crate::files::FileWatch;
+use crate::receivers::pprof::file::glob::Glob;
+
+/// The most bytes of a file; it is for people and small programs.
+const MAX_FILE: u64 = 16 << 20;
+/// The most files of a pattern.
+const MAX_FILES: usize = 10_000;
+
+/// Files that name servers, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
+/// `{targets: ["host:port"], labels: {key: value}}`.
+///
+/// Labels become attributes of the resource: `job` and `service_name` are `service.name`, `instance` is
+/// `service.instance.id`, all others keep their names. Of those that begin with `__`, `__scheme__` and
+/// `__profile_path__` take the place of `scheme` and `path_prefix`; others are left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileSd {
+    /// Files, or patterns of them: `/etc/targets/*.yaml`. They end with `.json`, `.yml` or `.yaml`. Changes are seen
+    /// within seconds.
+    pub files: Vec<String>,
+    /// How often they are read even if no change was seen. Default: 5m.
+    pub refresh_interval: Duration,
+}
+
+impl Default for FileSd {
+    fn default() -> Self {
+        FileSd {
+            files: Vec::new(),
+            refresh_interval: Duration::secs(300),
+        }
+    }
+}
+
+impl Validate for FileSd {
+    fn validate(&self, problems: &mut Problems) {
+        if self.files.is_empty() {
+            problems.error(&["files"], "there must be at least one");
+        }
+        for (at, file) in self.files.iter().enumerate() {
+            let at = at.to_string();
+            let path = Path::new(file);
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if !matches!(extension, Some("json" | "yml" | "yaml")) {
+                problems.error(&["files", &at], "must end with .json, .yml or .yaml");
+            }
+            let directory = path.parent().and_then(Path::to_str);
+            if directory.is_some_and(|directory| directory.contains('*')) {
+                problems.error(
+                    &["files", &at],
+                    "`*` can only be in the last part of a path",
+                );
+            }
+        }
+        if self.refresh_interval.is_zero() {
+            problems.error(&["refresh_interval"], "must be above 0");
+        }
+    }
+}
+
+/// A list of such is what a file holds.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    #[serde(default)]
+    targets: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Files that are looked at.
+pub(super) struct Files {
+    patterns: Vec<Glob>,
+    directories: Vec<PathBuf>,
+    refresh: std::time::Duration,
+    id: ComponentId,
+    watch: Option<FileWatch>,
+    /// What each file said when it could last be read.
+    known: BTreeMap<PathBuf, BTreeSet<Found>>,
+}
+
+impl Files {
+    pub(super) fn new(config: &FileSd, id: &ComponentId) -> Self {
+        Files {
+            // Those that are no patterns were refused when the configuration was read.
+            patterns: config
+                .files
+                .iter()
+                .flat_map(|file| Glob::new(file))
+                .collect(),
+            directories: config.files.iter().map(|file| directory(file)).collect(),
+            refresh: *config.refresh_interval,
+            id: id.clone(),
+            watch: None,
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> BTreeSet<Found> {
+        if let Some(watch) = &mut self.watch {
+            let _ = timeout(self.refresh, watch.changed()).await;
+        }
+        let (patterns, directories) = (self.patterns.clone(), self.directories.clone());
+        let look = tokio::task::spawn_blocking(move || {
+            // The directories too: files come and go. Watched from before they are read.
+            let paths = matching(&patterns);
+            let watch = FileWatch::new(paths.iter().cloned().chain(directories));
+            let read = paths.into_iter().map(|path| {
+                let groups = read(&path);
+                (path, groups)
+            });
+            (watch, read.collect::<Vec<_>>())
+        });
+        // Not when the process ends.
+        let Ok((watch, read)) = look.await else {
+            return std::future::pending().await;
+        };
+        self.watch = Some(watch);
+        let mut before = std::mem::take(&mut self.known);
+        for (path, groups) in read {
+            let found = match groups {
+                Ok(groups) => groups.into_iter().flat_map(found).collect(),
+                Err(reason) => {
+                    warn!(
+                        otelcol.component.id = %self.id,
+                        otelcol.component.kind = "receiver",
+                        file = %path.display(),
+                        error = reason,
+                        "Cannot read the targets in a file; those it had before stay"
+                    );
+                    before.remove(&path).unwrap_or_default()
+                }
+            };
+            self.known.insert(path, found);
+        }
+        self.known.values().flatten().cloned().collect()
+    }
+}
+
+fn found(group: Group) -> impl Iterator<Item = Found> {
+    let Group { targets, labels } = group;
+    targets.into_iter().map(move |address| Found {
+        address,
+        name: None,
+        labels: labels.clone(),
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<Group>, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if metadata.len() > MAX_FILE {
+        return Err(format!("it has more than {MAX_FILE} bytes"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    // JSON is YAML, too. An empty file has no targets.
+    let groups: Option<Vec<Group>> = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
+    Ok(groups.unwrap_or_default())
+}
+
+/// The files that are there, each once.
+fn matching(patterns: &[Glob]) -> BTreeSet<PathBuf> {
+    let found = patterns.iter().flat_map(|pattern| pattern.find(MAX_FILES));
+    found.collect()
+}
+
+/// Where files of a pattern come and go, as far as one directory tells.
+fn directory(pattern: &str) -> PathBuf {
+    match Path::new(pattern).parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(found: &BTreeSet<Found>) -> Vec<&str> {
+        found.iter().map(|found| found.address.as_str()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_read_again_when_they_change_and_a_broken_one_keeps_what_it_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        write(
+            "a.json",
+            r#"[{"targets": ["a:1", "a:2"], "labels": {"job": "x"}}]"#,
+        );
+        write("ignored.txt", "- targets: [c:1]");
+        let config = FileSd {
+            files: ["*.json", "*.yaml"]
+                .map(|name| path(name).display().to_string())
+                .into(),
+            ..FileSd::default()
+        };
+        let mut files = Files::new(&config, &"pprof".parse().unwrap());
+        let found = files.next().await;
+        assert_eq!(addresses(&found), ["a:1", "a:2"]);
+        assert!(found.iter().all(|found| found.labels["job"] == "x"));
+        write("b.yaml", "- targets: [b:1]\n  labels: {zone: z}\n");
+        assert_eq!(addresses(&files.next().await), ["a:1", "a:2", "b:1"]);
+        write("a.json", "[{");
+        assert_eq!(addresses(&files.next().await), ["a:1", "a:2", "b:1"]);
+        std::fs::remove_file(path("a.json")).unwrap();
+        assert_eq!(addresses(&files.next().await), ["b:1"]);
+        write("b.yaml", "");
+        assert!(files.next().await.is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! What takes time on a server is not asked of it twice at once: Go can take one CPU profile at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use http::Uri;
+
+use super::fetch::port_of;
+use crate::net::client::host_of;
+
+/// Held while a profile is being taken.
+pub(super) type Gate = tokio::sync::Mutex<()>;
+
+/// Of all receivers of the process, those that a reload is about to stop included.
+static GATES: LazyLock<Mutex<HashMap<String, Weak<Gate>>>> = LazyLock::new(Mutex::default);
+
+/// The gate of what is behind a URL, whatever its query: whoever names the same server and path gets the same one.
+pub(super) fn of(url: &Uri) -> Arc<Gate> {
+    let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
+    gates.retain(|_, gate| gate.strong_count() > 0);
+    let host = host_of(url).to_ascii_lowercase();
+    let host = match host.as_str() {
+        "127.0.0.1" | "::1" => "localhost",
+        host => host,
+    };
+    let key = format!("{host}:{}{}", port_of(url), url.path());
+    let known = gates.get(&key).and_then(Weak::upgrade);
+    known.unwrap_or_else(|| {
+        let gate = Arc::new(Gate::default());
+        gates.insert(key, Arc::downgrade(&gate));
+        gate
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_has_one_gate_however_it_is_written() {
+        let gate = |url: &str| of(&url.parse().unwrap());
+        let first = gate("http://Gate.Example/debug/pprof/profile?seconds=5");
+        let same = gate("http://gate.example:80/debug/pprof/profile");
+        assert!(Arc::ptr_eq(&first, &same));
+        let local = gate("http://localhost:1/p");
+        assert!(Arc::ptr_eq(&local, &gate("http://127.0.0.1:1/p?seconds=1")));
+        assert!(Arc::ptr_eq(&local, &gate("http://[::1]:1/p")));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &gate("http://gate.example/debug/fgprof")
+        ));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &gate("http://gate.example:81/debug/pprof/profile")
+        ));
+    }
+}

@@ -1,0 +1,215 @@
+//! One profile of one target, taken again and again.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::Uri;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use super::failure::Failure;
+use super::fetch::{Bounds, Fetch, Fetched};
+use super::gate::{self, Gate};
+use super::gauges::{ScraperMetrics, Watch};
+use super::pace::Pace;
+use crate::config::ComponentId;
+use crate::receivers::pprof::delta::Deltas;
+use crate::receivers::pprof::intake::{Accepted, Intake, Refused};
+use crate::receivers::pprof::origin::{Origin, Subject};
+use crate::telemetry::sampled_log::SampledLog;
+
+/// What all jobs of a receiver share.
+pub(in super::super) struct Shared {
+    pub(super) id: ComponentId,
+    /// How many requests may be under way.
+    pub(super) slots: Option<Semaphore>,
+    /// How many times as long intervals are at the moment.
+    pub(super) stretch: watch::Receiver<u32>,
+    /// What was scraped before, of what counts from the start of a process.
+    pub(super) deltas: Deltas,
+    /// Lines about profiles that could not be had.
+    pub(super) failures: SampledLog,
+    /// Lines about profiles that were refused.
+    pub(super) refusals: SampledLog,
+}
+
+/// A profile that is taken from a target.
+pub(super) struct Job {
+    /// The target's `host:port`.
+    pub(super) target: Arc<str>,
+    /// The profile's name.
+    pub(super) profile: Arc<str>,
+    pub(super) url: Uri,
+    pub(super) subject: Arc<Subject>,
+    pub(super) fetch: Arc<dyn Fetch>,
+    pub(super) intake: Intake,
+    /// How long the target takes for it.
+    pub(super) takes: Option<Duration>,
+    /// How long a scrape may take in all.
+    pub(super) timeout: Duration,
+    pub(super) pace: Pace,
+    /// Whether what counts from the start of a process becomes differences.
+    pub(super) delta: bool,
+    pub(super) metrics: ScraperMetrics,
+}
+
+/// How a scrape ended when it brought no profile into the pipeline.
+enum Ended {
+    /// There was none.
+    Failed(Failure),
+    /// It was not taken; the target is not at fault.
+    Dropped(Refused),
+}
+
+impl Job {
+    /// Runs until it is dropped.
+    pub(super) async fn run(self, shared: Arc<Shared>) {
+        let watch = Watch::new(&shared.id, &self.target, &self.profile);
+        let gate = self.takes.map(|_| gate::of(&self.url));
+        let mut stretch = shared.stretch.clone();
+        let mut failures: u32 = 0;
+        let mut due = self.pace.first();
+        // What the last line in the log said.
+        let mut said = String::new();
+        loop {
+            sleep_until(due).await;
+            match self.scrape(&shared, gate.as_deref(), &watch).await {
+                Ok(Accepted { samples, .. }) => {
+                    self.metrics.scraped.increment(samples as u64);
+                    self.recovered(&shared, failures);
+                    failures = 0;
+                    said.clear();
+                }
+                Err(Ended::Dropped(refused)) => {
+                    self.metrics.dropped.increment(1);
+                    self.dropped(&shared, &refused);
+                    failures = 0;
+                    said.clear();
+                }
+                Err(Ended::Failed(failure)) => {
+                    self.metrics.errored.increment(1);
+                    failures = failures.saturating_add(1);
+                    self.failed(&shared, &failure, &mut said);
+                }
+            }
+            let factor = *stretch.borrow_and_update();
+            due = self.pace.next(Instant::now(), failures, factor);
+        }
+    }
+
+    async fn scrape(
+        &self,
+        shared: &Shared,
+        gate: Option<&Gate>,
+        watch: &Watch,
+    ) -> Result<Accepted, Ended> {
+        let alone = match gate {
+            Some(gate) => Some(gate.lock().await),
+            None => None,
+        };
+        let slot = match &shared.slots {
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        let began = Instant::now();
+        let start = SystemTime::now().duration_since(UNIX_EPOCH);
+        let bounds = Bounds {
+            limit: self.intake.limit,
+            budget: self.intake.budget.clone(),
+        };
+        let fetch = timeout(self.timeout, self.fetch.fetch(&self.url, &bounds));
+        let fetched = match fetch.await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(Failure::Slow(self.timeout)),
+        };
+        drop((alone, slot));
+        let took = began.elapsed();
+        let Fetched { held, content_type } = fetched.map_err(|failure| match failure {
+            Failure::NoRoom(no_room) => Ended::Dropped(Refused::NoRoom(no_room)),
+            failure => {
+                watch.scraped(false, took);
+                Ended::Failed(failure)
+            }
+        })?;
+        let start = start.map_or(0, |start| start.as_nanos());
+        let origin = Origin {
+            subject: self.subject.clone(),
+            profile: Some(self.profile.clone()),
+            start: u64::try_from(start).unwrap_or(0),
+            duration: self.takes.unwrap_or_default(),
+        };
+        let taken = match self.delta {
+            true => {
+                let series = format!("{}\0{}", self.url, self.profile);
+                let deltas = &shared.deltas;
+                let taken = self
+                    .intake
+                    .take_difference(held, origin, deltas, &series)
+                    .await;
+                taken.map(|(accepted, _)| accepted)
+            }
+            false => self.intake.take(held, origin).await,
+        };
+        let result = taken.map_err(|refused| match refused {
+            Refused::TooLarge(limit, _) => Ended::Failed(Failure::TooLarge(limit)),
+            Refused::Unreadable(_) => Ended::Failed(Failure::content(&content_type, &refused)),
+            refused => Ended::Dropped(refused),
+        });
+        watch.scraped(!matches!(result, Err(Ended::Failed(_))), took);
+        result
+    }
+
+    /// The first failure is in the log, and each one that says something else; others are at debug level.
+    fn failed(&self, shared: &Shared, failure: &Failure, said: &mut String) {
+        let message = failure.to_string();
+        let admitted = (message != *said).then(|| shared.failures.admit());
+        match admitted.flatten() {
+            Some(suppressed) => warn!(
+                otelcol.component.id = %shared.id,
+                otelcol.component.kind = "receiver",
+                profile = %self.profile,
+                url = %self.url,
+                error = message,
+                suppressed,
+                "Cannot scrape a profile; it will be tried again, less and less often"
+            ),
+            None => debug!(
+                otelcol.component.id = %shared.id,
+                otelcol.component.kind = "receiver",
+                profile = %self.profile,
+                url = %self.url,
+                error = message,
+                "Cannot scrape a profile"
+            ),
+        }
+        *said = message;
+    }
+
+    fn dropped(&self, shared: &Shared, refused: &Refused) {
+        if let Some(suppressed) = shared.refusals.admit() {
+            warn!(
+                otelcol.component.id = %shared.id,
+                otelcol.component.kind = "receiver",
+                profile = %self.profile,
+                url = %self.url,
+                error = %refused,
+                suppressed,
+                "Dropped a profile that was scraped: it was refused"
+            );
+        }
+    }
+
+    fn recovered(&self, shared: &Shared, failures: u32) {
+        if failures > 0 && shared.failures.admit().is_some() {
+            info!(
+                otelcol.component.id = %shared.id,
+                otelcol.component.kind = "receiver",
+                profile = %self.profile,
+                url = %self.url,
+                failures,
+                "Scraping a profile works again"
+            );
+        }
+    }
+}

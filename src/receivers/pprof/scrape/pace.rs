@@ -1,0 +1,126 @@
+//! When a profile is taken.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The longest wait while a profile cannot be had, unless its interval is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// Equal steps from a first time on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    first: Instant,
+    interval: Duration,
+}
+
+impl Pace {
+    /// Steps that begin after `delay`.
+    pub(super) fn after(now: Instant, delay: Duration, interval: Duration) -> Self {
+        Pace {
+            first: now + delay,
+            interval,
+        }
+    }
+
+    /// Steps at a time within the interval that follows from `key` alone, by the clock on the wall (the time since
+    /// 1970). So equal intervals of different keys are spread out, and a restart changes nothing.
+    pub(super) fn spread(now: Instant, wall: Duration, interval: Duration, key: &str) -> Self {
+        let length = interval.as_nanos().max(1);
+        let offset = (u128::from(xxh3_64(key.as_bytes())) * length) >> 64;
+        let delay = (offset + length - wall.as_nanos() % length) % length;
+        // Less than an interval, which fits.
+        let delay = u64::try_from(delay).unwrap_or(u64::MAX);
+        Pace::after(now, Duration::from_nanos(delay), interval)
+    }
+
+    /// The first time.
+    pub(super) fn first(&self) -> Instant {
+        self.first
+    }
+
+    /// The next time after `now`: the next step that is to come, every `stretch`th one only. After failures, of which
+    /// there were so many in a row, the wait doubles each time, more or less, so that servers that come back together
+    /// are not asked together.
+    pub(super) fn next(&self, now: Instant, failures: u32, stretch: u32) -> Instant {
+        let interval = self.interval.saturating_mul(stretch.max(1));
+        if failures < 2 {
+            let step = interval.as_nanos().max(1);
+            let passed = now.saturating_duration_since(self.first).as_nanos();
+            let next = (passed / step + 1) * step;
+            let next = u64::try_from(next).unwrap_or(u64::MAX);
+            return self.first + Duration::from_nanos(next);
+        }
+        let doubled = interval.saturating_mul(1 << (failures - 1).min(16));
+        let longest = interval.max(LONGEST_WAIT);
+        let jitter = 0.8 + 0.4 * fastrand::f64();
+        now + doubled.min(longest).mul_f64(jitter).max(self.interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_within_the_interval_follows_from_the_key_and_the_clock() {
+        let now = Instant::now();
+        let interval = 60 * SECOND;
+        let at = |wall: u64, key: &str| {
+            let wall = Duration::from_millis(wall);
+            let pace = Pace::spread(now, wall, interval, key);
+            let delay = pace.first() - now;
+            assert!(delay < interval);
+            (wall + delay).as_nanos() % interval.as_nanos()
+        };
+        // A restart at another time: the same phase.
+        for key in ["a", "b", "c"] {
+            assert_eq!(at(0, key), at(1_700_000_012_345, key));
+        }
+        // Many targets: every tenth of the interval has some.
+        let mut tenths = [0; 10];
+        for number in 0..1000 {
+            let phase = at(0, &format!("10.0.0.{number}:6060\0cpu"));
+            tenths[usize::try_from(phase * 10 / interval.as_nanos()).unwrap()] += 1;
+        }
+        assert!(
+            tenths.iter().all(|count| (50..200).contains(count)),
+            "{tenths:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn steps_that_were_missed_are_left_out() {
+        let now = Instant::now();
+        let pace = Pace::after(now, SECOND, 10 * SECOND);
+        assert_eq!(pace.first() - now, SECOND);
+        for (at, next) in [(1, 11), (2, 11), (11, 21), (35, 41)] {
+            assert_eq!(pace.next(now + at * SECOND, 0, 1) - now, next * SECOND);
+        }
+        // A busy machine: every fourth.
+        assert_eq!(pace.next(now + 2 * SECOND, 0, 4) - now, 41 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_in_a_row_make_the_waits_longer_up_to_a_limit() {
+        let now = Instant::now();
+        let pace = Pace::after(now, Duration::ZERO, 10 * SECOND);
+        let wait = |failures| (pace.next(now, failures, 1) - now).as_secs_f64();
+        assert_eq!((wait(0), wait(1)), (10.0, 10.0));
+        for (failures, least, most) in [(2, 16.0, 24.0), (3, 32.0, 48.0), (30, 96.0, 144.0)] {
+            let waits: Vec<f64> = (0..50).map(|_| wait(failures)).collect();
+            assert!(
+                waits.iter().all(|wait| (least..=most).contains(wait)),
+                "{waits:?}"
+            );
+            assert!(waits.iter().any(|wait| *wait != waits[0]));
+        }
+        // An interval above the limit stays.
+        let rare = Pace::after(now, Duration::ZERO, 600 * SECOND);
+        let wait = rare.next(now, 9, 1) - now;
+        assert!((600 * SECOND..=720 * SECOND).contains(&wait), "{wait:?}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Which profiles are taken from a target: names that are known, or any path.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration as Span;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::config::Problems;
+use crate::config::units::Duration;
+
+/// The profiles of Go's net/http/pprof by the names they go by here, each with its path below the prefix.
+const KNOWN: [(&str, &str); 7] = [
+    ("cpu", "profile"),
+    ("heap", "heap"),
+    ("allocs", "allocs"),
+    ("goroutine", "goroutine"),
+    ("mutex", "mutex"),
+    ("block", "block"),
+    ("threadcreate", "threadcreate"),
+];
+
+/// How long a CPU profile takes, unless it is said.
+const CPU_SECONDS: u32 = 10;
+
+/// One profile of a target: a name, or a mapping.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Profile(pub Settings);
+
+/// A profile as a mapping.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// What it is called: `cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`, or any name together
+    /// with `path`. It becomes the attribute `pprof.profile.name` of the profile's scope.
+    pub name: String,
+    /// Where it is: a path from the root of the target (`/debug/fgprof`), or one below `path_prefix` (`checkouts`).
+    /// Default: that of the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// For how many seconds the target is to take it: the request gets `?seconds=`. For `cpu` and profiles with a
+    /// `path`; at most `collection_interval`. Default: 10 for `cpu`, otherwise not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
+    /// How often it is taken. Default: the `collection_interval` of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection_interval: Option<Duration>,
+    /// Whether what it counts from the start of the process becomes the difference to the profile before it. Default:
+    /// the `delta` of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<bool>,
+}
+
+impl Profile {
+    /// A profile that is known by its name.
+    pub(super) fn named(name: &str) -> Self {
+        Profile(Settings {
+            name: name.to_owned(),
+            path: None,
+            seconds: None,
+            collection_interval: None,
+            delta: None,
+        })
+    }
+
+    /// For how long the target takes it.
+    pub(super) fn takes(&self) -> Option<Span> {
+        let default = || (self.0.name == "cpu" && self.0.path.is_none()).then_some(CPU_SECONDS);
+        let seconds = self.0.seconds.or_else(default)?;
+        Some(Span::from_secs(u64::from(seconds)))
+    }
+
+    /// Its path and query, below this prefix unless it has one of its own.
+    pub(super) fn path(&self, prefix: &str) -> String {
+        let known = KNOWN.iter().find(|(name, _)| *name == self.0.name);
+        let known = known.map(|(_, path)| *path);
+        let path = self.0.path.as_deref().or(known).unwrap_or_default();
+        let mut path = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", prefix.trim_end_matches('/')),
+        };
+        if let Some(takes) = self.takes() {
+            let and = if path.contains('?') { '&' } else { '?' };
+            path.push_str(&format!("{and}seconds={}", takes.as_secs()));
+        }
+        path
+    }
+}
+
+impl Profile {
+    /// Reports what is wrong with it, for a target with this interval.
+    pub(super) fn check(&self, interval: Duration, problems: &mut Problems) {
+        let Settings {
+            name,
+            path,
+            seconds,
+            collection_interval,
+            ..
+        } = &self.0;
+        let known: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+        if name.is_empty() {
+            problems.error(&["name"], "must not be empty");
+        } else if path.is_none() && !known.contains(&name.as_str()) {
+            let message = match crate::config::closest(name, &known) {
+                Some(known) => format!("unknown profile `{name}`, did you mean `{known}`?"),
+                None if name == "trace" => {
+                    "an execution trace is no profile and cannot be taken".to_owned()
+                }
+                None => format!(
+                    "unknown profile `{name}`: use one of {}, or say its `path`",
+                    known.join(", ")
+                ),
+            };
+            problems.error(&[], message);
+        }
+        if let Some(path) = path
+            && format!("/{path}")
+                .parse::<http::uri::PathAndQuery>()
+                .is_err()
+        {
+            problems.error(&["path"], format!("`{path}` is not a path of a URL"));
+        }
+        if path
+            .as_deref()
+            .is_some_and(|path| path.contains("seconds="))
+        {
+            problems.error(&["path"], "write `seconds` as a key of its own");
+        }
+        if path.as_deref().is_some_and(|path| path.contains("debug=")) {
+            let message = "`debug=` asks for text for people, which is no profile: leave it out";
+            problems.error(&["path"], message);
+        }
+        if collection_interval.is_some_and(|interval| interval.is_zero()) {
+            problems.error(&["collection_interval"], "must be above 0");
+        }
+        let interval = collection_interval.unwrap_or(interval);
+        match (seconds, self.takes()) {
+            (Some(0), _) => problems.error(&["seconds"], "must be above 0"),
+            (Some(_), _) if path.is_none() && name != "cpu" => problems.error(
+                &["seconds"],
+                "only `cpu` and profiles with a `path` take time; leave it out",
+            ),
+            (Some(_), Some(takes)) if takes > *interval => problems.error(
+                &["seconds"],
+                format!("must be at most the collection_interval, which is {interval}"),
+            ),
+            (None, Some(takes)) if takes > *interval => problems.error(
+                &[],
+                format!(
+                    "a CPU profile takes {CPU_SECONDS} seconds unless `seconds` is set, which is more than the \
+                     collection_interval of {interval}"
+                ),
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Profile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ProfileVisitor)
+    }
+}
+
+struct ProfileVisitor;
+
+impl<'de> Visitor<'de> for ProfileVisitor {
+    type Value = Profile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a profile, such as `heap`, or a mapping with `name`")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Profile, E> {
+        Ok(Profile::named(name))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Profile, A::Error> {
+        Settings::deserialize(MapAccessDeserializer::new(map)).map(Profile)
+    }
+}
+
+impl JsonSchema for Profile {
+    fn schema_name() -> Cow<'static, str> {
+        "Profile".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+        let settings = generator.subschema_for::<Settings>();
+        json_schema!({"anyOf": [{"enum": names}, settings]})
+    }
+}

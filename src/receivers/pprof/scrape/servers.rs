@@ -1,0 +1,246 @@
+//! The servers of one entry of `targets`, and the jobs for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::Uri;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::discovery::{Discovery, Found};
+use super::fetch::{Client, Transport, port_of};
+use super::gauges::ScraperMetrics;
+use super::job::{Job, Shared};
+use super::pace::Pace;
+use super::target::{Scheme, Target};
+use crate::component::BuildError;
+use crate::config::ComponentId;
+use crate::net::client::{host_of, parse_url};
+use crate::receivers::pprof::intake::Intake;
+use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
+
+/// The resource attribute that tells instances of a service apart.
+const INSTANCE_ID: &str = "service.instance.id";
+
+/// What is known of a service without a name, as the specification has it.
+const UNKNOWN: &str = "unknown_service";
+
+/// The servers of one entry.
+pub(super) struct Servers {
+    target: Target,
+    transport: Transport,
+    intake: Intake,
+    metrics: ScraperMetrics,
+    id: ComponentId,
+    discovery: Option<Discovery>,
+}
+
+impl Servers {
+    /// Those of this entry.
+    ///
+    /// # Errors
+    /// When its endpoint, if it has one, cannot be used.
+    pub(super) fn new(
+        target: &Target,
+        transport: Transport,
+        intake: Intake,
+        id: &ComponentId,
+    ) -> Result<Self, BuildError> {
+        let servers = Servers {
+            target: target.clone(),
+            transport,
+            intake,
+            metrics: ScraperMetrics::new(id, "targets"),
+            id: id.clone(),
+            discovery: Discovery::of(target, id),
+        };
+        if servers.discovery.is_none() {
+            let jobs = servers.given().map_err(BuildError)?;
+            debug_assert!(!jobs.is_empty());
+        }
+        Ok(servers)
+    }
+
+    /// Runs their jobs until it is dropped.
+    pub(super) async fn run(mut self, shared: Arc<Shared>) {
+        let mut tasks = JoinSet::new();
+        let Some(mut discovery) = self.discovery.take() else {
+            for job in self.given().unwrap_or_default() {
+                tasks.spawn(job.run(shared.clone()));
+            }
+            while tasks.join_next().await.is_some() {}
+            return;
+        };
+        let mut running: BTreeMap<Found, Vec<AbortHandle>> = BTreeMap::new();
+        loop {
+            let found = discovery.next().await;
+            running.retain(|server, jobs| {
+                let stays = found.contains(server);
+                if !stays {
+                    jobs.iter().for_each(AbortHandle::abort);
+                }
+                stays
+            });
+            for server in found {
+                if running.contains_key(&server) {
+                    continue;
+                }
+                let jobs = match self.found(&server) {
+                    Ok(jobs) => jobs,
+                    Err(reason) => {
+                        warn!(
+                            otelcol.component.id = %self.id,
+                            otelcol.component.kind = "receiver",
+                            address = server.address,
+                            error = reason,
+                            "Left out a target that was discovered"
+                        );
+                        Vec::new()
+                    }
+                };
+                let jobs = jobs.into_iter();
+                let handles = jobs.map(|job| tasks.spawn(job.run(shared.clone())));
+                running.insert(server, handles.collect());
+            }
+            // Those that were aborted.
+            while tasks.try_join_next().is_some() {}
+        }
+    }
+
+    /// The jobs for the endpoint that is configured.
+    pub(super) fn given(&self) -> Result<Vec<Job>, String> {
+        let endpoint = &self.target.endpoint;
+        let url = parse_url(endpoint).map_err(|reason| format!("endpoint: {reason}"))?;
+        let client = self.transport.client(&url, None)?;
+        let prefix = format!(
+            "{}{}",
+            url.path().trim_end_matches('/'),
+            self.target.path_prefix
+        );
+        self.jobs(&url, url.path(), &prefix, client, &BTreeMap::new())
+    }
+
+    /// The jobs for a server that was found.
+    pub(super) fn found(&self, server: &Found) -> Result<Vec<Job>, String> {
+        let label = |name: &str| server.labels.get(name).map(String::as_str);
+        let scheme = match label("__scheme__").unwrap_or(match self.target.scheme {
+            None | Some(Scheme::Http) => "http",
+            Some(Scheme::Https) => "https",
+        }) {
+            scheme @ ("http" | "https") => scheme,
+            other => return Err(format!("its scheme `{other}` is neither http nor https")),
+        };
+        if server.address.contains(['/', '?', '#']) {
+            return Err("it is not `host:port`".to_owned());
+        }
+        let url = parse_url(&format!("{scheme}://{}", server.address))?;
+        let client = self.transport.client(&url, server.name.as_deref())?;
+        let prefix = label("__profile_path__").unwrap_or(&self.target.path_prefix);
+        self.jobs(&url, "", prefix, client, &server.labels)
+    }
+
+    fn jobs(
+        &self,
+        url: &Uri,
+        root: &str,
+        prefix: &str,
+        client: Client,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<Job>, String> {
+        let client = Arc::new(client);
+        let (attributes, fallback) = identity(url, self.attributes(labels));
+        let subject = Arc::new(Subject::new(attributes, Some(fallback)));
+        let target = label(url);
+        let now = Instant::now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wall = wall.unwrap_or_default();
+        let jobs = self.target.profiles.iter().map(|profile| {
+            let settings = &profile.0;
+            let path = match profile.path(prefix) {
+                path if settings
+                    .path
+                    .as_deref()
+                    .is_some_and(|path| path.starts_with('/')) =>
+                {
+                    format!("{}{path}", root.trim_end_matches('/'))
+                }
+                path => path,
+            };
+            let url = with_path(url, &path)?;
+            let interval = settings
+                .collection_interval
+                .unwrap_or(self.target.collection_interval);
+            let key = format!("{target}\0{}", settings.name);
+            Ok(Job {
+                target: target.clone(),
+                profile: settings.name.as_str().into(),
+                url,
+                subject: subject.clone(),
+                fetch: client.clone(),
+                intake: self.intake.clone(),
+                takes: profile.takes(),
+                timeout: profile.takes().unwrap_or_default() + *self.target.timeout,
+                pace: Pace::spread(now, wall, *interval, &key),
+                delta: settings.delta.unwrap_or(self.target.delta),
+                metrics: self.metrics.clone(),
+            })
+        });
+        jobs.collect()
+    }
+
+    /// What is said about a server in the configuration and by labels; these count more, as they say it of the one.
+    fn attributes(&self, labels: &BTreeMap<String, String>) -> Vec<KeyValue> {
+        let mut attributes = self.target.resource.clone();
+        for (name, value) in labels {
+            let name = match name.as_str() {
+                name if name.starts_with("__") => continue,
+                "job" | "service_name" => SERVICE_NAME,
+                "instance" => INSTANCE_ID,
+                name => name,
+            };
+            attributes.insert(name.to_owned(), value.clone());
+        }
+        let attributes = attributes.iter();
+        attributes.map(|(key, value)| text(key, value)).collect()
+    }
+}
+
+/// What a server is called in metrics: its host and port.
+pub(super) fn label(url: &Uri) -> Arc<str> {
+    let host = host_of(url);
+    let port = port_of(url);
+    match host.contains(':') {
+        true => format!("[{host}]:{port}").into(),
+        false => format!("{host}:{port}").into(),
+    }
+}
+
+/// The attributes of a server's resource, and the name of its service if nothing tells one. What is on this machine is
+/// called `localhost` on all machines, which tells nobody apart.
+pub(super) fn identity(url: &Uri, mut attributes: Vec<KeyValue>) -> (Vec<KeyValue>, String) {
+    let host = host_of(url);
+    let address = host.parse::<std::net::IpAddr>();
+    let is_local = host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.is_loopback());
+    if is_local {
+        return (attributes, UNKNOWN.to_owned());
+    }
+    if !attributes
+        .iter()
+        .any(|attribute| attribute.key == INSTANCE_ID)
+    {
+        attributes.push(text(INSTANCE_ID, &label(url)));
+    }
+    (attributes, host.to_owned())
+}
+
+/// The same server's URL of another path and query.
+fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
+    let mut parts = url.clone().into_parts();
+    let path = path.parse::<http::uri::PathAndQuery>();
+    parts.path_and_query = Some(path.map_err(|error| error.to_string())?);
+    Uri::from_parts(parts).map_err(|error| error.to_string())
+}

@@ -1,0 +1,222 @@
+//! The section `targets`: servers with several profiles each, given or discovered.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dns_sd::DnsSd;
+use super::file_sd::FileSd;
+use super::profile::Profile;
+use super::remote::MAX_BODY;
+use crate::auth::{self, Auth};
+use crate::config::units::{ByteSize, Duration};
+use crate::config::{ExtensionUse, Headers, Problems, Validate};
+use crate::net::client::{host_of, parse_url};
+use crate::net::tls::ClientTls;
+
+/// Servers that offer the same profiles. One of `endpoint`, `file_sd` and `dns_sd` says which.
+///
+/// What a profile was taken from becomes its resource: the attributes of `resource`, the labels that were discovered
+/// with it, `service.instance.id` (host and port, unless it is this machine), and `service.name`: if it is not given,
+/// the file name of the program as the profile tells it, or else the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Target {
+    /// The URL of a server, as in `http://localhost:6060`; a path in it goes before that of each profile. Redirects are
+    /// not followed, so that credentials do not go elsewhere: the log says where they lead.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    /// Files that name the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_sd: Option<FileSd>,
+    /// Host names whose addresses are the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_sd: Option<DnsSd>,
+    /// How servers that are discovered are spoken to: `http` or `https`. Default: `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// Where the profiles are. Default: `/debug/pprof`.
+    pub path_prefix: String,
+    /// Which profiles are taken: names (`cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`) or
+    /// mappings with more about each. Default: `cpu`, `heap` and `goroutine`.
+    pub profiles: Vec<Profile>,
+    /// How often each profile is taken: at a time within the interval that is always the same for a server and a
+    /// profile, so that not all are taken at once. While it cannot be had the interval gets longer, up to 2m. Default:
+    /// 1m.
+    pub collection_interval: Duration,
+    /// How long taking a profile may take beyond its `seconds`. Default: 10s.
+    pub timeout: Duration,
+    /// The most bytes a profile may have, as it comes and decompressed. Default: 20MiB.
+    pub max_response_body_size: ByteSize,
+    /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
+    /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
+    /// Default: false.
+    pub delta: bool,
+    /// Attributes of the resource of all profiles. Default: none.
+    pub resource: BTreeMap<String, String>,
+    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
+    pub headers: Headers,
+    /// TLS, for `https`.
+    pub tls: ClientTls,
+    /// What says to the servers who we are. Absent: nothing but `headers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+}
+
+/// With or without TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Plaintext.
+    #[default]
+    Http,
+    /// TLS.
+    Https,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Target {
+            endpoint: String::new(),
+            file_sd: None,
+            dns_sd: None,
+            scheme: None,
+            path_prefix: "/debug/pprof".to_owned(),
+            profiles: ["cpu", "heap", "goroutine"].map(Profile::named).into(),
+            collection_interval: Duration::secs(60),
+            timeout: Duration::secs(10),
+            max_response_body_size: MAX_BODY,
+            delta: false,
+            resource: BTreeMap::new(),
+            headers: Headers::default(),
+            tls: ClientTls::default(),
+            auth: None,
+        }
+    }
+}
+
+impl Target {
+    /// The extension it cannot work without; it is at this position of the list.
+    pub(in super::super) fn uses(&self, at: usize) -> Option<ExtensionUse> {
+        let auth = self.auth.as_ref()?;
+        Some(auth.client_use(&["targets", &at.to_string(), "auth"]))
+    }
+
+    /// Whether its servers are spoken to with TLS; not known where each says it itself.
+    pub(super) fn speaks_tls(&self) -> Option<bool> {
+        match (self.endpoint.is_empty(), self.scheme) {
+            (false, _) => Some(self.endpoint.starts_with("https://")),
+            (true, Some(Scheme::Https)) => Some(true),
+            (true, _) if self.file_sd.is_some() => None,
+            (true, _) => Some(false),
+        }
+    }
+
+    fn check_source(&self, problems: &mut Problems) {
+        let given = [
+            ("endpoint", !self.endpoint.is_empty()),
+            ("file_sd", self.file_sd.is_some()),
+            ("dns_sd", self.dns_sd.is_some()),
+        ];
+        let mut given = given.iter().filter(|(_, given)| *given);
+        match (given.next(), given.next()) {
+            (None, _) => problems.error(
+                &[],
+                "one of endpoint, file_sd and dns_sd must say where the profiles are",
+            ),
+            (Some((one, _)), Some((other, _))) => problems.error(
+                &[other],
+                format!("not together with `{one}`: make two targets of them"),
+            ),
+            _ => {}
+        }
+        if !self.endpoint.is_empty() {
+            if self.scheme.is_some() {
+                problems.error(&["scheme"], "is that of the `endpoint`: remove it");
+            }
+            match parse_url(&self.endpoint) {
+                Err(reason) => problems.error(&["endpoint"], reason),
+                Ok(url) if url.query().is_some() => problems.error(
+                    &["endpoint"],
+                    "a target is a server, without a query: `remote` takes whole URLs",
+                ),
+                Ok(url) => {
+                    let path = url.path().trim_end_matches('/');
+                    let prefix = self.path_prefix.trim_end_matches('/');
+                    if !prefix.is_empty() && path.contains(prefix) {
+                        problems.error(
+                            &["endpoint"],
+                            format!("`{prefix}` is added by `path_prefix`: leave it out here"),
+                        );
+                    }
+                    self.check_transport(
+                        url.scheme_str() == Some("https"),
+                        host_of(&url),
+                        problems,
+                    );
+                }
+            }
+        } else {
+            self.check_transport(self.scheme == Some(Scheme::Https), "", problems);
+        }
+    }
+
+    fn check_transport(&self, tls: bool, host: &str, problems: &mut Problems) {
+        match tls {
+            true => self.tls.validate_for_tls("tls", problems),
+            false => auth::warn_of_plaintext(self.auth.as_ref(), false, host, problems),
+        }
+    }
+}
+
+impl Validate for Target {
+    fn validate(&self, problems: &mut Problems) {
+        self.check_source(problems);
+        if let Some(files) = &self.file_sd {
+            problems.within("file_sd", files);
+        }
+        if let Some(names) = &self.dns_sd {
+            problems.within("dns_sd", names);
+        }
+        if self.collection_interval.is_zero() {
+            problems.error(&["collection_interval"], "must be above 0");
+        }
+        if self.timeout.is_zero() {
+            let message = "must be above 0: a server that hangs would never be asked again";
+            problems.error(&["timeout"], message);
+        }
+        if self.max_response_body_size.0 == 0 {
+            problems.error(&["max_response_body_size"], "must be above 0");
+        }
+        let prefix = &self.path_prefix;
+        if !prefix.is_empty() && prefix.parse::<http::uri::PathAndQuery>().is_err() {
+            let message = format!("`{prefix}` is not a path: write it as in `/debug/pprof`");
+            problems.error(&["path_prefix"], message);
+        }
+        if self.profiles.is_empty() {
+            problems.error(&["profiles"], "there must be at least one");
+        }
+        let mut names = Vec::new();
+        for (at, profile) in self.profiles.iter().enumerate() {
+            let at = at.to_string();
+            let mut inner = Problems::default();
+            profile.check(self.collection_interval, &mut inner);
+            if names.contains(&&profile.0.name) {
+                let name = &profile.0.name;
+                inner.error(
+                    &[],
+                    format!("there are two profiles with the name `{name}`"),
+                );
+            }
+            names.push(&profile.0.name);
+            problems.extend(&["profiles", &at], inner);
+        }
+        for key in self.resource.keys().filter(|key| key.is_empty()) {
+            problems.error(
+                &["resource", key],
+                "the name of an attribute must not be empty",
+            );
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What scraping promises: on paused time with something else than a client, and over HTTP without a clock.
+
+mod config;
+mod over_http;
+
+use std::sync::Mutex;
+
+use http::Uri;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::time::{sleep, timeout};
+
+use super::failure::Failure;
+use super::fetch::{Bounds, Fetch, Fetched};
+use super::*;
+use crate::batch::Nack;
+use crate::exporters::testing::context;
+use crate::memory::Budget;
+use crate::pipeline::testing::Scripted;
+use crate::receivers::pprof::intake::Held;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A pprof file of one sample with this value.
+pub(super) fn file(value: u8) -> Vec<u8> {
+    let mut file = vec![0x0a, 4, 8, 1, 16, 2];
+    file.extend([0x12, 4, 8, 1, 16, value]);
+    file.extend([0x22, 6, 8, 1, 0x22, 2, 8, 1]);
+    file.extend([0x2a, 4, 8, 1, 16, 3]);
+    for string in ["", "contentions", "count", "main"] {
+        file.extend([0x32, u8::try_from(string.len()).unwrap()]);
+        file.extend(string.as_bytes());
+    }
+    file
+}
+
+/// Answers after a while, and keeps when it was asked.
+struct Fake {
+    takes: Duration,
+    answer: Box<dyn Fn(usize) -> Result<Vec<u8>, Failure> + Send + Sync>,
+    asked: Mutex<Vec<Instant>>,
+    /// How many are under way, and the most there were.
+    running: Mutex<(usize, usize)>,
+}
+
+impl Fake {
+    fn new(
+        takes: Duration,
+        answer: impl Fn(usize) -> Result<Vec<u8>, Failure> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Fake {
+            takes,
+            answer: Box::new(answer),
+            asked: Mutex::default(),
+            running: Mutex::default(),
+        })
+    }
+
+    /// The times between one request and the next, in whole seconds.
+    fn steps(&self) -> Vec<u64> {
+        let asked = self.asked.lock().unwrap();
+        let pairs = asked.windows(2);
+        pairs.map(|pair| (pair[1] - pair[0]).as_secs()).collect()
+    }
+
+    fn most(&self) -> usize {
+        self.running.lock().unwrap().1
+    }
+}
+
+struct Running<'a>(&'a Fake);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.lock().unwrap().0 -= 1;
+    }
+}
+
+impl Fetch for Fake {
+    fn fetch<'a>(
+        &'a self,
+        _: &'a Uri,
+        bounds: &'a Bounds,
+    ) -> BoxFuture<'a, Result<Fetched, Failure>> {
+        Box::pin(async move {
+            let number = {
+                let mut asked = self.asked.lock().unwrap();
+                asked.push(Instant::now());
+                let mut running = self.running.lock().unwrap();
+                running.0 += 1;
+                running.1 = running.1.max(running.0);
+                asked.len()
+            };
+            let _running = Running(self);
+            sleep(self.takes).await;
+            let bytes = (self.answer)(number)?;
+            Ok(Fetched {
+                held: Held {
+                    permit: bounds.budget.acquire(bytes.len()).unwrap(),
+                    bytes: bytes.into(),
+                },
+                content_type: String::new(),
+            })
+        })
+    }
+}
+
+/// A pipeline that takes everything but what it was told to refuse, and what is counted.
+struct Trial {
+    consumer: Arc<Scripted>,
+    budget: Arc<Budget>,
+    shared: Arc<Shared>,
+    page: PrometheusHandle,
+    factor: watch::Sender<u32>,
+    _recorder: metrics::LocalRecorderGuard<'static>,
+}
+
+impl Trial {
+    fn new(slots: usize, answers: impl IntoIterator<Item = Result<(), Nack>>) -> Self {
+        let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+        let page = recorder.handle();
+        let recorder = metrics::set_default_local_recorder(recorder);
+        let cx = context("pprof");
+        let (factor, stretch) = watch::channel(1);
+        Trial {
+            consumer: Scripted::new(answers),
+            budget: cx.budget.clone(),
+            shared: Arc::new(Shared {
+                id: cx.id.clone(),
+                slots: Some(Semaphore::new(slots)),
+                stretch,
+                deltas: Deltas::new(delta::MEMORY),
+                failures: SampledLog::default(),
+                refusals: SampledLog::default(),
+            }),
+            page,
+            factor,
+            _recorder: recorder,
+        }
+    }
+
+    /// A job that begins at once.
+    fn job(&self, url: &str, takes: Option<Duration>, fetch: Arc<Fake>) -> Job {
+        let (consumer, budget) = (self.consumer.clone(), self.budget.clone());
+        let intake = Intake::new(
+            &self.shared.id,
+            consumer,
+            budget,
+            "http",
+            1 << 20,
+            LIMIT_KEY,
+        );
+        Job {
+            target: "host:1".into(),
+            profile: "cpu".into(),
+            url: url.parse().unwrap(),
+            subject: Arc::default(),
+            fetch,
+            intake,
+            takes,
+            timeout: takes.unwrap_or_default() + MARGIN,
+            pace: Pace::after(Instant::now(), Duration::ZERO, 10 * SECOND),
+            delta: false,
+            metrics: ScraperMetrics::new(&self.shared.id, "targets"),
+        }
+    }
+
+    /// Runs jobs for so long.
+    async fn run(&self, jobs: Vec<Job>, time: Duration) {
+        let jobs = jobs.into_iter().map(|job| job.run(self.shared.clone()));
+        let all = futures_util::future::join_all(jobs);
+        assert!(timeout(time, all).await.is_err(), "jobs do not end");
+    }
+
+    /// The value of a metric, if it is there.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let page = self.page.render();
+        let line = page.lines().find(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        })?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_takes_time_is_never_taken_twice_at_once_from_one_server() {
+    let trial = Trial::new(99, []);
+    let fake = Fake::new(8 * SECOND, |_| Ok(file(1)));
+    let job = |url| trial.job(url, Some(8 * SECOND), fake.clone());
+    let two = vec![
+        job("http://twice.example:6060/debug/pprof/profile?seconds=8"),
+        job("http://TWICE.example:6060/debug/pprof/profile?seconds=8"),
+    ];
+    trial.run(two, 100 * SECOND).await;
+    assert_eq!(fake.most(), 1);
+    // Neither keeps the other one waiting for ever.
+    assert!(trial.consumer.taken().len() >= 10);
+    // Another server's has no need to wait.
+    let fake = Fake::new(8 * SECOND, |_| Ok(file(1)));
+    let job = |url| trial.job(url, Some(8 * SECOND), fake.clone());
+    let two = vec![job("http://one.example/p"), job("http://two.example/p")];
+    trial.run(two, 30 * SECOND).await;
+    assert_eq!(fake.most(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_requests_than_allowed_are_under_way() {
+    let trial = Trial::new(3, []);
+    let fake = Fake::new(2 * SECOND, |_| Ok(file(1)));
+    let job = |number| trial.job(&format!("http://host/{number}"), None, fake.clone());
+    trial.run((0..10).map(job).collect(), 60 * SECOND).await;
+    assert_eq!(fake.most(), 3);
+    assert!(trial.consumer.taken().len() > 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_fails_is_asked_less_and_less_often_until_it_answers_again() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(Duration::ZERO, |number| match number {
+        2..=6 => Err(Failure::Empty),
+        _ => Ok(file(1)),
+    });
+    let job = trial.job("http://host/heap", None, fake.clone());
+    trial.run(vec![job], 405 * SECOND).await;
+    let steps = fake.steps();
+    // Requests 1 and 2, and 2 and 3, are a step apart; then the waits double, more or less.
+    assert_eq!(steps[..2], [10, 10]);
+    for (step, (least, most)) in steps[2..6]
+        .iter()
+        .zip([(16, 24), (32, 48), (64, 96), (96, 144)])
+    {
+        assert!((least..=most).contains(step), "{steps:?}");
+    }
+    assert!(
+        steps.len() > 8 && steps[7..].iter().all(|step| *step == 10),
+        "{steps:?}"
+    );
+    assert_eq!(
+        trial.metric("otelcol_scraper_errored_profile_records"),
+        Some(5.0)
+    );
+    let scraped = trial.metric("otelcol_scraper_scraped_profile_records");
+    assert_eq!(scraped, Some((fake.steps().len() + 1 - 5) as f64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_pipeline_refuses_is_dropped_and_counted_and_the_next_one_comes_in_time() {
+    let trial = Trial::new(9, [Ok(()), Err(Nack::unavailable("full"))]);
+    let fake = Fake::new(Duration::ZERO, |_| Ok(file(1)));
+    let job = trial.job("http://host/heap", None, fake.clone());
+    trial.run(vec![job], 45 * SECOND).await;
+    assert_eq!(fake.steps(), [10, 10, 10, 10]);
+    assert_eq!(trial.consumer.taken().len(), 4);
+    assert_eq!(
+        trial.metric("tributary_scraper_dropped_profiles"),
+        Some(1.0)
+    );
+    assert_eq!(
+        trial.metric("otelcol_receiver_refused_profile_samples"),
+        Some(1.0)
+    );
+    assert_eq!(
+        trial.metric("otelcol_receiver_accepted_profile_samples"),
+        Some(4.0)
+    );
+    drop(trial.consumer.batches());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hangs_is_given_up_when_its_time_is_over() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(3600 * SECOND, |_| Ok(file(1)));
+    let job = trial.job(
+        "http://hangs.example/p?seconds=5",
+        Some(5 * SECOND),
+        fake.clone(),
+    );
+    trial.run(vec![job], 18 * SECOND).await;
+    // Five seconds and the margin of ten.
+    assert_eq!(
+        trial.metric("otelcol_scraper_errored_profile_records"),
+        Some(1.0)
+    );
+    assert_eq!(fake.asked.lock().unwrap().len(), 1);
+    let again = trial.job(
+        "http://hangs.example/p?seconds=5",
+        Some(5 * SECOND),
+        fake.clone(),
+    );
+    trial.run(vec![again], 25 * SECOND).await;
+    assert_eq!(fake.steps().last(), Some(&20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_target_is_up_is_shown_as_long_as_it_is_there() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(SECOND, |number| match number {
+        1 => Ok(file(1)),
+        _ => Ok(b"<!DOCTYPE html><title>Log in</title>".to_vec()),
+    });
+    let job = trial.job("http://host/heap", None, fake.clone());
+    let running = tokio::spawn(job.run(trial.shared.clone()));
+    let up = || trial.metric("tributary_scraper_up");
+    sleep(5 * SECOND).await;
+    assert_eq!(up(), Some(1.0));
+    assert_eq!(
+        trial.metric("tributary_scraper_duration_seconds"),
+        Some(1.0)
+    );
+    sleep(10 * SECOND).await;
+    assert_eq!(up(), Some(0.0));
+    running.abort();
+    let _ = running.await;
+    // Not a number: not on the page.
+    assert!(up().is_some_and(f64::is_nan));
+}
+
+#[tokio::test(start_paused = true)]
+async fn counters_become_differences_where_that_is_wanted() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(Duration::ZERO, |number| {
+        Ok(file(10 + 3 * u8::try_from(number).unwrap()))
+    });
+    let mut job = trial.job("http://host/mutex", None, fake.clone());
+    job.delta = true;
+    trial.run(vec![job], 45 * SECOND).await;
+    // The first one is only remembered.
+    assert_eq!(fake.steps().len(), 4);
+    assert_eq!(trial.consumer.taken(), [1, 1, 1, 1]);
+    let batches = trial.consumer.batches();
+    let mut last = batches.last().unwrap().clone();
+    let crate::batch::Decoded::Profiles(request) = last.decoded().unwrap() else {
+        panic!("not profiles");
+    };
+    let samples = &request.resource_profiles[0].scope_profiles[0].profiles[0].samples;
+    assert_eq!(samples[0].values, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn intervals_stretch_while_the_machine_is_busy() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(Duration::ZERO, |_| Ok(file(1)));
+    let job = trial.job("http://host/heap", None, fake.clone());
+    let running = tokio::spawn(job.run(trial.shared.clone()));
+    sleep(25 * SECOND).await;
+    trial.factor.send(4).unwrap();
+    sleep(120 * SECOND).await;
+    trial.factor.send(1).unwrap();
+    sleep(60 * SECOND).await;
+    running.abort();
+    let steps = fake.steps();
+    // At 30 it is known; then every fourth.
+    assert_eq!(steps[..6], [10, 10, 10, 10, 40, 40], "{steps:?}");
+    assert_eq!(steps.last(), Some(&10), "{steps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_up_what_is_under_way_at_once_and_keeps_nothing() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(3600 * SECOND, |_| Ok(file(1)));
+    let job = trial.job(
+        "http://ends.example/p?seconds=30",
+        Some(30 * SECOND),
+        fake.clone(),
+    );
+    let mut scraper: Box<dyn Component> = Box::new(Scraper {
+        waiting: Some(Work {
+            shared: trial.shared.clone(),
+            remote: Some(Remoted {
+                job,
+                delay: Duration::ZERO,
+                interval: 60 * SECOND,
+            }),
+            servers: Vec::new(),
+            adaptive: None,
+        }),
+        running: None,
+    });
+    scraper.start();
+    sleep(SECOND).await;
+    assert_eq!(fake.running.lock().unwrap().0, 1);
+    let before = Instant::now();
+    let undelivered = scraper.shutdown(before + 60 * SECOND).await;
+    assert_eq!(undelivered, Undelivered::default());
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    tokio::task::yield_now().await;
+    assert_eq!(fake.running.lock().unwrap().0, 0);
+    assert_eq!(trial.budget.used(), 0);
+}

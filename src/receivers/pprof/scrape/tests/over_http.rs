@@ -1,0 +1,111 @@
+//! Fetching, from a server on a loopback port.
+
+use super::*;
+use crate::net::client::test_server::{TestServer, answer, header_map};
+use crate::receivers::pprof::scrape::fetch::Client;
+
+fn client(server: &TestServer, headers: &str) -> (Client, Uri) {
+    let headers: crate::config::Headers = serde_yaml::from_str(headers).unwrap();
+    let transport = Transport {
+        tls: None,
+        options: ClientOptions::default(),
+        headers: super::headers(&headers),
+        auth: None,
+    };
+    let url: Uri = format!("http://{}/debug/pprof/heap", server.address)
+        .parse()
+        .unwrap();
+    (transport.client(&url, None).unwrap(), url)
+}
+
+/// What comes of this answer, with at most `limit` bytes and this budget.
+async fn fetched(
+    status: u16,
+    headers: &'static [(&'static str, &'static str)],
+    body: &'static [u8],
+    limit: usize,
+    budget: &Arc<Budget>,
+) -> Result<Fetched, Failure> {
+    let respond = move |_: &http::Request<bytes::Bytes>| {
+        Some(answer(
+            status,
+            header_map(headers),
+            body,
+            Default::default(),
+        ))
+    };
+    let server = TestServer::start(None, respond).await;
+    let (client, url) = client(&server, "{}");
+    let bounds = Bounds {
+        limit,
+        budget: budget.clone(),
+    };
+    client.fetch(&url, &bounds).await
+}
+
+#[tokio::test]
+async fn a_body_is_taken_within_its_limit_and_the_memory_for_it_is_counted() {
+    let budget = Budget::new(1 << 20);
+    let got = fetched(
+        200,
+        &[("content-type", "Application/X")],
+        &[7; 5000],
+        5000,
+        &budget,
+    )
+    .await;
+    let got = got.unwrap();
+    assert_eq!(got.held.bytes.len(), 5000);
+    assert_eq!(got.content_type, "application/x");
+    assert!(budget.used() >= 5000);
+    drop(got);
+    let got = fetched(200, &[], &[7; 5000], 4999, &budget).await;
+    assert_eq!(got.unwrap_err(), Failure::TooLarge(4999));
+    let small = Budget::new(1000);
+    let got = fetched(200, &[], &[7; 5000], 5000, &small).await;
+    assert!(matches!(got.unwrap_err(), Failure::NoRoom(_)));
+    assert_eq!((budget.used(), small.used()), (0, 0));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_profile_says_what_it_is() {
+    let budget = Budget::new(1 << 20);
+    let said = async |status, headers, body| {
+        let got = fetched(status, headers, body, 1000, &budget).await;
+        got.unwrap_err().to_string()
+    };
+    let redirect = said(302, &[("location", "http://login.example/")], b"").await;
+    assert!(redirect.contains("http://login.example/"), "{redirect}");
+    let busy = said(500, &[], b"Could not enable CPU profiling: already in use").await;
+    assert!(busy.contains("only be one"), "{busy}");
+    let empty = said(200, &[], b"").await;
+    assert!(empty.contains("empty"), "{empty}");
+    let encoded = said(200, &[("content-encoding", "br")], b"x").await;
+    assert!(encoded.contains("`br`"), "{encoded}");
+}
+
+#[tokio::test]
+async fn requests_carry_the_headers_that_are_configured() {
+    let respond = |_: &http::Request<bytes::Bytes>| {
+        Some(answer(200, Default::default(), b"x", Default::default()))
+    };
+    let server = TestServer::start(None, respond).await;
+    let (client, url) = client(&server, "{x-tenant: a, user-agent: mine}");
+    let bounds = Bounds {
+        limit: 10,
+        budget: Budget::new(1 << 20),
+    };
+    client.fetch(&url, &bounds).await.unwrap();
+    client.fetch(&url, &bounds).await.unwrap();
+    let requests = server.requests.lock().unwrap();
+    let request = requests.first().unwrap();
+    assert_eq!(request.uri().path(), "/debug/pprof/heap");
+    for (name, value) in [
+        ("x-tenant", "a"),
+        ("user-agent", "mine"),
+        ("accept-encoding", "identity"),
+    ] {
+        assert_eq!(request.headers()[name], value);
+    }
+    assert_eq!(server.connections(), 1);
+}

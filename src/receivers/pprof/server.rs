@@ -1,0 +1,388 @@
+//! `server`: takes the pprof files that are sent here.
+//!
+//! `POST /v1/pprof` with the file as the body, with or without gzip (or any other `Content-Encoding`). What it is of,
+//! the query says: see [`labels`].
+//!
+//! | answer | when |
+//! |---|---|
+//! | 204 | the pipeline has it |
+//! | 400 | it is no pprof file or a broken one, or the query is not understood |
+//! | 401, 403 | the client may not send |
+//! | 404, 405 | another path, another method |
+//! | 413 | it is larger than `max_request_body_size`, or than the memory limit |
+//! | 429, 503 | not now: `Retry-After` says when. The Collector answers 500, which clients take for final |
+//! | 500 | the pipeline refused it for good |
+//!
+//! The content type is not looked at: there is none for pprof files, and clients send all kinds.
+
+mod labels;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use self::labels::labels;
+use super::intake::Intake;
+use super::origin::{Origin, Subject, text};
+use crate::auth::{self, Auth};
+use crate::batch::{Code, Nack, Signal};
+use crate::component::{BuildContext, BuildError};
+use crate::config::units::Duration;
+use crate::config::{ComponentId, Endpoint, Headers, Problems, Section, Validate};
+use crate::net::Owner;
+use crate::net::server::{
+    Bound, Handler, Limits, Options, Peer, Protocol, Server, plain, tls_source,
+};
+use crate::net::tls::ServerTls;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::receivers::serving::body::{Bounds, Pace, Reader};
+use crate::receivers::serving::cors::Cors;
+use crate::receivers::serving::front::{Front, may_be_sending, only_post};
+use crate::receivers::serving::refusal::{Refusal, log_refusal, too_busy};
+use crate::receivers::serving::{
+    DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
+};
+use crate::telemetry::sampled_log::SampledLog;
+
+/// Takes pprof files at `POST /v1/pprof`: the file is the body, with or without gzip. Each parameter of the query is a
+/// resource attribute, as in `/v1/pprof?service.name=checkout`; `profile` says which of the profiles of its source it
+/// is, as in `&profile=mutex`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Where to listen, as in `localhost:8080`. Required.
+    pub endpoint: Endpoint,
+    /// The kind of socket. Only `tcp`, the default, is supported.
+    pub transport: String,
+    /// TLS. Absent: plain text.
+    pub tls: Section<ServerTls>,
+    /// Who may send. Absent: everybody who reaches the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// Largest body in bytes, as sent and after decompression. Default 20971520 (20 MiB); 0 means the default.
+    pub max_request_body_size: usize,
+    /// Answers to browsers. Absent: cross-origin requests are not allowed.
+    pub cors: Section<Cors>,
+    /// HTTP/2: requests at once on one connection. Default 1000; 0 means the default.
+    pub max_concurrent_streams: u32,
+    /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
+    /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`. A file that is compressed with gzip itself
+    /// needs none.
+    pub compression_algorithms: Vec<String>,
+    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` says how slow a body may
+    /// be.
+    pub read_timeout: Duration,
+    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
+    /// Default 1m.
+    pub read_header_timeout: Duration,
+    /// Longest time from the request head to the answer. After it the data was not taken and the client gets status
+    /// 503. Default 0: no limit.
+    pub write_timeout: Duration,
+    /// Close a connection after this long without a request. Default 5m; 0 means never.
+    pub idle_timeout: Duration,
+    /// HTTP/1: keep connections open between requests. Default true.
+    pub keep_alives_enabled: bool,
+    /// Headers to add to every response. Default none.
+    pub response_headers: Headers,
+    /// What clients may do at most.
+    pub limits: Limits,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            endpoint: Endpoint(String::new()),
+            transport: TCP.to_owned(),
+            tls: Section::default(),
+            auth: None,
+            max_request_body_size: DEFAULT_BODY,
+            cors: Section::default(),
+            max_concurrent_streams: DEFAULT_STREAMS,
+            compression_algorithms: encoding::HTTP_NAMES.map(str::to_owned).to_vec(),
+            read_timeout: Duration::default(),
+            read_header_timeout: Duration::secs(60),
+            write_timeout: Duration::default(),
+            idle_timeout: Duration::secs(300),
+            keep_alives_enabled: true,
+            response_headers: Headers::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// The largest body in bytes.
+    pub(super) fn max_body(&self) -> usize {
+        match self.max_request_body_size {
+            0 => DEFAULT_BODY,
+            size => size,
+        }
+    }
+
+    /// Binds the socket; nothing is accepted before the start. `intake` is that of this section, with
+    /// [`LIMIT_KEY`] as the key of its limit.
+    ///
+    /// # Errors
+    /// When the address cannot be used, or a file of `tls` cannot be read.
+    pub(super) fn build(
+        &self,
+        cx: &BuildContext,
+        intake: Intake,
+    ) -> Result<Box<dyn Component>, BuildError> {
+        Ok(Box::new(self.listening(cx, intake)?))
+    }
+
+    fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Listening, BuildError> {
+        let owner = Owner::new(&cx.id, "receiver").over("http");
+        let within = |error: &dyn std::fmt::Display| BuildError(format!("server::{error}"));
+        let guard = auth::guard(self.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
+        let tls = tls_source(&self.tls, Protocol::Either, &owner).map_err(|e| within(&e))?;
+        let identity = (*self.tls).as_ref();
+        let identity = identity.map(|tls| tls.client_identity_attribute.clone());
+        let handler = Push {
+            id: cx.id.clone(),
+            intake,
+            front: Front::new(
+                guard,
+                &self.compression_algorithms,
+                self.cors.as_ref(),
+                &self.response_headers,
+                self.write_timeout.unless_zero(),
+            ),
+            identity: identity.filter(|key| !key.is_empty()),
+            refusals: SampledLog::default(),
+            pace: Pace::new(&self.limits, self.read_timeout.unless_zero()),
+        };
+        let options = Options {
+            protocol: Protocol::Either,
+            tls,
+            keep_alive: self.keep_alives_enabled,
+            max_concurrent_streams: or(self.max_concurrent_streams, DEFAULT_STREAMS),
+            header_timeout: self.read_header_timeout.unless_zero(),
+            max_idle: self.idle_timeout.unless_zero(),
+            limits: self.limits.clone(),
+            budget: Some(cx.budget.clone()),
+            ..Options::default()
+        };
+        let bound = cx
+            .listeners
+            .bind(&cx.id, &self.endpoint)
+            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .map_err(|error| BuildError(error.to_string()))?;
+        Ok(Listening {
+            waiting: Some(Box::new(move || bound.start())),
+            running: None,
+        })
+    }
+}
+
+impl Validate for ServerConfig {
+    fn validate(&self, problems: &mut Problems) {
+        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:8080", problems);
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        validate_encodings(&self.compression_algorithms, problems);
+        if let Some(cors) = &*self.cors {
+            problems.within("cors", cors);
+        }
+    }
+}
+
+/// The socket, before and after the start.
+struct Listening {
+    waiting: Option<Box<dyn FnOnce() -> Server + Send>>,
+    running: Option<Server>,
+}
+
+impl Component for Listening {
+    fn start(&mut self) {
+        if let Some(start) = self.waiting.take() {
+            self.running = Some(start());
+        }
+    }
+
+    /// It holds nothing that was acknowledged: what is cut off at the deadline, its client still has.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            if let Some(server) = self.running {
+                server.shutdown(deadline).await;
+            }
+            Undelivered::default()
+        })
+    }
+}
+
+/// Answers the requests.
+struct Push {
+    id: ComponentId,
+    intake: Intake,
+    front: Front,
+    /// The resource attribute that says who sent a file, as its certificate does.
+    identity: Option<String>,
+    /// Limits what a client can write into the log by being refused.
+    refusals: SampledLog,
+    pace: Pace,
+}
+
+impl Push {
+    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        let metrics = &self.intake.metrics;
+        let refuse = |nack| {
+            metrics.refused_request(peer.identity.as_ref());
+            refused(nack)
+        };
+        if let Err(response) = self.front.admit(&mut request, peer, refuse).await {
+            return response;
+        }
+        let may_be_sending = may_be_sending(&request);
+        let misdirected = misdirected(&request);
+        let origin = self.origin(&request, peer);
+        let encoding = self.front.encoding(request.headers());
+        let mut reader = Reader::new(request.into_body(), peer, self.pace);
+        if let Some(response) = misdirected {
+            if may_be_sending {
+                reader.discard().await;
+            }
+            metrics.refused_request(peer.identity.as_ref());
+            return response;
+        }
+        let bounds = Bounds {
+            size: self.intake.limit,
+            key: self.intake.limit_key,
+            budget: &self.intake.budget,
+        };
+        let read = match (origin, encoding) {
+            (Err(nack), _) | (_, Err(nack)) => Err(nack),
+            (Ok(origin), Ok(encoding)) => reader
+                .whole(&bounds)
+                .await
+                .map(|held| (held, encoding, origin)),
+        };
+        let result = match read {
+            Ok((held, encoding, origin)) => {
+                let codec = encoding.codec(&held.bytes);
+                // A connection's own turns first: one that brings a thousand bombs waits behind itself.
+                let own = peer.turns.acquire().await;
+                let converted = match self.intake.unpack(held, codec).await {
+                    Ok(held) => self.intake.convert(held, origin).await,
+                    Err(refused) => Err(refused),
+                };
+                drop(own);
+                let result = match converted {
+                    Ok(converted) => self.intake.hand_on(converted).await,
+                    Err(refused) => Err(refused),
+                };
+                result.map(|_| ()).map_err(Nack::from)
+            }
+            Err(nack) => {
+                metrics.unreadable(Signal::Profiles);
+                if may_be_sending && nack.code == Code::DeadlineExceeded {
+                    peer.answered_early();
+                } else if may_be_sending {
+                    reader.discard().await;
+                }
+                Err(nack)
+            }
+        };
+        match result {
+            Ok(()) => {
+                let mut response = Response::new(Full::default());
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+            Err(nack) => {
+                self.tell(&nack, peer);
+                refused(nack)
+            }
+        }
+    }
+
+    /// Counts a refusal, and writes it into the log.
+    fn tell(&self, nack: &Nack, peer: &Peer) {
+        self.intake.metrics.refused_request(peer.identity.as_ref());
+        log_refusal(&self.id, &self.refusals, nack, peer);
+    }
+
+    /// What the query says of the file, and the certificate of its sender.
+    fn origin(&self, request: &Request<Incoming>, peer: &Peer) -> Result<Origin, Nack> {
+        let mut labels = labels(request.uri().query().unwrap_or_default())?;
+        if let Some(key) = &self.identity {
+            labels.attributes.retain(|attribute| attribute.key != *key);
+            let identity = peer.identity.as_deref();
+            labels
+                .attributes
+                .extend(identity.map(|identity| text(key, identity)));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_nanos();
+        Ok(Origin {
+            subject: Subject::new(labels.attributes, None).into(),
+            profile: labels.profile,
+            start: u64::try_from(now).unwrap_or(u64::MAX),
+            duration: std::time::Duration::ZERO,
+        })
+    }
+}
+
+impl Handler for Push {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        let late = |nack| {
+            self.tell(&nack, peer);
+            refused(nack)
+        };
+        let answer = |request| self.answer(request, peer);
+        self.front.handle(request, answer, late).await
+    }
+
+    fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
+        refused(too_busy())
+    }
+}
+
+/// The answer to what is no file for us.
+fn misdirected<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
+    if request.uri().path() != PATH {
+        let message = format!("404 page not found; pprof files are taken at {PATH}");
+        return Some(plain(StatusCode::NOT_FOUND, message));
+    }
+    (request.method() != Method::POST).then(only_post)
+}
+
+fn refused(nack: Nack) -> Response<Full<Bytes>> {
+    let refusal = Refusal::from(nack);
+    let status = refusal.http_status();
+    let mut response = plain(status, format!("{} {}", status.as_u16(), refusal.message));
+    let seconds = refusal.retry_after_seconds();
+    let later = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ]
+    .contains(&status);
+    if let Some(seconds) = seconds.or(later.then_some(1)) {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The Collector's.
+const PATH: &str = "/v1/pprof";
+/// The key that limits the size of a file that is sent.
+pub(super) const LIMIT_KEY: &str = "max_request_body_size";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What the query of a request says about the file it brings.
+
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+
+use super::super::origin::text;
+use crate::batch::Nack;
+
+/// What the file is of.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Labels {
+    /// Resource attributes.
+    pub(super) attributes: Vec<KeyValue>,
+    /// Which of the profiles of its source it is: `heap`, `mutex`.
+    pub(super) profile: Option<Arc<str>>,
+}
+
+/// Reads a query (`application/x-www-form-urlencoded`): every parameter is a resource attribute whose value is a text,
+/// but for `profile`, which names the profile. At most [`MOST`] of them, each with at most [`LONGEST_KEY`] and
+/// [`LONGEST_VALUE`] bytes. One without a value says nothing.
+///
+/// # Errors
+/// A refusal that says which parameter is wrong, and how.
+pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
+    let mut labels = Labels::default();
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    for (at, parameter) in parameters.enumerate() {
+        let number = at + 1;
+        let wrong = |why: &str| Nack::invalid(format!("parameter {number} of the query {why}"));
+        if at == MOST {
+            let why = format!("the query has more than {MOST} parameters; each is an attribute");
+            return Err(Nack::invalid(why));
+        }
+        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let decode = |part: &str, most: usize| {
+            let decoded = decode(part).ok_or_else(|| wrong("is not percent-encoded UTF-8"))?;
+            match decoded.len() <= most {
+                true => Ok(decoded),
+                false => Err(wrong(&format!("is longer than {most} bytes"))),
+            }
+        };
+        let (key, value) = (decode(key, LONGEST_KEY)?, decode(value, LONGEST_VALUE)?);
+        if key.is_empty() || key.chars().any(char::is_control) {
+            return Err(wrong("has no usable name"));
+        }
+        let known = labels.attributes.iter().any(|known| known.key == key);
+        if known || key == PROFILE && labels.profile.is_some() {
+            return Err(wrong(&format!("is the second `{key}`")));
+        }
+        match (key.as_str(), value.is_empty()) {
+            (_, true) => {}
+            (PROFILE, false) => labels.profile = Some(value.into()),
+            (_, false) => labels.attributes.push(text(&key, &value)),
+        }
+    }
+    Ok(labels)
+}
+
+/// Undoes percent-encoding; none if that leaves no UTF-8.
+fn decode(part: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(part.len());
+    let mut bytes = part.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// The parameter that is no attribute.
+const PROFILE: &str = "profile";
+/// Parameters of a query.
+const MOST: usize = 32;
+/// Bytes of a name, decoded.
+const LONGEST_KEY: usize = 128;
+/// Bytes of a value, decoded.
+const LONGEST_VALUE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(query: &str) -> String {
+        labels(query).unwrap_err().reason.into_owned()
+    }
+
+    #[test]
+    fn every_parameter_is_an_attribute_but_the_profiles_name() {
+        let found = labels("service.name=a+b&&profile=mutex&k%3D=%C3%A9%2B=&empty=&bare").unwrap();
+        let expected = Labels {
+            attributes: vec![text("service.name", "a b"), text("k=", "\u{e9}+=")],
+            profile: Some("mutex".into()),
+        };
+        assert_eq!(found, expected);
+        assert_eq!(labels("").unwrap(), Labels::default());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_query_is_said() {
+        for (query, reason) in [
+            (
+                "a=1&b=%zz",
+                "parameter 2 of the query is not percent-encoded UTF-8",
+            ),
+            (
+                "a=%f",
+                "parameter 1 of the query is not percent-encoded UTF-8",
+            ),
+            (
+                "a=%ff",
+                "parameter 1 of the query is not percent-encoded UTF-8",
+            ),
+            ("=1", "parameter 1 of the query has no usable name"),
+            ("a%0A=1", "parameter 1 of the query has no usable name"),
+            ("a=1&a=2", "parameter 2 of the query is the second `a`"),
+            (
+                "profile=1&profile=2",
+                "parameter 2 of the query is the second `profile`",
+            ),
+        ] {
+            assert_eq!(refusal(query), reason, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_bounded_in_number_and_length() {
+        let many = |count: usize| {
+            let parameters: Vec<String> = (0..count).map(|at| format!("k{at}=v")).collect();
+            parameters.join("&")
+        };
+        assert_eq!(labels(&many(MOST)).unwrap().attributes.len(), MOST);
+        assert!(refusal(&many(MOST + 1)).contains("more than 32 parameters"));
+        assert!(labels(&format!("{}={}", "k".repeat(128), "v".repeat(1024))).is_ok());
+        assert!(refusal(&format!("{}=v", "k".repeat(129))).contains("longer than 128 bytes"));
+        assert!(refusal(&format!("k={}", "v".repeat(1025))).contains("longer than 1024 bytes"));
+    }
+}

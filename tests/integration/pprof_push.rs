@@ -1,0 +1,258 @@
+//! What comes as pprof files leaves as OTLP profiles, and who sent it is told the truth.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::Method;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use tributary::memory::Budget;
+use tributary::profiles::dictionary::Dictionary;
+use tributary::profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
+use tributary::profiles::pprof::write::write;
+use tributary::profiles::pprof::{LinkLabels, Options, Reader};
+
+use crate::harness::{Answer, Backend, Collector, Refusal, Signal, Telemetry, grpc_to, raw};
+
+/// A collector whose receiver `pprof` has these sections.
+async fn start(sections: &str, backend: &Backend, exporter: &str) -> Collector {
+    let exporter = grpc_to(backend, exporter);
+    let yaml = format!(
+        "receivers: {{pprof: {sections}}}
+exporters: {{otlp_grpc: {exporter}}}
+service: {{pipelines: {{profiles: {{receivers: [pprof], exporters: [otlp_grpc]}}}}}}
+"
+    );
+    Collector::start(&yaml).await
+}
+
+const SERVER: &str = "{server: {endpoint: '127.0.0.1:0', max_request_body_size: 100000}}";
+
+/// A pprof file of one sample with this value.
+fn file(value: i64) -> Vec<u8> {
+    let mut dictionary = Dictionary::new();
+    let (kind, unit) = (dictionary.string("cpu"), dictionary.string("nanoseconds"));
+    let mut profile = Profile::default();
+    profile.header.sample_type.kind = kind;
+    profile.header.sample_type.unit = unit;
+    profile.header.time = 1;
+    let mut samples = Samples::default();
+    samples.push(Default::default(), &[value], &[]);
+    profile.samples = samples;
+    let scope = ScopeProfiles {
+        profiles: vec![profile],
+        ..ScopeProfiles::default()
+    };
+    let resource = ResourceProfiles::default();
+    let files = write(&dictionary, &resource, &scope, &LinkLabels::default());
+    let file = files.into_iter().next().unwrap();
+    // It is what readers understand.
+    let mut permit = Budget::new(1 << 20).nothing();
+    let read = Reader::new().read(
+        &file,
+        &Options::default(),
+        &mut permit,
+        &mut dictionary,
+        None,
+    );
+    assert_eq!(read.unwrap().profiles.profiles.len(), 1);
+    file
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The profiles that have arrived.
+fn arrived(backend: &Backend) -> Vec<ExportProfilesServiceRequest> {
+    let record = backend.record();
+    let all = record
+        .telemetry(Signal::Profiles)
+        .map(|telemetry| match telemetry {
+            Telemetry::Profiles(request) => request.clone(),
+            other => panic!("{other:?}"),
+        });
+    all.collect()
+}
+
+/// Their values, in the order of their size.
+fn values(backend: &Backend) -> Vec<i64> {
+    let mut values: Vec<i64> = arrived(backend)
+        .iter()
+        .flat_map(|request| &request.resource_profiles)
+        .flat_map(|resource| &resource.scope_profiles)
+        .flat_map(|scope| &scope.profiles)
+        .flat_map(|profile| &profile.samples)
+        .flat_map(|sample| sample.values.clone())
+        .collect();
+    values.sort_unstable();
+    values
+}
+
+#[tokio::test]
+async fn a_file_that_is_sent_arrives_with_what_the_query_says_of_it() {
+    let backend = Backend::start().await;
+    let collector = start(SERVER, &backend, "").await;
+    let address = collector.server("Starting HTTP server", "pprof");
+    let path = "/v1/pprof?service.name=checkout&profile=cpu";
+    for (number, body) in [file(1), gzip(&file(2))].into_iter().enumerate() {
+        let response = raw::http(address, Method::POST, path, &[], body).await;
+        assert_eq!(response.status, 204, "{number}: {}", response.text());
+    }
+    let encoded = [("content-encoding", "gzip")];
+    let response = raw::http(address, Method::POST, path, &encoded, gzip(&file(3))).await;
+    assert_eq!(response.status, 204, "{}", response.text());
+    backend
+        .wait_for("three profiles", |record| {
+            record.telemetry(Signal::Profiles).count() == 3
+        })
+        .await;
+    assert_eq!(values(&backend), [1, 2, 3]);
+    let all = format!("{:?}", arrived(&backend));
+    assert_eq!(all.matches("StringValue(\"checkout\")").count(), 3, "{all}");
+    let metrics = collector.assert_conservation().await;
+    let labels = [("receiver", "pprof"), ("transport", "http")];
+    assert_eq!(
+        metrics.sum("otelcol_receiver_accepted_profile_samples", &labels),
+        3.0
+    );
+}
+
+#[tokio::test]
+async fn what_is_refused_is_said_with_the_status_that_fits() {
+    let backend = Backend::start().await;
+    let collector = start(SERVER, &backend, "").await;
+    let address = collector.server("Starting HTTP server", "pprof");
+    let post = |path, body: Vec<u8>| raw::http(address, Method::POST, path, &[], body);
+    let bad = post("/v1/pprof", b"{}".to_vec()).await;
+    assert_eq!(bad.status, 400);
+    assert!(
+        bad.text().starts_with("400 not a usable pprof file: "),
+        "{}",
+        bad.text()
+    );
+    let large = post("/v1/pprof", gzip(&vec![0; 100_001])).await;
+    assert_eq!(large.status, 413);
+    assert!(
+        large.text().contains("max_request_body_size"),
+        "{}",
+        large.text()
+    );
+    let get = raw::http(address, Method::GET, "/v1/pprof", &[], Vec::new()).await;
+    assert_eq!(
+        (get.status.as_u16(), get.header("allow")),
+        (405, Some("POST"))
+    );
+    assert_eq!(post("/v1/traces", file(1)).await.status, 404);
+    // None of it kept anybody else's from being taken.
+    assert_eq!(post("/v1/pprof", file(7)).await.status, 204);
+    backend
+        .wait_for("the profile", |record| {
+            record.telemetry(Signal::Profiles).count() == 1
+        })
+        .await;
+    assert_eq!(values(&backend), [7]);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_told_to_the_sender_who_then_gets_through() {
+    let backend = Backend::start().await;
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let queue = "sending_queue: {queue_size: 1, sizer: requests, num_consumers: 1}";
+    let collector = start(SERVER, &backend, queue).await;
+    let address = collector.server("Starting HTTP server", "pprof");
+    let mut taken = Vec::new();
+    let refused = loop {
+        let value = i64::try_from(taken.len()).unwrap() + 1;
+        let response = raw::http(address, Method::POST, "/v1/pprof", &[], file(value)).await;
+        match response.status.as_u16() {
+            204 => taken.push(value),
+            _ => break response,
+        }
+        assert!(taken.len() < 100, "the queue has no end");
+    };
+    assert!([429, 503].contains(&refused.status.as_u16()), "{refused:?}");
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!(seconds >= 1);
+    backend.always(Answer::Accept);
+    let count = taken.len();
+    backend
+        .wait_for("what was taken", |record| {
+            record.telemetry(Signal::Profiles).count() == count
+        })
+        .await;
+    assert_eq!(values(&backend), taken);
+    let again = raw::http(address, Method::POST, "/v1/pprof", &[], file(1000)).await;
+    assert_eq!(again.status, 204);
+    backend
+        .wait_for("the refused one", |record| {
+            record.telemetry(Signal::Profiles).count() == count + 1
+        })
+        .await;
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn files_are_taken_once_and_this_process_is_profiled() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    std::fs::write(place("a.pprof"), file(11)).unwrap();
+    std::fs::write(place("broken.pprof"), b"no profile").unwrap();
+    let include = Path::display(directory.path());
+    let sections = format!(
+        "{{file: {{include: '{include}/*.pprof', collection_interval: 20ms, initial_delay: 1ms}}}}"
+    );
+    let backend = Backend::start().await;
+    let collector = start(&sections, &backend, "").await;
+    collector.wait_for("Skipped a file until it changes").await;
+    // Written beside, then moved: complete at once.
+    std::fs::write(place("b"), gzip(&file(12))).unwrap();
+    std::fs::rename(place("b"), place("b.pprof")).unwrap();
+    backend
+        .wait_for("both files", |record| {
+            record.telemetry(Signal::Profiles).count() == 2
+        })
+        .await;
+    assert_eq!(values(&backend), [11, 12]);
+    let skipped = collector
+        .lines()
+        .iter()
+        .filter(|line| line.message().starts_with("Skipped"))
+        .count();
+    assert_eq!(skipped, 1);
+}
+
+#[tokio::test]
+async fn the_collector_profiles_itself_with_mappings() {
+    let backend = Backend::start().await;
+    let sections = "{self: {frequency: 1000, collection_interval: 200ms}}";
+    let collector = start(sections, &backend, "").await;
+    // Something to do for it.
+    let busy = async {
+        loop {
+            collector.metrics().await;
+        }
+    };
+    let has_samples = |record: &crate::harness::backend::Record| {
+        record.telemetry(Signal::Profiles).next().is_some()
+    };
+    tokio::select! {
+        () = busy => {}
+        () = backend.wait_for("a profile of the process", has_samples) => {}
+    }
+    let request = arrived(&backend).remove(0);
+    let dictionary = request.dictionary.unwrap();
+    assert!(dictionary.mapping_table.len() > 1);
+    let deepest = dictionary
+        .stack_table
+        .iter()
+        .map(|stack| stack.location_indices.len())
+        .max();
+    assert!(deepest > Some(3), "{deepest:?}");
+    let profile = &request.resource_profiles[0].scope_profiles[0].profiles[1];
+    assert_eq!(profile.period, 1_000_000);
+    collector.terminate().await;
+}
