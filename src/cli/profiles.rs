@@ -1,10 +1,16 @@
-//! `collector profiles`: work on files of profiles.
+//! `collector profiles`: work on profiles, from files and URLs.
 
 mod check;
 mod convert;
+mod diff;
+mod fetch;
 mod input;
+mod labels;
 mod load;
+#[cfg(test)]
+mod mutations;
 mod output;
+mod table;
 mod top;
 
 use std::path::PathBuf;
@@ -17,86 +23,111 @@ pub(super) enum Command {
     ///
     /// Exits with 1 if a file breaks a rule that is a must or cannot be read; with --strict warnings count, too.
     Check {
-        /// OTLP profiles (`ProfilesData` or an export request) as protobuf, also with gzip; `-` is stdin. A file of the
-        /// Collector's file exporter, with the length before each message, is read message by message.
+        /// OTLP profiles (`ProfilesData` or an export request) as protobuf, also with gzip: files, or URLs (http, https);
+        /// `-` is stdin. A file of the Collector's file exporter, with the length before each message, is read message by
+        /// message.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        #[command(flatten)]
+        fetching: fetch::Arguments,
     },
-    /// Convert a file of profiles: pprof, OTLP and folded stacks, each to each.
+    /// Convert profiles: pprof, OTLP and folded stacks, each to each.
     ///
     /// What the file is, is found out. What pprof has no place for is left out there: resources, the names of scopes,
     /// the times of single samples.
     Convert {
-        /// The file, also with gzip; `-` is stdin.
+        /// The file, also with gzip, or a URL; `-` is stdin.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
         output: output::Arguments,
+        #[command(flatten)]
+        reading: load::Arguments,
     },
-    /// Merge files of profiles: the values of equal samples are added up, as `go tool pprof -proto` does it.
+    /// Merge profiles: the values of equal samples are added up, as `go tool pprof -proto` does it.
     ///
     /// Binaries may be at different addresses in each process. Profiles of different resources or sample types stay
     /// apart.
     Merge {
-        /// The files, also with gzip, and not all of one kind if need be; `-` is stdin.
+        /// The files, also with gzip, or URLs, and not all of one kind if need be; `-` is stdin.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]
         output: output::Arguments,
+        #[command(flatten)]
+        reading: load::Arguments,
     },
     /// Show which functions count most, as `go tool pprof -top` does.
     ///
     /// `flat` is what was counted in a function itself, `cum` includes what it calls. Frames that a profile asks to
-    /// drop are shown, and names are shown as they are in the file.
+    /// drop are left out; names are shown as they are in the file.
     Top {
-        /// The file, also with gzip; `-` is stdin.
+        /// The file, also with gzip, or a URL, such as http://localhost:6060/debug/pprof/heap; `-` is stdin.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// What to count, such as `cpu` or `inuse_space`. Without it, what the profile says is shown first, else the
-        /// last one of a pprof file.
-        #[arg(long, value_name = "NAME")]
-        sample_type: Option<String>,
-        /// How many functions to show; 0 for all.
-        #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 30)]
-        count: usize,
-        /// Show whole numbers in the profile's own unit.
-        #[arg(long)]
-        exact: bool,
+        #[command(flatten)]
+        table: table::Arguments,
+        #[command(flatten)]
+        reading: load::Arguments,
     },
+    /// Show what grew and what shrank between two measurements; fail if it grew too much.
+    ///
+    /// A change is against what was before. Where a side is a directory, its files are runs of one measurement: they are
+    /// merged, and their mean counts.
+    ///
+    /// Exits with 1 if something grew by more than --fail-above, with 2 if the two could not be compared.
+    Diff(diff::Arguments),
 }
 
-/// What to print, and whether it is good.
+/// There is nothing to complain of.
+const GOOD: u8 = 0;
+/// It could not be done, or there is something to complain of.
+const BAD: u8 = 1;
+/// The exit code of `diff` when something grew by more than it may.
+const GREW: u8 = 1;
+/// The exit code of `diff` when the two could not be compared: who only asks for growth must not take that for it.
+const FAILED: u8 = 2;
+
+/// What to print, and the exit code.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// For stdout.
     pub(super) output: Vec<u8>,
     /// For stderr.
     pub(super) notes: String,
-    pub(super) good: bool,
+    pub(super) code: u8,
 }
 
 pub(super) fn run(command: &Command, strict: bool) -> Outcome {
     let done = match command {
-        Command::Check { files } => return check::check_files(files, strict),
-        Command::Convert { file, output } => convert::convert(file, output),
-        Command::Merge { files, output } => convert::merge(files, output),
+        Command::Check { files, fetching } => return check::check_files(files, fetching, strict),
+        Command::Convert {
+            file,
+            output,
+            reading,
+        } => convert::convert(file, reading, output),
+        Command::Merge {
+            files,
+            output,
+            reading,
+        } => convert::merge(files, reading, output),
         Command::Top {
             file,
-            sample_type,
-            count,
-            exact,
-        } => top::top(file, sample_type.as_deref(), *count, *exact),
+            table,
+            reading,
+        } => top::top(file, reading, table),
+        Command::Diff(arguments) => return diff::compare(arguments),
     };
     match done {
         Ok((output, notes)) => Outcome {
             output,
             notes,
-            good: true,
+            code: GOOD,
         },
         Err(error) => Outcome {
             output: Vec::new(),
             notes: format!("error: {error}\n"),
-            good: false,
+            code: BAD,
         },
     }
 }
@@ -113,9 +144,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    pub(super) struct Line {
         #[command(subcommand)]
-        command: Command,
+        pub(super) command: Command,
     }
 
     fn outcome(line: &[&str]) -> Outcome {
@@ -125,7 +156,7 @@ mod tests {
 
     fn good(line: &[&str]) -> String {
         let outcome = outcome(line);
-        assert!(outcome.good, "{}", outcome.notes);
+        assert_eq!(outcome.code, GOOD, "{}", outcome.notes);
         String::from_utf8_lossy(&outcome.output).into_owned()
     }
 
@@ -195,7 +226,7 @@ mod tests {
         let file = path(directory.path(), "heap.txt", &mut a);
         std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\n").unwrap();
         let refused = outcome(&["top", file]);
-        assert!(!refused.good);
+        assert_eq!(refused.code, BAD);
         assert!(
             refused
                 .notes
@@ -208,6 +239,6 @@ mod tests {
         assert!(unsaid.contains("--to"), "{unsaid}");
         let unknown = outcome(&["top", file, "--sample-type", "cpu"]).notes;
         assert!(unknown.contains("there are: samples"), "{unknown}");
-        assert!(!outcome(&["top", "/nonexistent/profile"]).good);
+        assert_eq!(outcome(&["top", "/nonexistent/profile"]).code, BAD);
     }
 }

@@ -1,13 +1,16 @@
 //! From a file to profiles.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+use super::fetch;
 use super::input::{self, Kind, LIMIT};
+use super::labels;
 use crate::batch::Signal;
 use crate::memory::Budget;
 use crate::profiles::id::MappingId;
@@ -25,11 +28,20 @@ pub(super) struct Loaded {
     pub(super) kind: Kind,
 }
 
+/// How profiles are read.
+#[derive(Debug, Default, Args)]
+pub(in crate::cli) struct Arguments {
+    #[command(flatten)]
+    pub(super) fetching: fetch::Arguments,
+    #[command(flatten)]
+    pub(super) labels: labels::Arguments,
+}
+
 /// Reads a file without a loss.
-pub(super) fn load(file: &Path) -> Result<Loaded, String> {
+pub(super) fn load(file: &Path, reading: &Arguments) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
-    let bytes = input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    let bytes = input::read(file, &reading.fetching).map_err(failed)?;
     let kind = input::kind(&bytes);
     let mut notes = String::new();
     let profiles = match kind {
@@ -45,7 +57,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, String> {
         Kind::Pprof => {
             let mut dictionary = Dictionary::new();
             let mut reader = Reader::new();
-            let converted = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
+            let converted = read_pprof(&mut reader, &bytes, reading, |bytes, reader, options, permit| {
                 reader.read(bytes, options, permit, &mut dictionary, None)
             });
             let converted = converted.map_err(failed)?;
@@ -70,7 +82,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, String> {
 }
 
 /// Adds files up.
-pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
+pub(super) fn merge(files: &[PathBuf], reading: &Arguments) -> Result<Loaded, String> {
     let mut merger = Merger::new(Options::default());
     let mut reader = Reader::new();
     let mut notes = String::new();
@@ -79,8 +91,7 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
     for file in files {
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
-        let bytes =
-            input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+        let bytes = input::read(file, &reading.fetching).map_err(failed)?;
         let kind = input::kind(&bytes);
         first.get_or_insert(kind);
         match kind {
@@ -93,7 +104,7 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
             }
             Kind::Pprof => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
+                let read = read_pprof(&mut reader, &bytes, reading, |bytes, reader, options, permit| {
                     reader.read(bytes, options, permit, dictionary, Some(relocations))
                 });
                 let converted = read.map_err(failed)?;
@@ -135,6 +146,7 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
 fn read_pprof(
     reader: &mut Reader,
     bytes: &[u8],
+    reading: &Arguments,
     read: impl FnOnce(
         &[u8],
         &mut Reader,
@@ -145,6 +157,7 @@ fn read_pprof(
     let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
     let options = pprof::Options {
         limit,
+        links: reading.labels.links(),
         ..pprof::Options::default()
     };
     // The file is read and decompressed already: nothing more is needed.

@@ -45,6 +45,7 @@ impl Arguments {
     pub(super) fn write(
         &self,
         profiles: &Profiles,
+        links: &LinkLabels,
         default: Option<Format>,
     ) -> Result<Vec<u8>, String> {
         let output = self.output.as_deref();
@@ -53,7 +54,7 @@ impl Arguments {
             None => return Err("say what to write: --to pprof, otlp, otlp-json or folded".into()),
         };
         let mut encoded = match format {
-            Format::Pprof => pprof(profiles)?,
+            Format::Pprof => pprof(profiles, links)?,
             Format::Otlp => vec![profiles.encode().to_vec()],
             Format::OtlpJson => {
                 let json = json::from_wire(Signal::Profiles, &profiles.encode());
@@ -134,13 +135,12 @@ fn by_name(file: &Path) -> Option<Format> {
         .map(|(_, format)| format)
 }
 
-fn pprof(profiles: &Profiles) -> Result<Vec<Vec<u8>>, String> {
-    let links = LinkLabels::default();
+fn pprof(profiles: &Profiles, links: &LinkLabels) -> Result<Vec<Vec<u8>>, String> {
     let gzip = Compressor::new(Codec::Gzip, None);
     let mut files = Vec::new();
     for resource in &profiles.resources {
         for scope in &resource.scopes {
-            for file in write::write(&profiles.dictionary, resource, scope, &links) {
+            for file in write::write(&profiles.dictionary, resource, scope, links) {
                 let compressed = gzip.compress(&[Bytes::from(file)]);
                 files.push(compressed.map_err(|error| error.to_string())?.to_vec());
             }
