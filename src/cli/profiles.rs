@@ -29,7 +29,7 @@ pub(super) enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        fetching: fetch::Arguments,
+        fetching: fetch::Fetching,
     },
     /// Convert profiles: pprof, OTLP and folded stacks, each to each.
     ///
@@ -42,7 +42,7 @@ pub(super) enum Command {
         #[command(flatten)]
         output: output::Arguments,
         #[command(flatten)]
-        reading: load::Arguments,
+        reading: load::Reading,
     },
     /// Merge profiles: the values of equal samples are added up, as `go tool pprof -proto` does it.
     ///
@@ -55,7 +55,7 @@ pub(super) enum Command {
         #[command(flatten)]
         output: output::Arguments,
         #[command(flatten)]
-        reading: load::Arguments,
+        reading: load::Reading,
     },
     /// Show which functions count most, as `go tool pprof -top` does.
     ///
@@ -66,9 +66,9 @@ pub(super) enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        table: table::Arguments,
+        table: table::Table,
         #[command(flatten)]
-        reading: load::Arguments,
+        reading: load::Reading,
     },
     /// Show what grew and what shrank between two measurements; fail if it grew too much.
     ///
@@ -76,7 +76,7 @@ pub(super) enum Command {
     /// merged, and their mean counts.
     ///
     /// Exits with 1 if something grew by more than --fail-above, with 2 if the two could not be compared.
-    Diff(diff::Arguments),
+    Diff(diff::Comparison),
 }
 
 /// There is nothing to complain of.

@@ -182,7 +182,10 @@ mod tests {
         for (name, simple) in [
             ("f(int)", "f"),
             (".f", "f"),
-            ("a::(anonymous namespace)::f(b)", "a::(anonymous namespace)::f"),
+            (
+                "a::(anonymous namespace)::f(b)",
+                "a::(anonymous namespace)::f",
+            ),
             ("a::operator()(b)", "a::operator()"),
             ("main.(*T).f", "main."),
             ("f", "f"),

@@ -292,7 +292,10 @@ mod tests {
     #[test]
     fn an_old_layout_as_json_is_recognised_by_the_name_of_its_samples() {
         let of = |text: &str| recognise_json(text.as_bytes());
-        assert_eq!(of(r#"{"profiles":[{"sample" : []}]}"#).unwrap_err().version, V1_8);
+        assert_eq!(
+            of(r#"{"profiles":[{"sample" : []}]}"#).unwrap_err().version,
+            V1_8
+        );
         assert_eq!(of(r#"{"profiles":[{"samples":[]}]}"#), Ok(()));
         assert_eq!(of(r#"{"stringTable":["","sample"]}"#), Ok(()));
         assert_eq!(of(r#"{"stringTable":["\"sample\":"]}"#), Ok(()));

@@ -115,7 +115,9 @@ pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
                 continue;
             }
             let mut leaf = true;
-            let frames = stack.iter().filter_map(|location| view.places.get(location));
+            let frames = stack
+                .iter()
+                .filter_map(|location| view.places.get(location));
             for node in frames.flat_map(|place| &place.nodes) {
                 if *node >= seen.len() {
                     seen.resize(*node + 1, 0);

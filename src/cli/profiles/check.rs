@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, fetch, input};
 use crate::profiles::check::{self, FINDINGS_PER_RULE, Report, Severity};
 
-pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Arguments, strict: bool) -> Outcome {
+pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict: bool) -> Outcome {
     let mut good = true;
     let mut text = String::new();
     for file in files {
@@ -90,7 +90,7 @@ impl Checked {
     }
 }
 
-fn check_file(file: &Path, fetching: &fetch::Arguments) -> Result<Checked, String> {
+fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
     let bytes = input::read(file, fetching)?;
     let messages = input::messages(&bytes)?;
     let mut checked = Checked::default();

@@ -6,19 +6,15 @@ use super::input::Kind;
 use super::output::Format;
 use super::{Done, load, output};
 
-pub(super) fn convert(
-    file: &Path,
-    reading: &load::Arguments,
-    output: &output::Arguments,
-) -> Done {
+pub(super) fn convert(file: &Path, reading: &load::Reading, output: &output::Arguments) -> Done {
     let loaded = load::load(file, reading)?;
-    let written = output.write(&loaded.profiles, &reading.labels.links(), None)?;
+    let written = output.write(&loaded, &reading.labels.links(), None)?;
     Ok((written, loaded.notes))
 }
 
 pub(super) fn merge(
     files: &[PathBuf],
-    reading: &load::Arguments,
+    reading: &load::Reading,
     output: &output::Arguments,
 ) -> Done {
     let loaded = load::merge(files, reading)?;
@@ -28,6 +24,6 @@ pub(super) fn merge(
         Kind::Pprof => Format::Pprof,
         Kind::Folded => Format::Folded,
     };
-    let written = output.write(&loaded.profiles, &reading.labels.links(), Some(format))?;
+    let written = output.write(&loaded, &reading.labels.links(), Some(format))?;
     Ok((written, loaded.notes))
 }

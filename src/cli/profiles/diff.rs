@@ -12,7 +12,7 @@ use crate::profiles::top::{self, Top};
 
 /// What is compared, and what may not grow.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct Comparison {
     /// Before: a file, also with gzip, a URL, or a directory whose files are the runs of one measurement; `-` is stdin.
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
@@ -41,9 +41,9 @@ pub(in crate::cli) struct Arguments {
     #[arg(long)]
     normalize: bool,
     #[command(flatten)]
-    table: table::Arguments,
+    table: table::Table,
     #[command(flatten)]
-    reading: load::Arguments,
+    reading: load::Reading,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,7 +62,7 @@ impl Column {
 }
 
 /// Compares, and judges if there is a limit.
-pub(super) fn compare(arguments: &Arguments) -> Outcome {
+pub(super) fn compare(arguments: &Comparison) -> Outcome {
     match arguments.compare() {
         Ok((output, notes, grew)) => Outcome {
             output: output.into_bytes(),
@@ -84,7 +84,7 @@ struct Side {
     notes: String,
 }
 
-impl Arguments {
+impl Comparison {
     fn compare(&self) -> Result<(String, String, bool), String> {
         let gated_by_total = !self.each_function && self.function.is_empty();
         if self.normalize && gated_by_total && self.fail_above.is_some() {
@@ -123,12 +123,12 @@ impl Arguments {
 
     fn side(&self, place: &Path, sample_type: Option<&str>) -> Result<Side, String> {
         let files = runs(place)?;
-        let loaded = match files.as_slice() {
+        let mut loaded = match files.as_slice() {
             [file] => load::load(file, &self.reading)?,
             files => load::merge(files, &self.reading)?,
         };
-        let kind = output::kind(&loaded.profiles, sample_type)
-            .map_err(|error| format!("{}: {error}", place.display()))?;
+        loaded.name = place.display().to_string();
+        let kind = output::kind(&loaded, sample_type)?;
         let top = top::top(&loaded.profiles, kind, &self.table.selection());
         let mut notes = loaded.notes;
         for note in &top.notes {
@@ -152,7 +152,11 @@ impl Arguments {
         let (name, unit) = &before.top.sample_type;
         let mut text = String::new();
         let _ = writeln!(text, "Type: {} ({})", printable(name), printable(unit));
-        let scaled = if self.normalize { ", scaled to the total after" } else { "" };
+        let scaled = if self.normalize {
+            ", scaled to the total after"
+        } else {
+            ""
+        };
         for (word, value, side, scaled) in [
             ("Before", total.before, before, scaled),
             ("After", total.after, after, ""),
@@ -302,7 +306,10 @@ fn unknown(name: &str, diff: &Diff) -> String {
         [] => "`collector profiles top -n 0` lists them".to_owned(),
         names => format!("did you mean {}?", names.join(" or ")),
     };
-    format!("no function is called `{}`, before or after; {hint}", printable(name))
+    format!(
+        "no function is called `{}`, before or after; {hint}",
+        printable(name)
+    )
 }
 
 /// The files of a measurement.

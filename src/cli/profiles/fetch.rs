@@ -28,7 +28,7 @@ const REASON: u64 = 4 << 10;
 /// How URLs are read.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Reading URLs")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct Fetching {
     /// How long a URL may take. Without it: 60 seconds, and those that a `seconds=` of the URL asks for.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
@@ -47,7 +47,7 @@ pub(super) fn url(file: &Path) -> Option<&str> {
     is_url.then_some(text)
 }
 
-impl Arguments {
+impl Fetching {
     /// What is at a URL, as it comes.
     pub(super) fn fetch(&self, url: &str) -> Result<Vec<u8>, String> {
         let uri: Uri = url
@@ -88,7 +88,10 @@ impl Arguments {
         let host = uri.authority().map_or("", |authority| authority.as_str());
         let request = Request::get(path)
             .header(header::HOST, host)
-            .header(header::USER_AGENT, concat!("tributary/", env!("CARGO_PKG_VERSION")))
+            .header(
+                header::USER_AGENT,
+                concat!("tributary/", env!("CARGO_PKG_VERSION")),
+            )
             .header(header::ACCEPT_ENCODING, "identity")
             .body(Empty::<Bytes>::new())
             .map_err(|error| format!("it is no URL: {error}"))?;
@@ -176,7 +179,9 @@ async fn refusal(response: Response<Incoming>) -> String {
         _ => String::new(),
     };
     let advice = match status {
-        StatusCode::NOT_FOUND => "; Go's profiles are under /debug/pprof/, such as /debug/pprof/heap",
+        StatusCode::NOT_FOUND => {
+            "; Go's profiles are under /debug/pprof/, such as /debug/pprof/heap"
+        }
         _ => "",
     };
     format!("{answered}{reason}{advice}")
@@ -200,7 +205,10 @@ async fn read(mut body: Incoming, limit: u64) -> Result<(Vec<u8>, bool), hyper::
 /// The errors of connections name keys of the configuration; here they are arguments.
 fn in_arguments(error: &str) -> String {
     let words = [
-        ("set tls::insecure to true", "let the URL begin with http://"),
+        (
+            "set tls::insecure to true",
+            "let the URL begin with http://",
+        ),
         (
             "set tls::insecure to false, or let the endpoint begin with https://",
             "let the URL begin with https://",
@@ -221,7 +229,7 @@ mod tests {
     use super::*;
     use crate::net::client::test_server::{TestServer, answer, certificates, header_map};
 
-    async fn fetched(arguments: Arguments, url: String) -> Result<Vec<u8>, String> {
+    async fn fetched(arguments: Fetching, url: String) -> Result<Vec<u8>, String> {
         let fetch = move || arguments.fetch(&url);
         tokio::task::spawn_blocking(fetch).await.unwrap()
     }
@@ -229,14 +237,18 @@ mod tests {
     #[tokio::test]
     async fn a_profile_comes_by_url_and_what_is_none_is_named() {
         let server = TestServer::start(None, |request| {
-            let plain = |status, text: &[u8]| answer(status, HeaderMap::new(), text, HeaderMap::new());
+            let plain =
+                |status, text: &[u8]| answer(status, HeaderMap::new(), text, HeaderMap::new());
             Some(match request.uri().path() {
                 "/debug/pprof/heap" => plain(200, b"profile"),
                 "/moved" => {
                     let headers = header_map(&[("location", "/debug/pprof/heap")]);
                     answer(302, headers, b"", HeaderMap::new())
                 }
-                "/busy" => plain(500, b"\nCould not enable CPU profiling: already in use\nmore"),
+                "/busy" => plain(
+                    500,
+                    b"\nCould not enable CPU profiling: already in use\nmore",
+                ),
                 "/cut" => return None,
                 _ => plain(404, b"<html>no</html>"),
             })
@@ -244,17 +256,23 @@ mod tests {
         .await;
         let get = |path: &str| {
             let url = format!("http://{}{path}", server.address);
-            fetched(Arguments::default(), url)
+            fetched(Fetching::default(), url)
         };
         assert_eq!(get("/debug/pprof/heap?gc=1").await.unwrap(), b"profile");
         let request = server.requests.lock().unwrap().pop().unwrap();
         assert_eq!(request.headers()["host"], server.address.to_string());
         assert_eq!(request.uri().query(), Some("gc=1"));
         for (path, said) in [
-            ("/moved", "answered 302 Found: name /debug/pprof/heap instead"),
-            ("/busy", "500 Internal Server Error: Could not enable CPU profiling: already in use"),
+            (
+                "/moved",
+                "answered 302 Found: name /debug/pprof/heap instead",
+            ),
+            (
+                "/busy",
+                "500 Internal Server Error: Could not enable CPU profiling: already in use",
+            ),
             ("/", "404 Not Found; Go's profiles are under /debug/pprof/"),
-            ("/cut", "the connection broke"),
+            ("/cut", "closed the connection"),
         ] {
             let error = get(path).await.unwrap_err();
             assert!(error.contains(said), "{error}");
@@ -277,12 +295,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let ca_file = directory.path().join("ca.pem");
         std::fs::write(&ca_file, ca).unwrap();
-        let trusting = Arguments {
+        let trusting = Fetching {
             ca_file: Some(ca_file),
             ..Default::default()
         };
         assert_eq!(fetched(trusting, url.clone()).await.unwrap(), b"profile");
-        let blind = Arguments {
+        let blind = Fetching {
             insecure_skip_verify: true,
             ..Default::default()
         };
@@ -290,14 +308,14 @@ mod tests {
         let (other, ..) = certificates();
         let ca_file = directory.path().join("other.pem");
         std::fs::write(&ca_file, other).unwrap();
-        let misled = Arguments {
+        let misled = Fetching {
             ca_file: Some(ca_file),
             ..Default::default()
         };
         let error = fetched(misled, url).await.unwrap_err();
         assert!(error.contains("--ca-file"), "{error}");
         let plain = format!("http://{}/", server.address);
-        let error = fetched(Arguments::default(), plain).await.unwrap_err();
+        let error = fetched(Fetching::default(), plain).await.unwrap_err();
         assert!(error.contains("https://"), "{error}");
     }
 
@@ -305,15 +323,18 @@ mod tests {
     async fn waiting_ends_and_credentials_are_not_put_on_the_wire() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = silent.local_addr().unwrap();
-        let arguments = Arguments {
+        let arguments = Fetching {
             timeout: Some(0),
             ..Default::default()
         };
         let late = fetched(arguments, format!("http://{address}/")).await;
         assert!(late.unwrap_err().contains("--timeout"));
-        let credentials = fetched(Arguments::default(), format!("http://me:secret@{address}/"));
+        let credentials = fetched(Fetching::default(), format!("http://me:secret@{address}/"));
         let error = credentials.await.unwrap_err();
-        assert!(error.contains("credentials") && !error.contains("secret"), "{error}");
+        assert!(
+            error.contains("credentials") && !error.contains("secret"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, Strin
 }
 
 /// What is in a file or at a URL, decompressed.
-pub(super) fn read(file: &Path, fetching: &fetch::Arguments) -> Result<Vec<u8>, String> {
+pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, String> {
     let cannot = |error: io::Error| format!("cannot read it: {error}");
     let mut bytes = Vec::new();
     if let Some(url) = fetch::url(file) {

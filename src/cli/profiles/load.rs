@@ -23,6 +23,8 @@ use crate::wire::json;
 /// A file's profiles, and what to say about them.
 pub(super) struct Loaded {
     pub(super) profiles: Profiles,
+    /// What they are of, for errors.
+    pub(super) name: String,
     pub(super) notes: String,
     /// Of the first file.
     pub(super) kind: Kind,
@@ -30,15 +32,15 @@ pub(super) struct Loaded {
 
 /// How profiles are read.
 #[derive(Debug, Default, Args)]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct Reading {
     #[command(flatten)]
-    pub(super) fetching: fetch::Arguments,
+    pub(super) fetching: fetch::Fetching,
     #[command(flatten)]
-    pub(super) labels: labels::Arguments,
+    pub(super) labels: labels::Labels,
 }
 
 /// Reads a file without a loss.
-pub(super) fn load(file: &Path, reading: &Arguments) -> Result<Loaded, String> {
+pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
     let bytes = input::read(file, &reading.fetching).map_err(failed)?;
@@ -57,9 +59,14 @@ pub(super) fn load(file: &Path, reading: &Arguments) -> Result<Loaded, String> {
         Kind::Pprof => {
             let mut dictionary = Dictionary::new();
             let mut reader = Reader::new();
-            let converted = read_pprof(&mut reader, &bytes, reading, |bytes, reader, options, permit| {
-                reader.read(bytes, options, permit, &mut dictionary, None)
-            });
+            let converted = read_pprof(
+                &mut reader,
+                &bytes,
+                reading,
+                |bytes, reader, options, permit| {
+                    reader.read(bytes, options, permit, &mut dictionary, None)
+                },
+            );
             let converted = converted.map_err(failed)?;
             note(&mut notes, file, converted.repairs);
             let resource = executable(&dictionary, converted.main);
@@ -76,13 +83,14 @@ pub(super) fn load(file: &Path, reading: &Arguments) -> Result<Loaded, String> {
     };
     Ok(Loaded {
         profiles,
+        name: name.to_string(),
         notes,
         kind,
     })
 }
 
 /// Adds files up.
-pub(super) fn merge(files: &[PathBuf], reading: &Arguments) -> Result<Loaded, String> {
+pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(Options::default());
     let mut reader = Reader::new();
     let mut notes = String::new();
@@ -104,9 +112,14 @@ pub(super) fn merge(files: &[PathBuf], reading: &Arguments) -> Result<Loaded, St
             }
             Kind::Pprof => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = read_pprof(&mut reader, &bytes, reading, |bytes, reader, options, permit| {
-                    reader.read(bytes, options, permit, dictionary, Some(relocations))
-                });
+                let read = read_pprof(
+                    &mut reader,
+                    &bytes,
+                    reading,
+                    |bytes, reader, options, permit| {
+                        reader.read(bytes, options, permit, dictionary, Some(relocations))
+                    },
+                );
                 let converted = read.map_err(failed)?;
                 note(&mut notes, file, converted.repairs);
                 if main.is_none() {
@@ -136,8 +149,13 @@ pub(super) fn merge(files: &[PathBuf], reading: &Arguments) -> Result<Loaded, St
             resource.resource.clone_from(&main);
         }
     }
+    let name = match files {
+        [file] => file.display().to_string(),
+        files => format!("these {} files", files.len()),
+    };
     Ok(Loaded {
         profiles,
+        name,
         notes,
         kind: first.unwrap_or(Kind::Otlp),
     })
@@ -146,7 +164,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Arguments) -> Result<Loaded, St
 fn read_pprof(
     reader: &mut Reader,
     bytes: &[u8],
-    reading: &Arguments,
+    reading: &Reading,
     read: impl FnOnce(
         &[u8],
         &mut Reader,

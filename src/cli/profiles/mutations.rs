@@ -1,5 +1,9 @@
 //! Damaged files: whatever is in them, the commands end with a clear error or with a result that is valid.
+//!
+//! What can be read is not lost: where a file breaks a rule that does not stand in the way of reading it, such as a
+//! resource's attribute without a key, the result may break the same rule, and no other.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +20,7 @@ use crate::profiles::pprof::testing::files;
 use crate::profiles::testing_batches::requests;
 
 /// How many damaged files are made of each good one, for each kind of damage.
-const EACH: usize = 24;
+const EACH: usize = 6;
 /// More than anything made of these files should have, in bytes.
 const MOST: usize = 4 << 20;
 
@@ -43,7 +47,7 @@ fn recorded() -> Vec<Vec<u8>> {
         .collect();
     files.sort();
     assert!(files.len() >= 4);
-    let fetching = super::fetch::Arguments::default();
+    let fetching = super::fetch::Fetching::default();
     let read = |file: &PathBuf| super::input::read(file, &fetching).unwrap();
     files.iter().map(read).collect()
 }
@@ -57,7 +61,11 @@ fn generated<T>(strategy: impl Strategy<Value = T>, count: usize) -> Vec<T> {
 /// Good files: pprof as recorded and generated, and OTLP made of it and generated.
 fn good(place: &Place) -> Vec<Vec<u8>> {
     let mut all = recorded();
-    all.extend(generated(files(), 6).iter().map(|file| file.encode_to_vec()));
+    all.extend(
+        generated(files(), 6)
+            .iter()
+            .map(|file| file.encode_to_vec()),
+    );
     let (from, to) = (place.path("good"), place.path("good.otlp"));
     let mut converted = Vec::new();
     for file in &all {
@@ -109,6 +117,15 @@ fn bounded(outcome: &Outcome) {
     assert!(notes < 64 << 10, "{notes} bytes of notes");
 }
 
+/// The rules that a file breaks. What cannot be read as OTLP breaks none.
+fn broken(outcome: &Outcome) -> BTreeSet<String> {
+    bounded(outcome);
+    let text = String::from_utf8_lossy(&outcome.output);
+    let errors = text.lines().filter(|line| line.contains(": error: "));
+    let rules = errors.filter_map(|line| line.rsplit_once('[')?.1.strip_suffix(']'));
+    rules.map(str::to_owned).collect()
+}
+
 /// Whether it was done; if not, the error must say of which file.
 fn done(outcome: &Outcome, file: &str) -> bool {
     bounded(outcome);
@@ -130,9 +147,7 @@ fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
     for good in good(&place) {
         for damaged in damaged(&good, &mut random) {
             fs::write(&file, &damaged).unwrap();
-            let keep = || fs::write("/tmp/profcli/last", &damaged).unwrap();
-            let checked = place.run(&["check", &file]);
-            bounded(&checked);
+            let before = broken(&place.run(&["check", &file]));
             for line in [
                 &["convert", &file, "-o", &to][..],
                 &["merge", &file, &file, "--to", "otlp", "-o", &to],
@@ -142,10 +157,9 @@ fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
                     continue;
                 }
                 accepted += 1;
-                let again = place.run(&["check", &to]);
-                let text = String::from_utf8_lossy(&again.output);
-                if again.code != GOOD { keep(); }
-                assert_eq!(again.code, GOOD, "{line:?}: {text}");
+                let after = broken(&place.run(&["check", &to]));
+
+                assert!(after.is_subset(&before), "{line:?}: {before:?} {after:?}");
             }
             for line in [
                 &["convert", &file, "--to", "folded"][..],
@@ -156,7 +170,10 @@ fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
             }
             let directory = place.path("many");
             fs::create_dir_all(&directory).unwrap();
-            done(&place.run(&["convert", &file, "--to", "pprof", "-o", &directory]), &file);
+            done(
+                &place.run(&["convert", &file, "--to", "pprof", "-o", &directory]),
+                &file,
+            );
             if fs::read_dir(&directory).unwrap().count() > 0 {
                 let first = format!("{directory}/profile-1.pb.gz");
                 let read = place.run(&["convert", &first, "-o", &pprof]);
@@ -165,8 +182,8 @@ fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
             }
         }
     }
-    assert!(refused > 500, "{refused}");
-    assert!(accepted > 500, "{accepted}");
+    assert!(refused > 200, "{refused}");
+    assert!(accepted > 200, "{accepted}");
 }
 
 #[test]

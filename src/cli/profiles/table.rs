@@ -7,7 +7,7 @@ use crate::profiles::frames::Selection;
 
 /// What to count, and how to show it.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct Table {
     /// What to count, such as `cpu` or `inuse_space`. Without it, what the profile says is shown first, else the last
     /// one of a pprof file.
     #[arg(long, value_name = "NAME")]
@@ -26,7 +26,7 @@ pub(in crate::cli) struct Arguments {
     ignore: Option<Regex>,
 }
 
-impl Arguments {
+impl Table {
     pub(super) fn selection(&self) -> Selection {
         Selection {
             focus: self.focus.clone(),

@@ -7,12 +7,11 @@ use super::table::{self, printable};
 use super::{Done, load, output};
 use crate::profiles::top;
 
-pub(super) fn top(file: &Path, reading: &load::Arguments, table: &table::Arguments) -> Done {
+pub(super) fn top(file: &Path, reading: &load::Reading, table: &table::Table) -> Done {
     let loaded = load::load(file, reading)?;
+    let kind = output::kind(&loaded, table.sample_type.as_deref())?;
+    let top = top::top(&loaded.profiles, kind, &table.selection());
     let mut notes = loaded.notes;
-    let profiles = &loaded.profiles;
-    let kind = output::kind(profiles, table.sample_type.as_deref())?;
-    let top = top::top(profiles, kind, &table.selection());
     for note in &top.notes {
         let _ = writeln!(notes, "{}: note: {}", file.display(), printable(note));
     }
