@@ -83,7 +83,7 @@ enum Command {
     Schema,
     /// Work on profiles, from files and URLs.
     #[command(subcommand)]
-    Profiles(profiles::Command),
+    Profiles(Box<profiles::Command>),
     /// Print a script that completes the arguments in a shell.
     Completions {
         /// Which shell.

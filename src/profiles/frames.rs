@@ -138,10 +138,7 @@ impl Pruning {
 
 /// A stack, leaf first, as it is left when a profile's frames are dropped. `cut` says it of each location. What is at the
 /// root stays, up to the first frame that is not dropped: else there would be nothing to see.
-pub(super) fn kept<'s>(
-    stack: &'s [LocationId],
-    cut: impl Fn(LocationId) -> Cut,
-) -> &'s [LocationId] {
+pub(super) fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[LocationId] {
     let mut kept_any = false;
     for (at, location) in stack.iter().enumerate().rev() {
         let from = match cut(*location) {

@@ -196,8 +196,8 @@ impl Comparison {
             }
             let _ = writeln!(
                 text,
-                "{:>12} {:>12} {:>9} {:>12} {:>12} {:>9}",
-                "flat", "change", "", "cum", "change", ""
+                "{:>12} {:>12} {:>9} {:>12} {:>12}",
+                "flat", "change", "", "cum", "change"
             );
             for row in rows.iter().take(shown) {
                 for change in [row.flat, row.cumulative] {
@@ -241,7 +241,8 @@ impl Comparison {
             .into_iter()
             .partition(|(_, change)| change.growth() > limit);
         bad.sort_by(|(_, a), (_, b)| b.difference().total_cmp(&a.difference()));
-        let limit = limit * 100.0;
+        let limit = format!("{:.4}", limit * 100.0);
+        let limit = limit.trim_end_matches('0').trim_end_matches('.');
         for (name, change) in &bad {
             let change = self.change(*change, unit);
             let _ = writeln!(text, "FAILED: {name}: {change}, more than {limit}%");

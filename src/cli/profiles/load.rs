@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::fetch;
@@ -15,9 +15,9 @@ use crate::batch::Signal;
 use crate::memory::Budget;
 use crate::profiles::id::MappingId;
 use crate::profiles::merge::{Merger, Options};
-use crate::profiles::model::ResourceProfiles;
+use crate::profiles::model::{ResourceProfiles, ScopeProfiles};
 use crate::profiles::pprof::{self, Reader, Repairs, write};
-use crate::profiles::{Compactor, Dictionary, Profiles, folded};
+use crate::profiles::{Compactor, Dictionary, Profiles, folded, names};
 use crate::wire::json;
 
 /// A file's profiles, and what to say about them.
@@ -96,6 +96,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
+    let mut shown = None;
     for file in files {
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
@@ -120,8 +121,9 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                         reader.read(bytes, options, permit, dictionary, Some(relocations))
                     },
                 );
-                let converted = read.map_err(failed)?;
+                let mut converted = read.map_err(failed)?;
                 note(&mut notes, file, converted.repairs);
+                shown_as(&mut shown, &mut converted.profiles);
                 if main.is_none() {
                     main = executable(merger.dictionary().0, converted.main);
                 }
@@ -159,6 +161,21 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         notes,
         kind: first.unwrap_or(Kind::Otlp),
     })
+}
+
+/// What is shown first is no reason to keep the profiles of two files apart: as in pprof, it is what the first one says.
+/// `first` is the scope of that one. Files with another number of sample types stay as they are.
+fn shown_as(first: &mut Option<Option<InstrumentationScope>>, scope: &mut ScopeProfiles) {
+    let order = |scope: &Option<InstrumentationScope>| {
+        let mut attributes = scope.iter().flat_map(|scope| &scope.attributes);
+        attributes
+            .find(|attribute| attribute.key == names::SAMPLE_TYPE_ORDER)
+            .cloned()
+    };
+    let first = first.get_or_insert_with(|| scope.scope.clone());
+    if order(first) == order(&scope.scope) {
+        scope.scope.clone_from(first);
+    }
 }
 
 fn read_pprof(

@@ -53,7 +53,7 @@ impl Table {
 
 /// What comes from anywhere and goes to a terminal.
 pub(super) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
 }
 
 /// A value in the unit that suits it: two decimals, as pprof shows it.
@@ -78,7 +78,7 @@ pub(super) fn scaled(value: i64, unit: &str) -> String {
         "seconds" | "second" | "s" => (&TIMES, 1e9, "s"),
         "bytes" | "byte" | "By" | "B" => (&SIZES, 1.0, "B"),
         "count" | "" => return value.to_string(),
-        unit => return format!("{value} {unit}"),
+        unit => return format!("{value} {}", printable(unit)),
     };
     if value == 0 {
         return "0".to_owned();
