@@ -283,7 +283,7 @@ mod tests {
         let by = good(&["diff", before, after, "--by", "cum", "--min-share", "20%"]);
         let rows = by.lines().filter_map(|line| line.rsplit_once("  "));
         let names: Vec<&str> = rows.map(|(_, name)| name).collect();
-        assert_eq!(names, ["run", "work", "main"]);
+        assert_eq!(names, ["change", "run", "work", "main"]);
     }
 
     #[test]
