@@ -22,7 +22,8 @@ const BAD_USAGE: u8 = 2;
 pub enum Invocation {
     /// Run the service. It loads the configuration: a reload does the same again.
     Run(Options),
-    /// Everything is done: 0 for success, 1 for a bad configuration or bad profiles, 2 for bad usage.
+    /// Everything is done: 0 for success, 1 for a bad configuration, bad profiles or profiles that
+    /// grew too much, 2 for bad usage.
     Done(ExitCode),
 }
 
@@ -80,9 +81,9 @@ enum Command {
     },
     /// Print the JSON Schema of a configuration file, for editors.
     Schema,
-    /// Work on files of profiles.
+    /// Work on profiles, from files and URLs.
     #[command(subcommand)]
-    Profiles(profiles::Command),
+    Profiles(Box<profiles::Command>),
     /// Print a script that completes the arguments in a shell.
     Completions {
         /// Which shell.
@@ -171,10 +172,7 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         Some(Command::Schema) => pretty(&config::schema())?,
         Some(Command::Profiles(command)) => {
             let outcome = profiles::run(&command, strict);
-            let code = match outcome.good {
-                true => ExitCode::SUCCESS,
-                false => ExitCode::FAILURE,
-            };
+            let code = ExitCode::from(outcome.code);
             say(&outcome.notes);
             return deliver(&outcome.output, code);
         }

@@ -10,7 +10,7 @@ use crate::wire::reader::{Field, Fields, Value};
      update what sends them"
 )]
 pub struct OldLayout {
-    /// The versions: `1.9`, `1.8`, `1.7 or earlier`.
+    /// The versions: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
     pub version: &'static str,
     /// What gives it away.
     pub evidence: &'static str,
@@ -41,6 +41,57 @@ pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
         }
     }
     Ok(())
+}
+
+/// How many samples of a request that is valid are looked at.
+const GLANCE: usize = 8;
+
+/// Looks for an old layout in a request that is valid as one of OTLP 1.10, at a cost that does not grow with its size:
+/// only at the first samples of its first profile that has any.
+///
+/// All other differences between the versions make a request invalid: for those there is [`recognise`]. What is left are
+/// values where 1.10 has attributes, in samples without attributes of their own. One such sample may be a mistake of
+/// somebody who speaks 1.10; when all of the first are like that, it is the layout.
+///
+/// # Errors
+/// It is an old one.
+pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
+    let profiles = nested(request, 1)
+        .flat_map(|resource| nested(resource, 2))
+        .flat_map(|scope| nested(scope, 2))
+        .take(GLANCE);
+    for profile in profiles {
+        let mut samples = nested(profile, 2).take(GLANCE).peekable();
+        if samples.peek().is_some() {
+            return match samples.all(values_for_attributes) {
+                true => Err(VALUES_FOR_ATTRIBUTES),
+                false => Ok(()),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Looks for an old layout in a request as JSON. Names that are not known are left out when it is read: with `sample`,
+/// which is `samples` since 1.9, that would be all there is.
+///
+/// # Errors
+/// It is an old one.
+pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
+    let name = br#""sample""#;
+    let mut found = memchr::memmem::find_iter(request, name);
+    let old = found.any(|at| {
+        // In a text the quotes would be escaped, and it may be a whole text, which no colon follows.
+        let after = request.get(at + name.len()..).unwrap_or_default();
+        after.trim_ascii_start().first() == Some(&b':')
+    });
+    match old {
+        true => Err(OldLayout {
+            version: V1_8,
+            evidence: "its samples are called `sample`",
+        }),
+        false => Ok(()),
+    }
 }
 
 fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
@@ -80,14 +131,20 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
             "a sample has a number where its timestamps are",
             |field| field.number == 5 && is_varint(field),
         )?;
-        if has(sample, 2) && !has(sample, 4) && !has(sample, 5) {
-            return Err(OldLayout {
-                version: V1_9,
-                evidence: "a sample has no values, but attributes where its values were",
-            });
+        if values_for_attributes(sample) {
+            return Err(VALUES_FOR_ATTRIBUTES);
         }
     }
     Ok(())
+}
+
+const VALUES_FOR_ATTRIBUTES: OldLayout = OldLayout {
+    version: V1_9,
+    evidence: "a sample has no values, but attributes where its values were",
+};
+
+fn values_for_attributes(sample: &[u8]) -> bool {
+    has(sample, 2) && !has(sample, 4) && !has(sample, 5)
 }
 
 fn refuse(
@@ -219,5 +276,28 @@ mod tests {
         assert_eq!(recognise(&request(profile, vec![])), Ok(()));
         assert_eq!(recognise(b""), Ok(()));
         assert_eq!(recognise(b"\xff\xff"), Ok(()), "no message at all");
+    }
+
+    #[test]
+    fn a_valid_request_is_of_an_old_layout_if_its_first_samples_all_are() {
+        let values = || (2, Bytes(encode(vec![(1, Number(1)), (2, Bytes(vec![5]))])));
+        let current = || (2, Bytes(encode(vec![(1, Number(1)), (4, Bytes(vec![5]))])));
+        let of = |samples| glance(&request(samples, vec![]));
+        assert_eq!(of(vec![values(), values()]).unwrap_err().version, V1_9);
+        assert_eq!(of(vec![values(), current()]), Ok(()));
+        assert_eq!(of(vec![]), Ok(()));
+        assert_eq!(glance(b""), Ok(()));
+    }
+
+    #[test]
+    fn an_old_layout_as_json_is_recognised_by_the_name_of_its_samples() {
+        let of = |text: &str| recognise_json(text.as_bytes());
+        assert_eq!(
+            of(r#"{"profiles":[{"sample" : []}]}"#).unwrap_err().version,
+            V1_8
+        );
+        assert_eq!(of(r#"{"profiles":[{"samples":[]}]}"#), Ok(()));
+        assert_eq!(of(r#"{"stringTable":["","sample"]}"#), Ok(()));
+        assert_eq!(of(r#"{"stringTable":["\"sample\":"]}"#), Ok(()));
     }
 }

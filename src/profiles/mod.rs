@@ -13,7 +13,8 @@
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`pprof`]: pprof files, to and from all this.
-//! - [`folded`], [`top`]: for people: stacks as text, and which functions count most.
+//! - [`folded`], [`top`], [`diff`], [`frames`]: for people: stacks as text, which functions count most, what grew, and
+//!   which frames are shown.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
 //!
@@ -24,7 +25,9 @@ pub mod check;
 pub mod compact;
 pub mod cut;
 pub mod dictionary;
+pub mod diff;
 pub mod folded;
+pub mod frames;
 mod group;
 pub mod id;
 pub mod identity;

@@ -13,7 +13,7 @@ use super::testing;
 use crate::batch::{Batch, Signal};
 
 /// Valid requests.
-pub(super) fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
+pub(crate) fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
     proptest::collection::vec(any::<u8>(), 0..500).prop_map(|bytes| testing::request(&bytes))
 }
 /// A profile of the resource `service` with a sample of value 1 in a function of each name, at a time.

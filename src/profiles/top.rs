@@ -1,12 +1,15 @@
 //! Where the values of a sample type are: by function, as `pprof -top` counts them.
+//!
+//! Frames that a profile asks to drop are left out, and what was counted in them belongs to who called them.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
-use super::dictionary::{Dictionary, ValueType};
-use super::id::{Id as _, LocationId, StringId};
+use super::dictionary::{Dictionary, Line, ValueType};
+use super::frames::{Cut, Pruning, Selection, kept};
+use super::id::{AttributeSetId, LocationId, StringId};
 use super::model::{Profile, Profiles};
 use super::names;
 
@@ -15,10 +18,12 @@ use super::names;
 pub struct Top {
     /// What is counted, and in which unit.
     pub sample_type: (String, String),
-    /// The sum of all values, without their signs.
+    /// The sum of all values, without their signs; also of those that were not selected.
     pub total: i64,
     /// All functions, the one with the largest own value first.
     pub rows: Vec<Row>,
+    /// What a profile asks to drop, but cannot be understood.
+    pub notes: Vec<String>,
 }
 
 /// A function, or a binary whose functions are not known.
@@ -82,21 +87,38 @@ pub fn of_type(profiles: &Profiles, kind: ValueType) -> impl Iterator<Item = &Pr
     all.filter(move |profile| profile.header.sample_type == kind)
 }
 
-/// Counts all profiles of a sample type together.
-pub fn top(profiles: &Profiles, kind: ValueType) -> Top {
+/// Counts the selected samples of all profiles of a sample type together.
+pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
     let dictionary = &profiles.dictionary;
     let mut nodes = Nodes::default();
+    let mut views = Views::default();
+    let mut notes = Vec::new();
     let mut total: i64 = 0;
     // Which sample a node was seen in last: recursion counts once.
     let mut seen: Vec<usize> = Vec::new();
-    let samples = of_type(profiles, kind).flat_map(|profile| profile.samples.iter());
-    for (sample, at) in samples.zip(1..) {
-        let (value, _) = sample.total();
-        total = total.saturating_add(value.saturating_abs());
-        let mut leaf = true;
-        for location in dictionary.locations(sample.key.stack) {
-            let place = nodes.location(dictionary, *location);
-            for node in nodes.by_location.get(&place).into_iter().flatten() {
+    let mut at = 0;
+    for profile in of_type(profiles, kind) {
+        let view = views.of(dictionary, profile, &mut notes);
+        for sample in profile.samples.iter() {
+            at += 1;
+            let (value, _) = sample.total();
+            total = total.saturating_add(value.saturating_abs());
+            let stack = dictionary.locations(sample.key.stack);
+            for location in stack {
+                view.look_at(dictionary, *location, selection, &mut nodes);
+            }
+            let stack = match view.pruning {
+                Some(_) => kept(stack, |location| view.cut(location)),
+                None => stack,
+            };
+            if !selection.is_all() && !view.selected(stack) {
+                continue;
+            }
+            let mut leaf = true;
+            let frames = stack
+                .iter()
+                .filter_map(|location| view.places.get(location));
+            for node in frames.flat_map(|place| &place.nodes) {
                 if *node >= seen.len() {
                     seen.resize(*node + 1, 0);
                 }
@@ -114,6 +136,8 @@ pub fn top(profiles: &Profiles, kind: ValueType) -> Top {
         }
     }
     let rows = nodes.rows.into_iter();
+    // Frames that are dropped have no values, nor do those of samples that were not selected.
+    let rows = rows.filter(|(_, flat, cumulative)| (*flat, *cumulative) != (0, 0));
     let mut rows: Vec<Row> = rows
         .map(|(node, flat, cumulative)| Row {
             name: name(dictionary, node),
@@ -132,27 +156,18 @@ pub fn top(profiles: &Profiles, kind: ValueType) -> Top {
         ),
         total,
         rows,
+        notes,
     }
 }
 
+/// The rows: their names, own values, and values with what they call.
 #[derive(Debug, Default)]
 struct Nodes {
     rows: Vec<(Node, i64, i64)>,
     by_node: HashMap<Node, usize, RandomState>,
-    by_location: HashMap<usize, Vec<usize>, RandomState>,
 }
 
 impl Nodes {
-    fn location(&mut self, dictionary: &Dictionary, id: LocationId) -> usize {
-        let place = id.index();
-        if !self.by_location.contains_key(&place) {
-            let nodes = frames(dictionary, id);
-            let nodes = nodes.into_iter().map(|node| self.node(node)).collect();
-            self.by_location.insert(place, nodes);
-        }
-        place
-    }
-
     fn node(&mut self, node: Node) -> usize {
         let next = self.rows.len();
         let at = *self.by_node.entry(node).or_insert(next);
@@ -163,23 +178,114 @@ impl Nodes {
     }
 }
 
-/// What is at a location: what was inlined first.
-fn frames(dictionary: &Dictionary, id: LocationId) -> Vec<Node> {
-    let location = dictionary.get_location(id);
-    let lines = dictionary.get_lines(location.lines).iter();
+/// A view for each set of attributes that a profile has: what to drop is among them.
+#[derive(Debug, Default)]
+struct Views(HashMap<AttributeSetId, View, RandomState>);
+
+impl Views {
+    fn of(
+        &mut self,
+        dictionary: &Dictionary,
+        profile: &Profile,
+        notes: &mut Vec<String>,
+    ) -> &mut View {
+        let view = || {
+            let pruning = Pruning::of(dictionary, profile).unwrap_or_else(|note| {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+                None
+            });
+            View {
+                pruning,
+                places: HashMap::default(),
+            }
+        };
+        let entry = self.0.entry(profile.header.attributes);
+        entry.or_insert_with(view)
+    }
+}
+
+/// Locations, as profiles with the same wishes show them.
+#[derive(Debug)]
+struct View {
+    pruning: Option<Pruning>,
+    places: HashMap<LocationId, Place, RandomState>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// What is there, what was inlined first.
+    nodes: Vec<usize>,
+    cut: Cut,
+    /// Whether its samples count.
+    selected: Option<bool>,
+}
+
+impl View {
+    fn look_at(
+        &mut self,
+        dictionary: &Dictionary,
+        id: LocationId,
+        selection: &Selection,
+        nodes: &mut Nodes,
+    ) {
+        if self.places.contains_key(&id) {
+            return;
+        }
+        let lines = dictionary.get_lines(dictionary.get_location(id).lines);
+        let (lines, cut) = match &mut self.pruning {
+            Some(pruning) => pruning.lines(dictionary, lines),
+            None => (lines, Cut::None),
+        };
+        let selected = match selection.is_all() {
+            true => None,
+            false => selection.of(dictionary, lines, id),
+        };
+        let frames = frames(dictionary, id, lines).into_iter();
+        let nodes = frames.map(|node| nodes.node(node)).collect();
+        let place = Place {
+            nodes,
+            cut,
+            selected,
+        };
+        self.places.insert(id, place);
+    }
+
+    fn cut(&self, id: LocationId) -> Cut {
+        self.places.get(&id).map_or(Cut::None, |place| place.cut)
+    }
+
+    fn selected(&self, stack: &[LocationId]) -> bool {
+        let mut wanted = false;
+        for place in stack.iter().filter_map(|id| self.places.get(id)) {
+            match place.selected {
+                Some(false) => return false,
+                Some(true) => wanted = true,
+                None => {}
+            }
+        }
+        wanted
+    }
+}
+
+/// What is at a location with these lines: what was inlined first.
+fn frames(dictionary: &Dictionary, id: LocationId, lines: &[Line]) -> Vec<Node> {
     let mut frames: Vec<Node> = lines
+        .iter()
         .map(|line| Node::Function(dictionary.get_function(line.function).name))
         .collect();
     if frames.is_empty() {
-        let mapping = dictionary.get_mapping(location.mapping);
-        frames.push(Node::Binary(mapping.filename));
+        let mapping = dictionary.get_location(id).mapping;
+        frames.push(Node::Binary(dictionary.get_mapping(mapping).filename));
     }
     frames
 }
 
 /// The names of what is at a location, what was inlined first: functions, or the binary's file in brackets.
 pub fn frame_names(dictionary: &Dictionary, id: LocationId) -> Vec<String> {
-    let frames = frames(dictionary, id).into_iter();
+    let lines = dictionary.get_lines(dictionary.get_location(id).lines);
+    let frames = frames(dictionary, id, lines).into_iter();
     frames.map(|node| name(dictionary, node)).collect()
 }
 
@@ -205,7 +311,7 @@ mod tests {
     fn rows(text: &str) -> Top {
         let profiles = folded::read(text).unwrap();
         let kind = sample_type(&profiles, None).unwrap();
-        top(&profiles, kind)
+        top(&profiles, kind, &Selection::default())
     }
 
     #[test]

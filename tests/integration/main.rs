@@ -33,6 +33,7 @@ mod mutual_tls;
 mod own_telemetry;
 mod pprof_push;
 mod profiles_check;
+mod profiles_diff;
 mod redelivery;
 mod reload;
 mod retries;

@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Outcome, input};
+use super::{Outcome, fetch, input};
 use crate::profiles::check::{self, FINDINGS_PER_RULE, Report, Severity};
 
-pub(super) fn check_files(files: &[PathBuf], strict: bool) -> Outcome {
+pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict: bool) -> Outcome {
     let mut good = true;
     let mut text = String::new();
     for file in files {
         let name = file.display();
-        match check_file(file) {
+        match check_file(file, fetching) {
             Ok(checked) => {
                 let bad = if strict {
                     !checked.is_clean()
@@ -33,7 +33,7 @@ pub(super) fn check_files(files: &[PathBuf], strict: bool) -> Outcome {
     Outcome {
         output: text.into_bytes(),
         notes: String::new(),
-        good,
+        code: u8::from(!good),
     }
 }
 
@@ -90,8 +90,8 @@ impl Checked {
     }
 }
 
-fn check_file(file: &Path) -> Result<Checked, String> {
-    let bytes = input::read(file).map_err(|error| format!("cannot read it: {error}"))?;
+fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
+    let bytes = input::read(file, fetching)?;
     let messages = input::messages(&bytes)?;
     let mut checked = Checked::default();
     for (at, bytes) in messages.iter().enumerate() {

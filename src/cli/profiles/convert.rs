@@ -6,19 +6,24 @@ use super::input::Kind;
 use super::output::Format;
 use super::{Done, load, output};
 
-pub(super) fn convert(file: &Path, output: &output::Arguments) -> Done {
-    let loaded = load::load(file)?;
-    Ok((output.write(&loaded.profiles, None)?, loaded.notes))
+pub(super) fn convert(file: &Path, reading: &load::Reading, output: &output::Arguments) -> Done {
+    let loaded = load::load(file, reading)?;
+    let written = output.write(&loaded, &reading.labels.links(), None)?;
+    Ok((written, loaded.notes))
 }
 
-pub(super) fn merge(files: &[PathBuf], output: &output::Arguments) -> Done {
-    let loaded = load::merge(files)?;
+pub(super) fn merge(
+    files: &[PathBuf],
+    reading: &load::Reading,
+    output: &output::Arguments,
+) -> Done {
+    let loaded = load::merge(files, reading)?;
     let format = match loaded.kind {
         Kind::Otlp => Format::Otlp,
         Kind::OtlpJson => Format::OtlpJson,
         Kind::Pprof => Format::Pprof,
         Kind::Folded => Format::Folded,
     };
-    let written = output.write(&loaded.profiles, Some(format))?;
+    let written = output.write(&loaded, &reading.labels.links(), Some(format))?;
     Ok((written, loaded.notes))
 }

@@ -1,4 +1,4 @@
-//! Files of profiles, whatever they are: OTLP as protobuf or JSON, pprof, folded stacks.
+//! Profiles from files and URLs, whatever they are: OTLP as protobuf or JSON, pprof, folded stacks.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,6 +8,7 @@ use flate2::read::MultiGzDecoder;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
+use super::fetch;
 use crate::batch::Signal;
 use crate::profiles::{layout, pprof};
 use crate::wire;
@@ -58,19 +59,30 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, Strin
         .map_err(|error| format!("these are no OTLP profiles: {error}"))
 }
 
-/// What is in a file, decompressed.
-pub(super) fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut raw = Vec::new();
-    match file.as_os_str() == "-" {
-        true => limited(io::stdin().lock(), &mut raw)?,
-        false => limited(File::open(file)?, &mut raw)?,
-    }
-    if !raw.starts_with(&[0x1f, 0x8b]) {
-        return Ok(raw);
-    }
+/// What is in a file or at a URL, decompressed.
+pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, String> {
+    let cannot = |error: io::Error| format!("cannot read it: {error}");
     let mut bytes = Vec::new();
-    limited(MultiGzDecoder::new(raw.as_slice()), &mut bytes)?;
+    if let Some(url) = fetch::url(file) {
+        bytes = fetching.fetch(url)?;
+    } else if file.as_os_str() == "-" {
+        limited(io::stdin().lock(), &mut bytes).map_err(cannot)?;
+    } else {
+        limited(File::open(file).map_err(cannot)?, &mut bytes).map_err(cannot)?;
+    }
+    // A server or an archive may compress what is compressed.
+    for _ in 0..2 {
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            bytes = decompressed(&bytes).map_err(cannot)?;
+        }
+    }
     Ok(bytes)
+}
+
+fn decompressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    limited(MultiGzDecoder::new(bytes), &mut output)?;
+    Ok(output)
 }
 
 fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {

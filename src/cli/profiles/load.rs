@@ -1,35 +1,49 @@
 //! From a file to profiles.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+use super::fetch;
 use super::input::{self, Kind, LIMIT};
+use super::labels;
 use crate::batch::Signal;
 use crate::memory::Budget;
 use crate::profiles::id::MappingId;
 use crate::profiles::merge::{Merger, Options};
-use crate::profiles::model::ResourceProfiles;
+use crate::profiles::model::{ResourceProfiles, ScopeProfiles};
 use crate::profiles::pprof::{self, Reader, Repairs, write};
-use crate::profiles::{Compactor, Dictionary, Profiles, folded};
+use crate::profiles::{Compactor, Dictionary, Profiles, folded, names};
 use crate::wire::json;
 
 /// A file's profiles, and what to say about them.
 pub(super) struct Loaded {
     pub(super) profiles: Profiles,
+    /// What they are of, for errors.
+    pub(super) name: String,
     pub(super) notes: String,
     /// Of the first file.
     pub(super) kind: Kind,
 }
 
+/// How profiles are read.
+#[derive(Debug, Default, Args)]
+pub(in crate::cli) struct Reading {
+    #[command(flatten)]
+    pub(super) fetching: fetch::Fetching,
+    #[command(flatten)]
+    pub(super) labels: labels::Labels,
+}
+
 /// Reads a file without a loss.
-pub(super) fn load(file: &Path) -> Result<Loaded, String> {
+pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
-    let bytes = input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    let bytes = input::read(file, &reading.fetching).map_err(failed)?;
     let kind = input::kind(&bytes);
     let mut notes = String::new();
     let profiles = match kind {
@@ -45,9 +59,14 @@ pub(super) fn load(file: &Path) -> Result<Loaded, String> {
         Kind::Pprof => {
             let mut dictionary = Dictionary::new();
             let mut reader = Reader::new();
-            let converted = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
-                reader.read(bytes, options, permit, &mut dictionary, None)
-            });
+            let converted = read_pprof(
+                &mut reader,
+                &bytes,
+                reading,
+                |bytes, reader, options, permit| {
+                    reader.read(bytes, options, permit, &mut dictionary, None)
+                },
+            );
             let converted = converted.map_err(failed)?;
             note(&mut notes, file, converted.repairs);
             let resource = executable(&dictionary, converted.main);
@@ -64,23 +83,24 @@ pub(super) fn load(file: &Path) -> Result<Loaded, String> {
     };
     Ok(Loaded {
         profiles,
+        name: name.to_string(),
         notes,
         kind,
     })
 }
 
 /// Adds files up.
-pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
+pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(Options::default());
     let mut reader = Reader::new();
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
+    let mut shown = None;
     for file in files {
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
-        let bytes =
-            input::read(file).map_err(|error| failed(format!("cannot read it: {error}")))?;
+        let bytes = input::read(file, &reading.fetching).map_err(failed)?;
         let kind = input::kind(&bytes);
         first.get_or_insert(kind);
         match kind {
@@ -93,11 +113,17 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
             }
             Kind::Pprof => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = read_pprof(&mut reader, &bytes, |bytes, reader, options, permit| {
-                    reader.read(bytes, options, permit, dictionary, Some(relocations))
-                });
-                let converted = read.map_err(failed)?;
+                let read = read_pprof(
+                    &mut reader,
+                    &bytes,
+                    reading,
+                    |bytes, reader, options, permit| {
+                        reader.read(bytes, options, permit, dictionary, Some(relocations))
+                    },
+                );
+                let mut converted = read.map_err(failed)?;
                 note(&mut notes, file, converted.repairs);
+                shown_as(&mut shown, &mut converted.profiles);
                 if main.is_none() {
                     main = executable(merger.dictionary().0, converted.main);
                 }
@@ -125,16 +151,37 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
             resource.resource.clone_from(&main);
         }
     }
+    let name = match files {
+        [file] => file.display().to_string(),
+        files => format!("these {} files", files.len()),
+    };
     Ok(Loaded {
         profiles,
+        name,
         notes,
         kind: first.unwrap_or(Kind::Otlp),
     })
 }
 
+/// What is shown first is no reason to keep the profiles of two files apart: as in pprof, it is what the first one says.
+/// `first` is the scope of that one. Files with another number of sample types stay as they are.
+fn shown_as(first: &mut Option<Option<InstrumentationScope>>, scope: &mut ScopeProfiles) {
+    let order = |scope: &Option<InstrumentationScope>| {
+        let mut attributes = scope.iter().flat_map(|scope| &scope.attributes);
+        attributes
+            .find(|attribute| attribute.key == names::SAMPLE_TYPE_ORDER)
+            .cloned()
+    };
+    let first = first.get_or_insert_with(|| scope.scope.clone());
+    if order(first) == order(&scope.scope) {
+        scope.scope.clone_from(first);
+    }
+}
+
 fn read_pprof(
     reader: &mut Reader,
     bytes: &[u8],
+    reading: &Reading,
     read: impl FnOnce(
         &[u8],
         &mut Reader,
@@ -145,6 +192,7 @@ fn read_pprof(
     let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
     let options = pprof::Options {
         limit,
+        links: reading.labels.links(),
         ..pprof::Options::default()
     };
     // The file is read and decompressed already: nothing more is needed.

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 
+use super::load::Loaded;
+use super::table::printable;
 use crate::batch::Signal;
 use crate::compression::Codec;
 use crate::compression::compress::Compressor;
+use crate::profiles::dictionary::ValueType;
 use crate::profiles::pprof::{LinkLabels, write};
 use crate::profiles::{Profiles, folded, top};
 use crate::wire::json;
@@ -44,24 +47,29 @@ impl Arguments {
     /// Writes the profiles, in the default format where the arguments name none; returns what goes to stdout.
     pub(super) fn write(
         &self,
-        profiles: &Profiles,
+        loaded: &Loaded,
+        links: &LinkLabels,
         default: Option<Format>,
     ) -> Result<Vec<u8>, String> {
+        let Loaded { profiles, name, .. } = loaded;
+        let several = |count| match count {
+            0 => format!("{name}: there are no profiles in it"),
+            _ => format!("{name}: these are {count} pprof files: name a directory with -o"),
+        };
         let output = self.output.as_deref();
         let format = match self.to.or_else(|| output.and_then(by_name)).or(default) {
             Some(format) => format,
             None => return Err("say what to write: --to pprof, otlp, otlp-json or folded".into()),
         };
         let mut encoded = match format {
-            Format::Pprof => pprof(profiles)?,
+            Format::Pprof => pprof(profiles, links)?,
             Format::Otlp => vec![profiles.encode().to_vec()],
             Format::OtlpJson => {
                 let json = json::from_wire(Signal::Profiles, &profiles.encode());
                 vec![json.map_err(|error| error.to_string())?]
             }
             Format::Folded => {
-                let name = self.sample_type.as_deref();
-                let kind = kind(profiles, name)?;
+                let kind = kind(loaded, self.sample_type.as_deref())?;
                 vec![folded::write(profiles, kind).into_bytes()]
             }
         };
@@ -85,25 +93,20 @@ impl Arguments {
     }
 }
 
-fn several(count: usize) -> String {
-    match count {
-        0 => "there are no profiles in it".to_owned(),
-        _ => format!("these are {count} pprof files: name a directory with -o"),
-    }
-}
-
 fn save(file: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
 /// The sample type to count.
-pub(super) fn kind(
-    profiles: &Profiles,
-    name: Option<&str>,
-) -> Result<crate::profiles::dictionary::ValueType, String> {
+pub(super) fn kind(loaded: &Loaded, name: Option<&str>) -> Result<ValueType, String> {
+    let Loaded {
+        profiles,
+        name: file,
+        ..
+    } = loaded;
     top::sample_type(profiles, name).ok_or_else(|| {
         let Some(name) = name else {
-            return "there are no profiles in it".to_owned();
+            return format!("{file}: there are no profiles in it");
         };
         let types = profiles.iter().map(|profile| {
             let kind = profile.header.sample_type.kind;
@@ -113,8 +116,8 @@ pub(super) fn kind(
         types.sort_unstable();
         types.dedup();
         format!(
-            "no sample type is `{name}`; there are: {}",
-            types.join(", ")
+            "{file}: no sample type is `{name}`; there are: {}",
+            printable(&types.join(", "))
         )
     })
 }
@@ -134,13 +137,12 @@ fn by_name(file: &Path) -> Option<Format> {
         .map(|(_, format)| format)
 }
 
-fn pprof(profiles: &Profiles) -> Result<Vec<Vec<u8>>, String> {
-    let links = LinkLabels::default();
+fn pprof(profiles: &Profiles, links: &LinkLabels) -> Result<Vec<Vec<u8>>, String> {
     let gzip = Compressor::new(Codec::Gzip, None);
     let mut files = Vec::new();
     for resource in &profiles.resources {
         for scope in &resource.scopes {
-            for file in write::write(&profiles.dictionary, resource, scope, &links) {
+            for file in write::write(&profiles.dictionary, resource, scope, links) {
                 let compressed = gzip.compress(&[Bytes::from(file)]);
                 files.push(compressed.map_err(|error| error.to_string())?.to_vec());
             }

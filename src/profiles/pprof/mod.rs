@@ -20,7 +20,7 @@ pub mod read;
 mod source;
 mod tables;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod write;

@@ -13,6 +13,7 @@ use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
 use crate::net::server::{Peer, cores};
+use crate::profiles::layout::{self, OldLayout};
 use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
 use crate::receivers::serving::refusal::log_refusal;
 use crate::telemetry::ReceiverMetrics;
@@ -187,6 +188,10 @@ impl Intake {
     }
 }
 
+fn outdated(layout: OldLayout) -> Nack {
+    Nack::invalid(layout.to_string())
+}
+
 /// Everything between the body as sent and the request.
 struct Work {
     signal: Signal,
@@ -222,11 +227,23 @@ impl Work {
     /// Reads what is not, or no longer, compressed.
     fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if self.format == Format::Json {
+            if self.signal == Signal::Profiles {
+                layout::recognise_json(&held.bytes).map_err(outdated)?;
+            }
             held = self.transcode(held)?;
         }
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
-        let checked = wire::check(self.signal, &held.bytes).map_err(malformed)?;
+        let checked = wire::check(self.signal, &held.bytes);
+        if self.signal == Signal::Profiles {
+            // What is not valid may well be valid in an old layout, and then that is what is wrong with it.
+            let recognised = match checked {
+                Ok(_) => layout::glance(&held.bytes),
+                Err(_) => layout::recognise(&held.bytes),
+            };
+            recognised.map_err(outdated)?;
+        }
+        let checked = checked.map_err(malformed)?;
         if checked.repeats_single {
             // No SDK writes this; a hostile client gets no more memory by it than the budget has.
             let len = held.bytes.len();

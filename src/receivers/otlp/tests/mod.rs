@@ -2,6 +2,7 @@
 
 mod grpc;
 mod http;
+mod layouts;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
