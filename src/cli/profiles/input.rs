@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
 use crate::batch::Signal;
+use crate::compression::Codec;
+use crate::compression::decompress::decompress;
+use crate::memory::Budget;
 use crate::profiles::{layout, pprof};
 use crate::wire;
 use crate::wire::reader::Fields;
@@ -68,9 +70,10 @@ pub(super) fn read(file: &Path) -> io::Result<Vec<u8>> {
     if !raw.starts_with(&[0x1f, 0x8b]) {
         return Ok(raw);
     }
-    let mut bytes = Vec::new();
-    limited(MultiGzDecoder::new(raw.as_slice()), &mut bytes)?;
-    Ok(bytes)
+    // What it takes is limited by the size alone.
+    let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
+    let mut permit = Budget::new(usize::MAX).nothing();
+    decompress(Codec::Gzip, &raw, limit, &mut permit).map_err(io::Error::other)
 }
 
 fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {

@@ -36,6 +36,13 @@ pub(super) struct Entries<'f> {
 }
 
 impl<'f> Entries<'f> {
+    fn emptied<'g>(self) -> Entries<'g> {
+        Entries {
+            messages: emptied(self.messages),
+            positions: HashMap::default(),
+        }
+    }
+
     fn push(&mut self, table: Table, message: &'f [u8]) -> Result<(), Error> {
         let id = id(table, message)?;
         if id == 0 {
@@ -137,9 +144,10 @@ pub(super) fn integers(
 }
 
 impl<'f> Tables<'f> {
-    pub(super) fn new(file: &'f [u8]) -> Result<Self, Error> {
+    /// Uses the memory of another file's.
+    pub(super) fn new(file: &'f [u8], memory: Tables<'_>) -> Result<Self, Error> {
         const PLACE: &str = "the profile";
-        let mut tables = Tables::default();
+        let mut tables = memory.emptied();
         for field in Fields::new(file) {
             let field = field.map_err(|fault| Error::Wire {
                 place: PLACE,
@@ -183,4 +191,23 @@ impl<'f> Tables<'f> {
         }
         Ok(tables)
     }
+
+    /// Without anything, for another file.
+    pub(super) fn emptied<'g>(self) -> Tables<'g> {
+        Tables {
+            sample_types: emptied(self.sample_types),
+            samples: emptied(self.samples),
+            mappings: self.mappings.emptied(),
+            locations: self.locations.emptied(),
+            functions: self.functions.emptied(),
+            strings: emptied(self.strings),
+            ..Tables::default()
+        }
+    }
+}
+
+/// Of a vector without elements nothing but the memory is left, and that is used again.
+fn emptied<'g>(mut messages: Vec<&[u8]>) -> Vec<&'g [u8]> {
+    messages.clear();
+    messages.into_iter().map(|_| &[][..]).collect()
 }
