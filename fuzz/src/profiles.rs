@@ -63,6 +63,7 @@ pub fn profiles(input: &[u8]) {
             Fault::Dangling { .. } => Rule::IndexOutOfRange,
             Fault::Unequal { .. } => Rule::UnequalObservations,
             Fault::Expansion => Rule::Expansion,
+            Fault::Malformed(place) => panic!("{place} was encoded by the library"),
         };
         assert!(before.counts().contains_key(&rule), "{fault}");
         assert_eq!(compactor.finish().samples(), 0, "all or nothing");

@@ -3,6 +3,7 @@
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use prost::Message as _;
 
 use super::dictionary::{Attribute, Dictionary, SampleKey, ValueType};
 use super::group::Groups;
@@ -164,12 +165,20 @@ impl Merger {
     /// # Errors
     /// See [`Fault`].
     pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+        self.add_encoded(&request.encode_to_vec())
+    }
+
+    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
         let relocations = match self.options.addresses {
             Addresses::Exact => None,
             Addresses::Relocated => Some(&mut self.relocations),
         };
-        let profiles = ingest(request, &mut self.dictionary, &mut self.memo, relocations)?;
-        self.add_profiles(&profiles);
+        let ingested = ingest(request, &mut self.dictionary, &mut self.memo, relocations)?;
+        self.add_profiles(&ingested.resources);
         Ok(())
     }
 

@@ -288,6 +288,12 @@ impl<I: Id> Default for Strings<I> {
     }
 }
 
+/// Of a vector without elements nothing but the memory is left, and that is used again.
+pub(super) fn emptied<'o>(mut slices: Vec<&[u8]>) -> Vec<&'o [u8]> {
+    slices.clear();
+    slices.into_iter().map(|_| &[][..]).collect()
+}
+
 fn span(ends: &[usize], at: usize) -> Option<std::ops::Range<usize>> {
     let start = match at.checked_sub(1) {
         None => 0,

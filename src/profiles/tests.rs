@@ -21,7 +21,7 @@ use super::model::Profiles;
 use super::reindex::{Addresses, Fault, Memo};
 use super::resolve::{self, resolve};
 use super::testing_batches::requests;
-
+use crate::batch::Signal;
 use crate::wire::Limit;
 
 fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
@@ -267,9 +267,9 @@ proptest! {
         let mut dictionary = Dictionary::new();
         let mut resources = Vec::new();
         for request in [&a, &b, &c] {
-            resources.extend(
-                ingest(request, &mut dictionary, &mut Memo::default(), None).unwrap(),
-            );
+            let encoded = request.encode_to_vec();
+            let ingested = ingest(&encoded, &mut dictionary, &mut Memo::default(), None).unwrap();
+            resources.extend(ingested.resources);
         }
         // Profiles without samples that count stay as such.
         prop_assert_eq!(&totals(&Profiles { dictionary, resources }), &expected);
@@ -326,7 +326,7 @@ proptest! {
             dictionary.string_attribute(word, word);
         }
         let memo = &mut Memo::default();
-        let resources = ingest(&original, &mut dictionary, memo, None).unwrap();
+        let resources = ingest(&original.encode_to_vec(), &mut dictionary, memo, None).unwrap().resources;
         let plain = Profiles { dictionary, resources };
         prop_assert_eq!(identities(&plain), identities(&compact(&[&original])));
     }
@@ -343,16 +343,27 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         let cut = cut.index(bytes.len() * 8).min(bytes.len());
+        let mut from_bytes = Compactor::new();
+        let added = from_bytes.add_encoded(&bytes[..cut]);
+        let valid = crate::wire::validate(Signal::Profiles, &bytes[..cut]).is_ok();
         if let Ok(damaged) = ExportProfilesServiceRequest::decode(&bytes[..cut]) {
             let report = check(&damaged);
             let found = |rule| report.counts().contains_key(&rule);
             let mut compactor = Compactor::new();
-            match compactor.add(&damaged) {
+            let again = compactor.add(&damaged);
+            if valid {
+                prop_assert_eq!(added, again, "as it was and encoded anew");
+            }
+            match again {
                 // Writing checks the structure.
-                Ok(()) => drop(compactor.finish().encode()),
+                Ok(()) => {
+                    let written = compactor.finish().encode();
+                    prop_assert!(!valid || written == from_bytes.finish().encode());
+                }
                 Err(Fault::Dangling { .. }) => prop_assert!(found(Rule::IndexOutOfRange)),
                 Err(Fault::Unequal { .. }) => prop_assert!(found(Rule::UnequalObservations)),
                 Err(Fault::Expansion) => prop_assert!(found(Rule::Expansion)),
+                Err(Fault::Malformed(place)) => prop_assert!(false, "{place}"),
             }
             drop(resolve(&damaged));
         }

@@ -50,12 +50,18 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
-/// A message of OTLP.
-pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+/// Whether this is a message of OTLP.
+pub(super) fn valid(bytes: &[u8]) -> Result<(), String> {
     // An old layout often cannot be decoded, and this says why.
     layout::recognise(bytes).map_err(|error| error.to_string())?;
     wire::validate(Signal::Profiles, bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
+    Ok(())
+}
+
+/// A message of OTLP.
+pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+    valid(bytes)?;
     ExportProfilesServiceRequest::decode(bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))
 }

@@ -36,8 +36,8 @@ pub(super) fn load(file: &Path) -> Result<Loaded, String> {
         Kind::Otlp | Kind::OtlpJson => {
             let mut compactor = Compactor::new();
             for request in requests(&bytes, kind).map_err(failed)? {
-                let request = input::decode(&request).map_err(failed)?;
-                let added = compactor.add(&request);
+                input::valid(&request).map_err(failed)?;
+                let added = compactor.add_encoded(&request);
                 added.map_err(|error| failed(error.to_string()))?;
             }
             compactor.finish()
@@ -86,8 +86,8 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
         match kind {
             Kind::Otlp | Kind::OtlpJson => {
                 for request in requests(&bytes, kind).map_err(failed)? {
-                    let request = input::decode(&request).map_err(failed)?;
-                    let added = merger.add(&request);
+                    input::valid(&request).map_err(failed)?;
+                    let added = merger.add_encoded(&request);
                     added.map_err(|error| failed(error.to_string()))?;
                 }
             }
@@ -109,8 +109,7 @@ pub(super) fn merge(files: &[std::path::PathBuf]) -> Result<Loaded, String> {
             }
             Kind::Folded => {
                 let read = folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?;
-                let request = input::decode(&read.encode()).map_err(failed)?;
-                let added = merger.add(&request);
+                let added = merger.add_encoded(&read.encode());
                 added.map_err(|error| failed(error.to_string()))?;
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use super::super::table::emptied;
 use super::error::{Error, Table};
 use crate::wire::reader::{Fields, Value, varint};
 
@@ -204,10 +205,4 @@ impl<'f> Tables<'f> {
             ..Tables::default()
         }
     }
-}
-
-/// Of a vector without elements nothing but the memory is left, and that is used again.
-fn emptied<'g>(mut messages: Vec<&[u8]>) -> Vec<&'g [u8]> {
-    messages.clear();
-    messages.into_iter().map(|_| &[][..]).collect()
 }
