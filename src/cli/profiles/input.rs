@@ -71,7 +71,13 @@ pub(super) fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut raw = Vec::new();
     match file.as_os_str() == "-" {
         true => limited(io::stdin().lock(), &mut raw)?,
-        false => limited(File::open(file)?, &mut raw)?,
+        false => {
+            let file = File::open(file)?;
+            // As much as it has now, and a byte to see that this is all.
+            let size = file.metadata()?.len().min(LIMIT) + 1;
+            raw.reserve_exact(usize::try_from(size).unwrap_or_default());
+            limited(file, &mut raw)?;
+        }
     }
     if !raw.starts_with(&[0x1f, 0x8b]) {
         return Ok(raw);
