@@ -522,7 +522,7 @@ fn profile(samples: Vec<proto::Sample>) -> ExportProfilesServiceRequest {
     }
 }
 
-/// A heap profile of a service that runs for so long: it allocates in more and more places.
+/// A heap profile of a service that runs for so long: it allocates in a few more places each time.
 fn heap(age: u64) -> Bytes {
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;
@@ -533,7 +533,7 @@ fn heap(age: u64) -> Bytes {
         filename,
         ..Mapping::default()
     });
-    let locations: Vec<_> = (0..200 + 30 * age)
+    let locations: Vec<_> = (0..350 + 10 * age)
         .map(|at| {
             let name = format!(
                 "example.com/service/internal/package{}.(*Type{at}).Method",
@@ -560,7 +560,7 @@ fn heap(age: u64) -> Bytes {
             })
         })
         .collect();
-    let keys: Vec<SampleKey> = (0..60 + 15 * age)
+    let keys: Vec<SampleKey> = (0..80 + 2 * age)
         .map(|at| {
             let places = locations.iter().cycle().skip(at as usize * 3);
             let stack: Vec<_> = places.step_by(7).take(12).copied().collect();
