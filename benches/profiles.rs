@@ -10,6 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -22,7 +23,7 @@ use tributary::memory::Budget;
 use tributary::profiles::identity::Identities;
 use tributary::profiles::merge::Options;
 use tributary::profiles::model::ResourceProfiles;
-use tributary::profiles::{Compactor, Dictionary, Merger, check, pprof};
+use tributary::profiles::{Compactor, Dictionary, Merger, check, join, pprof};
 
 type Request = ExportProfilesServiceRequest;
 
@@ -91,17 +92,27 @@ fn main() {
             drop(black_box(Request::decode(bytes.as_slice())));
         }
     });
-    step("merge decoded", &|| drop(black_box(merge(&requests))));
-    step("merge decoded, encode", &|| {
-        drop(black_box(merge(&requests).finish().encode()));
-    });
-    step("compact decoded, encode", &|| {
-        let mut compactor = Compactor::new();
-        for request in &requests {
-            let _ = black_box(compactor.add(request));
+    let merge_encoded = || {
+        let mut merger = Merger::new(Options::default());
+        for request in &encoded {
+            let _ = black_box(merger.add_encoded(request));
         }
-        drop(black_box(compactor.finish().encode()));
+        merger
+    };
+    step("merge", &|| drop(black_box(merge_encoded())));
+    step("merge, encode", &|| {
+        drop(black_box(merge_encoded().finish().encode()));
     });
+    let compact = |requests: &[Vec<u8>]| {
+        let mut compactor = Compactor::new();
+        for request in requests {
+            let _ = black_box(compactor.add_encoded(request));
+        }
+        compactor.finish().encode()
+    };
+    step("compact, encode", &|| drop(black_box(compact(&encoded))));
+    let parts: Vec<Bytes> = encoded.iter().map(|part| part.clone().into()).collect();
+    step("join", &|| drop(black_box(join(&parts, usize::MAX))));
     let mut compactor = Compactor::new();
     for request in &requests {
         let _ = compactor.add(request);

@@ -21,19 +21,9 @@ pub fn profiles(input: &[u8]) {
     let request = match entropy.below(4) {
         0 => material.to_vec(),
         how => {
-            let mut bytes = samples::request(material).encode_to_vec();
+            let bytes = samples::request(material).encode_to_vec();
             // Most of them are damaged a little.
-            for _ in 1..how {
-                let at = usize::from(entropy.byte()) << 8 | usize::from(entropy.byte());
-                if let Some(byte) = bytes
-                    .len()
-                    .checked_sub(1)
-                    .and_then(|most| bytes.get_mut(at % (most + 1)))
-                {
-                    *byte ^= 1 << entropy.below(8);
-                }
-            }
-            bytes
+            damaged(bytes, how - 1, &mut entropy)
         }
     };
     let old = layout::recognise(&request);
@@ -63,6 +53,7 @@ pub fn profiles(input: &[u8]) {
             Fault::Dangling { .. } => Rule::IndexOutOfRange,
             Fault::Unequal { .. } => Rule::UnequalObservations,
             Fault::Expansion => Rule::Expansion,
+            Fault::Malformed(place) => panic!("{place} was encoded by the library"),
         };
         assert!(before.counts().contains_key(&rule), "{fault}");
         assert_eq!(compactor.finish().samples(), 0, "all or nothing");
@@ -110,6 +101,21 @@ pub fn profiles(input: &[u8]) {
             assert_eq!(sums(&merged), twice);
         }
     }
+}
+
+/// So many bits are flipped.
+pub(crate) fn damaged(mut bytes: Vec<u8>, bits: u8, entropy: &mut Entropy<'_>) -> Vec<u8> {
+    for _ in 0..bits {
+        let at = usize::from(entropy.byte()) << 8 | usize::from(entropy.byte());
+        if let Some(byte) = bytes
+            .len()
+            .checked_sub(1)
+            .and_then(|most| bytes.get_mut(at % (most + 1)))
+        {
+            *byte ^= 1 << entropy.below(8);
+        }
+    }
+    bytes
 }
 
 fn read(profiles: &Profiles) -> ExportProfilesServiceRequest {
@@ -188,7 +194,7 @@ fn sum(values: &[i64]) -> i128 {
 }
 
 /// What all samples of a kind come to.
-fn sums(request: &ExportProfilesServiceRequest) -> BTreeMap<(String, String), i128> {
+pub(crate) fn sums(request: &ExportProfilesServiceRequest) -> BTreeMap<(String, String), i128> {
     let mut sums = BTreeMap::new();
     for profile in resolve(request).unwrap() {
         let (kind, unit) = profile.sample_type;

@@ -55,6 +55,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "profiles" => [0_u8, 1, 2, 3]
             .map(|how| [&[how; 8][..], &noise(how.into(), 300)].concat())
             .to_vec(),
+        "join" => [0x00_u8, 0x01, 0x11, 0x23]
+            .map(|how| [&[how, how >> 4, 1, 3][..], &[how; 12], &noise(how.into(), 500)].concat())
+            .to_vec(),
         "frames" => frames(),
         "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],
         _ => Vec::new(),

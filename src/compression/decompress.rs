@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
+use libdeflater::Decompressor;
+use memchr::memmem;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
 
@@ -140,6 +142,9 @@ fn gzip(mut input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError
     if let [.., a, b, c, d] = *input {
         let declared = u32::from_le_bytes([a, b, c, d]);
         output.expect(u64::from(declared), input.len(), DEFLATE_RATIO)?;
+        if whole_gzip(input, declared as usize, output) {
+            return Ok(());
+        }
     }
     loop {
         let consumed = inflate(Decompress::new_gzip(WINDOW_BITS), input, output)?;
@@ -148,6 +153,29 @@ fn gzip(mut input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError
             return Ok(());
         }
     }
+}
+
+/// Decodes what is one member and no more, in one go: nearly all bodies are, and this is much faster than a stream.
+/// Says `false`, and leaves no output, when they are not or may not be, or when anything is wrong with them.
+fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
+    // A byte more was made room for, if the size was plausible.
+    if output.bytes.capacity() <= declared || !output.bytes.is_empty() {
+        return false;
+    }
+    output.bytes.resize(declared, 0);
+    let decoded = Decompressor::new().gzip_decompress(input, &mut output.bytes);
+    let whole = decoded.is_ok_and(|size| size == declared)
+        && input.last_chunk::<TRAILER>().is_some_and(|trailer| {
+            // The decoder stops behind the first member without a word. It has checked that member's trailer, a checksum
+            // and the size: so the member is the only one if its trailer is at the end, and nowhere before.
+            let [a, b, c, d, ..] = *trailer;
+            libdeflater::crc32(&output.bytes) == u32::from_le_bytes([a, b, c, d])
+                && memmem::find(input, trailer) == Some(input.len() - TRAILER)
+        });
+    if !whole {
+        output.bytes.clear();
+    }
+    whole
 }
 
 /// RFC 1950, or the bare RFC 1951 that some clients send for `deflate`.
@@ -347,6 +375,8 @@ const READ_SIZE: usize = 64 << 10;
 const INFLATE_STATE: usize = 64 << 10;
 /// The largest window of RFC 1951, 32 KiB.
 const WINDOW_BITS: u8 = 15;
+/// What ends a member: a checksum and the size of the content, modulo 2^32 (RFC 1952).
+const TRAILER: usize = 8;
 /// Deflate cannot do better than 1032 to 1 (zlib's technical notes).
 const DEFLATE_RATIO: usize = 1032;
 /// A decoder without its window.
@@ -481,6 +511,23 @@ mod tests {
         }
         let both = [zstd_stream(b"one "), compress(Codec::Zstd, b"two")].concat();
         assert_eq!(run(Codec::Zstd, &both, 7).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn gzip_members_are_all_found_even_if_they_are_equal() {
+        let member = compress(Codec::Gzip, b"the same");
+        for members in 1..4 {
+            let data = b"the same".repeat(members);
+            let body = member.repeat(members);
+            assert_eq!(run(Codec::Gzip, &body, data.len()).unwrap(), data);
+        }
+        // Another size than that of the content: the checksum of the whole is what it was.
+        let mut body = member.clone();
+        if let Some(size) = body.last_chunk_mut::<4>() {
+            *size = 7_u32.to_le_bytes();
+        }
+        let result = run(Codec::Gzip, &body, MIB);
+        assert!(matches!(result, Err(DecompressError::Corrupt(_))));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Many requests become one that says the same: one dictionary, each resource, scope and sample once.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message as _;
 
 use super::dictionary::SampleKey;
 use super::group::Groups;
 use super::id::{GroupId, Id as _};
-use super::ingest::ingest;
+use super::ingest::{Ingested, ingest};
 use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
 use super::reindex::{Fault, Memo};
 use super::table::Records;
@@ -44,11 +45,29 @@ impl Compactor {
     /// # Errors
     /// See [`Fault`].
     pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+        self.add_encoded(&request.encode_to_vec())
+    }
+
+    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
+        let ingested = self.ingest(request)?;
+        self.add_ingested(ingested);
+        Ok(())
+    }
+
+    /// What [`add_ingested`](Self::add_ingested) adds, to look at it before.
+    pub(super) fn ingest(&mut self, request: &[u8]) -> Result<Ingested, Fault> {
         let dictionary = &mut self.profiles.dictionary;
-        for from in ingest(request, dictionary, &mut self.memo, None)? {
+        ingest(request, dictionary, &mut self.memo, None)
+    }
+
+    pub(super) fn add_ingested(&mut self, ingested: Ingested) {
+        for from in ingested.resources {
             self.resource(from);
         }
-        Ok(())
     }
 
     /// How many sums did not fit and stand at the most there can be.

@@ -135,6 +135,11 @@ impl Dictionary {
         self.strings.intern(string)
     }
 
+    /// The index of a string that may not be one: nothing if it is not UTF-8.
+    pub fn string_bytes(&mut self, bytes: &[u8]) -> Option<StringId> {
+        self.strings.intern_bytes(bytes)
+    }
+
     /// The index of a value, which must not contain references to strings.
     pub fn value(&mut self, value: &AnyValue) -> ValueId {
         let mut encoded = std::mem::take(&mut self.encoded);

@@ -4,14 +4,13 @@
 //! a request for which that cannot be said is left as it is.
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use prost::Message as _;
 
 use super::compact::Compactor;
 use super::ingest::ingest;
 use super::layout;
 use super::model::Profiles;
 use super::reindex::Memo;
+use crate::wire::reader::{Fields, Value};
 
 /// A request that others became.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +35,7 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
             let Some(part) = parts.get(*at) else {
                 return false;
             };
-            let taken =
-                read(part, Unknown::Refused).is_some_and(|request| compactor.add(&request).is_ok());
+            let taken = add(&mut compactor, part);
             if !taken {
                 joined.push(alone(part, *at));
             }
@@ -68,7 +66,9 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
 /// and scope once, every sample as it was. Nothing if that makes it no smaller, or if it cannot be read without a loss.
 pub fn compacted(request: &Bytes) -> Option<Bytes> {
     let mut compactor = Compactor::keeping_samples();
-    compactor.add(&read(request, Unknown::Refused)?).ok()?;
+    if !add(&mut compactor, request) {
+        return None;
+    }
     let compacted = compactor.finish().encode();
     (compacted.len() < request.len()).then_some(compacted)
 }
@@ -80,44 +80,54 @@ fn alone(part: &Bytes, at: usize) -> Joined {
     }
 }
 
+/// Adds a request, if nothing of it gets lost on the way. What is not known would not be written; who encodes the same in
+/// more bytes than needed may be taken for a sender of such.
+fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
+    if layout::recognise(request).is_err() {
+        return false;
+    }
+    match compactor.ingest(request) {
+        Ok(ingested) if !ingested.unknown && ingested.unobserved == 0 => {
+            compactor.add_ingested(ingested);
+            true
+        }
+        _ => false,
+    }
+}
+
 /// The profiles of a request, if nothing of it that is known gets lost on the way.
 pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
-    let request = understood(request)?;
+    layout::recognise(request).ok()?;
     let mut profiles = Profiles::default();
     let mut memo = Memo::default();
-    profiles.resources = ingest(&request, &mut profiles.dictionary, &mut memo, None).ok()?;
+    let ingested = ingest(request, &mut profiles.dictionary, &mut memo, None).ok()?;
+    // A sample without observations breaks a rule. Reading leaves it out, but it was counted.
+    if ingested.unobserved > 0 {
+        return None;
+    }
+    profiles.resources = ingested.resources;
     Some(profiles)
 }
 
-/// A request whose samples can all be read. Fields that are not known are left out.
-pub fn understood(request: &[u8]) -> Option<ExportProfilesServiceRequest> {
-    read(request, Unknown::LeftOut)
-}
-
-/// What happens to fields that are not known: those of later versions of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unknown {
-    /// They are lost.
-    LeftOut,
-    /// A request with such fields is not read.
-    Refused,
-}
-
-fn read(request: &[u8], unknown: Unknown) -> Option<ExportProfilesServiceRequest> {
-    layout::recognise(request).ok()?;
-    let read = ExportProfilesServiceRequest::decode(request).ok()?;
-    // What is not known is not written. Who encodes the same in more bytes than needed is taken for such a request too.
-    if unknown == Unknown::Refused && read.encoded_len() != request.len() {
-        return None;
-    }
-    // A sample without observations breaks a rule. Reading leaves it out, but it was counted.
-    let samples = || {
-        let scopes = read.resource_profiles.iter();
-        let scopes = scopes.flat_map(|resource| &resource.scope_profiles);
-        scopes
-            .flat_map(|scope| &scope.profiles)
-            .flat_map(|profile| &profile.samples)
+/// Whether the samples of a request can all be read: it is of a version that is known, and each has observations, without
+/// which it would be left out though it was counted. Whether its indices lead anywhere is found when it is read.
+pub fn understood(request: &[u8]) -> bool {
+    let messages = |message, number: u32| {
+        let fields = Fields::new(message).map_while(Result::ok);
+        fields
+            .filter(move |field| field.number == number)
+            .filter_map(|field| field.value.bytes())
     };
-    let observed = samples().all(|s| !s.values.is_empty() || !s.timestamps_unix_nano.is_empty());
-    observed.then_some(read)
+    let mut samples = messages(request, 1)
+        .flat_map(|resource| messages(resource, 2))
+        .flat_map(|scope| messages(scope, 2))
+        .flat_map(|profile| messages(profile, 2));
+    let observed = |sample| {
+        let mut fields = Fields::new(sample).map_while(Result::ok);
+        fields.any(|field| match field.value {
+            Value::Bytes(packed) => matches!(field.number, 4 | 5) && !packed.is_empty(),
+            _ => matches!(field.number, 4 | 5),
+        })
+    };
+    layout::recognise(request).is_ok() && samples.all(observed)
 }

@@ -3,6 +3,7 @@
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use prost::Message as _;
 
 use super::dictionary::{Attribute, Dictionary, SampleKey, ValueType};
 use super::group::Groups;
@@ -68,6 +69,7 @@ pub struct Merger {
     groups: Groups,
     resources: Vec<ResourceProfiles>,
     scopes: Vec<Scope>,
+    recent: Recent,
     counts: Counts,
 }
 
@@ -88,8 +90,43 @@ const FAMILY: usize = 8;
 /// Profiles that share their samples' keys: those of several sample types mostly have the same ones.
 #[derive(Debug)]
 struct Family {
+    /// From 1, of all scopes.
+    number: u32,
     keys: Records<SampleId, SampleKey>,
     columns: Vec<Column>,
+}
+
+/// By stack: the sample that was seen last with it. Mostly it is this one again, with the value of another type or of
+/// another time.
+#[derive(Debug, Default)]
+struct Recent {
+    families: u32,
+    last: Vec<(u32, SampleKey, SampleId)>,
+}
+
+impl Recent {
+    fn find_or_add(
+        &mut self,
+        family: u32,
+        keys: &mut Records<SampleId, SampleKey>,
+        key: SampleKey,
+    ) -> SampleId {
+        let at = key.stack.index();
+        match self.last.get(at) {
+            Some((of, last, id)) if *of == family && *last == key => return *id,
+            Some(_) => {}
+            None => self.last.resize(at + 1, Default::default()),
+        }
+        let id = keys.intern(key);
+        if let Some(last) = self.last.get_mut(at) {
+            *last = (family, key, id);
+        }
+        id
+    }
+
+    fn bytes(&self) -> usize {
+        self.last.capacity() * size_of::<(u32, SampleKey, SampleId)>()
+    }
 }
 
 /// What must be equal in profiles that are merged.
@@ -118,6 +155,7 @@ impl Merger {
             groups: Groups::default(),
             resources: Vec::new(),
             scopes: Vec::new(),
+            recent: Recent::default(),
             counts: Counts::default(),
         }
     }
@@ -127,12 +165,20 @@ impl Merger {
     /// # Errors
     /// See [`Fault`].
     pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+        self.add_encoded(&request.encode_to_vec())
+    }
+
+    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
         let relocations = match self.options.addresses {
             Addresses::Exact => None,
             Addresses::Relocated => Some(&mut self.relocations),
         };
-        let profiles = ingest(request, &mut self.dictionary, &mut self.memo, relocations)?;
-        self.add_profiles(&profiles);
+        let ingested = ingest(request, &mut self.dictionary, &mut self.memo, relocations)?;
+        self.add_profiles(&ingested.resources);
         Ok(())
     }
 
@@ -167,6 +213,7 @@ impl Merger {
                             profile,
                             self.options,
                             &mut self.dictionary,
+                            &mut self.recent,
                             &mut self.counts,
                         );
                     }
@@ -197,6 +244,7 @@ impl Merger {
         self.dictionary.bytes()
             + self.relocations.bytes()
             + self.groups.bytes()
+            + self.recent.bytes()
             + self.scopes.iter().map(scope).sum::<usize>()
     }
 
@@ -222,6 +270,7 @@ impl Scope {
         profile: &Profile,
         options: Options,
         dictionary: &mut Dictionary,
+        recent: &mut Recent,
         counts: &mut Counts,
     ) {
         let header = &profile.header;
@@ -232,14 +281,21 @@ impl Scope {
         });
         let (family, at) = (kind.index() / FAMILY, kind.index() % FAMILY);
         if family == self.families.len() {
+            recent.families += 1;
             self.families.push(Family {
+                number: recent.families,
                 keys: Records::without_zero(),
                 columns: Vec::new(),
             });
         }
-        let Some(Family { keys, columns }) = self.families.get_mut(family) else {
+        let Some(family) = self.families.get_mut(family) else {
             return;
         };
+        let Family {
+            number,
+            keys,
+            columns,
+        } = family;
         if at == columns.len() {
             columns.push(Column {
                 header: Header {
@@ -263,7 +319,7 @@ impl Scope {
             if value == 0 {
                 continue;
             }
-            let at = keys.intern(sample.key).index();
+            let at = recent.find_or_add(*number, keys, sample.key).index();
             if at >= totals.len() {
                 totals.resize(at + 1, 0);
             }

@@ -7,7 +7,7 @@
 //!
 //! - [`id`], [`table`], [`dictionary`]: the tables and their typed indices.
 //! - [`model`]: profiles over a dictionary.
-//! - [`reindex`], [`references`], [`ingest`](mod@ingest): from a request into them, lazily.
+//! - [`reindex`], [`references`], [`ingest`](mod@ingest): from an encoded request into them, lazily.
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
@@ -26,6 +26,7 @@ pub mod compact;
 pub mod cut;
 pub mod dictionary;
 pub mod diff;
+pub mod entries;
 pub mod folded;
 pub mod frames;
 mod group;

@@ -16,14 +16,14 @@ pub const LIMIT: usize = 64 << 20;
 
 /// The strings of a message, for the references in it.
 #[derive(Debug)]
-pub struct References<'s> {
-    strings: &'s [String],
+pub struct References<'s, S = String> {
+    strings: &'s [S],
     left: usize,
 }
 
-impl<'s> References<'s> {
+impl<'s, S: AsRef<[u8]>> References<'s, S> {
     /// References into these strings.
-    pub fn new(strings: &'s [String]) -> Self {
+    pub fn new(strings: &'s [S]) -> Self {
         References {
             strings,
             left: LIMIT,
@@ -39,7 +39,7 @@ impl<'s> References<'s> {
             return Ok(Cow::Borrowed(value));
         }
         let mut value = value.clone();
-        self.resolve_value(&mut value)?;
+        self.resolve_nested(&mut value)?;
         Ok(Cow::Owned(value))
     }
 
@@ -57,21 +57,33 @@ impl<'s> References<'s> {
                 attribute.key_strindex = 0;
             }
             if let Some(value) = &mut attribute.value {
-                self.resolve_value(value)?;
+                self.resolve_nested(value)?;
             }
         }
         Ok(())
     }
 
+    /// Puts the strings into a value.
+    ///
+    /// # Errors
+    /// There is no such string, or there are too many.
+    pub fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
+        // Most have none.
+        match refers(value) {
+            true => self.resolve_nested(value),
+            false => Ok(()),
+        }
+    }
+
     // The decoder limits how deep values nest.
-    fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
+    fn resolve_nested(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
         match &mut value.value {
             Some(Value::StringValueStrindex(index)) => {
                 value.value = Some(Value::StringValue(self.string(*index)?));
             }
             Some(Value::ArrayValue(array)) => {
                 for value in &mut array.values {
-                    self.resolve_value(value)?;
+                    self.resolve_nested(value)?;
                 }
             }
             Some(Value::KvlistValue(list)) => self.resolve(&mut list.values)?,
@@ -88,12 +100,14 @@ impl<'s> References<'s> {
         let string = usize::try_from(index)
             .ok()
             .and_then(|at| self.strings.get(at))
-            .ok_or(Fault::Dangling { table, index })?;
+            .ok_or(Fault::Dangling { table, index })?
+            .as_ref();
         self.left = self
             .left
             .checked_sub(string.len())
             .ok_or(Fault::Expansion)?;
-        Ok(string.clone())
+        let string = str::from_utf8(string).map_err(|_| Fault::Malformed("a string"))?;
+        Ok(string.to_owned())
     }
 }
 

@@ -2,16 +2,20 @@
 //!
 //! What nothing asks for stays behind; what is asked for again is looked up once. Every index is checked.
 
-use opentelemetry_proto::tonic::profiles::v1development as proto;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use prost::Message as _;
+use smallvec::SmallVec;
 
 use super::dictionary::{
     Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
 };
+use super::entries::{Entries, bytes, fields, index, number, numbers, signed};
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId,
 };
 use super::references::{self, References};
 use super::table::Records;
+use crate::wire::reader::Field;
 
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +68,9 @@ pub enum Fault {
         references::LIMIT
     )]
     Expansion,
+    /// It is not encoded as the protocol says.
+    #[error("{0} is not encoded as the protocol says")]
+    Malformed(&'static str),
     /// Nobody can tell which value belongs to which time.
     #[error("a sample has {values} values, but {timestamps} timestamps")]
     Unequal {
@@ -90,6 +97,7 @@ const UNSEEN: u32 = u32::MAX;
 /// Which entries of a source have been carried over, and to where. Its memory is used again for the next source.
 #[derive(Debug, Default)]
 pub struct Memo {
+    pub(super) entries: Entries<'static>,
     strings: Vec<u32>,
     attributes: Vec<u32>,
     mappings: Vec<u32>,
@@ -139,45 +147,57 @@ impl Relocations {
     }
 }
 
+/// Indices into tables, as they are in one entry: mostly a few.
+pub(super) type Indices = SmallVec<[i32; 16]>;
+
 /// A message's dictionary, on the way into another one.
 #[derive(Debug)]
-pub struct Source<'s> {
-    tables: &'s proto::ProfilesDictionary,
+pub struct Source<'s, 'r> {
+    entries: &'s Entries<'r>,
     into: &'s mut Dictionary,
     memo: &'s mut Memo,
     relocations: Option<&'s mut Relocations>,
-    references: References<'s>,
+    references: References<'s, &'r [u8]>,
+    /// Whether there were fields that are not known in what was asked for.
+    pub(super) unknown: bool,
 }
 
-impl<'s> Source<'s> {
-    /// Entries of `tables` will go into `into`; addresses are moved where there are `relocations`.
+impl<'s, 'r> Source<'s, 'r> {
+    /// Entries will go into `into`; addresses are moved where there are `relocations`.
     pub fn new(
-        tables: &'s proto::ProfilesDictionary,
+        entries: &'s Entries<'r>,
         into: &'s mut Dictionary,
         memo: &'s mut Memo,
         relocations: Option<&'s mut Relocations>,
     ) -> Self {
-        clear(&mut memo.strings, tables.string_table.len());
-        clear(&mut memo.attributes, tables.attribute_table.len());
-        clear(&mut memo.mappings, tables.mapping_table.len());
+        clear(&mut memo.strings, entries.strings.len());
+        clear(&mut memo.attributes, entries.attributes.len());
+        clear(&mut memo.mappings, entries.mappings.len());
         memo.shifts.clear();
-        memo.shifts.resize(tables.mapping_table.len(), 0);
-        clear(&mut memo.functions, tables.function_table.len());
-        clear(&mut memo.locations, tables.location_table.len());
-        clear(&mut memo.links, tables.link_table.len());
-        clear(&mut memo.stacks, tables.stack_table.len());
+        memo.shifts.resize(entries.mappings.len(), 0);
+        clear(&mut memo.functions, entries.functions.len());
+        clear(&mut memo.locations, entries.locations.len());
+        clear(&mut memo.links, entries.links.len());
+        clear(&mut memo.stacks, entries.stacks.len());
         Source {
-            tables,
+            entries,
             into,
             memo,
             relocations,
-            references: References::new(&tables.string_table),
+            references: References::new(&entries.strings),
+            unknown: entries.unknown,
         }
     }
 
-    /// Where the entries go.
-    pub fn dictionary(&mut self) -> &mut Dictionary {
-        self.into
+    /// The entry of a table. Index 0 means none, whatever is there, and even if the table is empty.
+    fn entry(&self, table: Table, index: i32) -> Result<Option<&'r [u8]>, Fault> {
+        if index == 0 {
+            return Ok(None);
+        }
+        match at(index).and_then(|at| self.entries.table(table).get(at)) {
+            Some(entry) => Ok(Some(*entry)),
+            None => Err(Fault::Dangling { table, index }),
+        }
     }
 
     /// A string.
@@ -188,22 +208,32 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.strings, index) {
             return Ok(id);
         }
-        let string = entry(&self.tables.string_table, Table::String, index)?;
-        let id = string.map_or(StringId::default(), |string| self.into.string(string));
+        let id = match self.entry(Table::String, index)? {
+            None => StringId::default(),
+            Some(bytes) => {
+                let id = self.into.string_bytes(bytes);
+                id.ok_or(Fault::Malformed("a string"))?
+            }
+        };
         note(&mut self.memo.strings, index, id);
         Ok(id)
     }
 
-    /// What is counted.
+    /// Adds to what is counted what these bytes say of it.
     ///
     /// # Errors
     /// An index leads nowhere.
-    pub fn value_type(&mut self, from: Option<&proto::ValueType>) -> Result<ValueType, Fault> {
-        let from = from.copied().unwrap_or_default();
-        Ok(ValueType {
-            kind: self.string(from.type_strindex)?,
-            unit: self.string(from.unit_strindex)?,
-        })
+    pub(super) fn value_type(&mut self, from: &[u8], into: &mut ValueType) -> Result<(), Fault> {
+        const PLACE: &str = "a value type";
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => into.kind = self.string(index(field, PLACE)?)?,
+                2 => into.unit = self.string(index(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(())
     }
 
     /// A set of attributes.
@@ -232,23 +262,39 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.attributes, index) {
             return Ok(id);
         }
-        let id = match entry(&self.tables.attribute_table, Table::Attribute, index)? {
+        let id = match self.entry(Table::Attribute, index)? {
             None => AttributeId::default(),
-            Some(from) => {
-                let key = self.string(from.key_strindex)?;
-                let unit = self.string(from.unit_strindex)?;
-                let value = match &from.value {
-                    None => Default::default(),
-                    Some(value) => {
-                        let value = self.references.resolved(value)?;
-                        self.into.value(&value)
-                    }
-                };
-                self.into.attribute(Attribute { key, value, unit })
-            }
+            Some(from) => self.new_attribute(from)?,
         };
         note(&mut self.memo.attributes, index, id);
         Ok(id)
+    }
+
+    fn new_attribute(&mut self, from: &[u8]) -> Result<AttributeId, Fault> {
+        const PLACE: &str = "an attribute";
+        let mut attribute = Attribute::default();
+        let mut value: Option<AnyValue> = None;
+        let mut encoded = 0;
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => attribute.key = self.string(index(field, PLACE)?)?,
+                2 => {
+                    let bytes = bytes(field, PLACE)?;
+                    encoded += bytes.len();
+                    let value = value.get_or_insert_default();
+                    value.merge(bytes).map_err(|_| Fault::Malformed(PLACE))?;
+                }
+                3 => attribute.unit = self.string(index(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        if let Some(mut value) = value {
+            self.unknown |= value.encoded_len() != encoded;
+            self.references.resolve_value(&mut value)?;
+            attribute.value = self.into.value(&value);
+        }
+        Ok(self.into.attribute(attribute))
     }
 
     /// A mapping, and how far its addresses move.
@@ -260,16 +306,10 @@ impl<'s> Source<'s> {
             let shift = at(index).and_then(|at| self.memo.shifts.get(at));
             return Ok((id, shift.copied().unwrap_or_default()));
         }
-        let (id, shift) = match entry(&self.tables.mapping_table, Table::Mapping, index)? {
+        let (id, shift) = match self.entry(Table::Mapping, index)? {
             None => (MappingId::default(), 0),
             Some(from) => {
-                let mapping = Mapping {
-                    start: from.memory_start,
-                    limit: from.memory_limit,
-                    file_offset: from.file_offset,
-                    filename: self.string(from.filename_strindex)?,
-                    attributes: self.attribute_set(&from.attribute_indices)?,
-                };
+                let mapping = self.new_mapping(from)?;
                 match &mut self.relocations {
                     Some(relocations) => relocations.relocate(self.into, mapping),
                     None => (self.into.mapping(mapping), 0),
@@ -283,6 +323,25 @@ impl<'s> Source<'s> {
         Ok((id, shift))
     }
 
+    fn new_mapping(&mut self, from: &[u8]) -> Result<Mapping, Fault> {
+        const PLACE: &str = "a mapping";
+        let mut mapping = Mapping::default();
+        let mut attributes = Indices::new();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => mapping.start = number(field, PLACE)?,
+                2 => mapping.limit = number(field, PLACE)?,
+                3 => mapping.file_offset = number(field, PLACE)?,
+                4 => mapping.filename = self.string(index(field, PLACE)?)?,
+                5 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        mapping.attributes = self.attribute_set(&attributes)?;
+        Ok(mapping)
+    }
+
     /// A function.
     ///
     /// # Errors
@@ -291,20 +350,28 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.functions, index) {
             return Ok(id);
         }
-        let id = match entry(&self.tables.function_table, Table::Function, index)? {
+        let id = match self.entry(Table::Function, index)? {
             None => FunctionId::default(),
-            Some(from) => {
-                let function = Function {
-                    name: self.string(from.name_strindex)?,
-                    system_name: self.string(from.system_name_strindex)?,
-                    filename: self.string(from.filename_strindex)?,
-                    start_line: from.start_line,
-                };
-                self.into.function(function)
-            }
+            Some(from) => self.new_function(from)?,
         };
         note(&mut self.memo.functions, index, id);
         Ok(id)
+    }
+
+    fn new_function(&mut self, from: &[u8]) -> Result<FunctionId, Fault> {
+        const PLACE: &str = "a function";
+        let mut function = Function::default();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => function.name = self.string(index(field, PLACE)?)?,
+                2 => function.system_name = self.string(index(field, PLACE)?)?,
+                3 => function.filename = self.string(index(field, PLACE)?)?,
+                4 => function.start_line = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(self.into.function(function))
     }
 
     /// A location.
@@ -315,31 +382,56 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.locations, index) {
             return Ok(id);
         }
-        let id = match entry(&self.tables.location_table, Table::Location, index)? {
+        let id = match self.entry(Table::Location, index)? {
             None => LocationId::default(),
-            Some(from) => {
-                let (mapping, shift) = self.mapping(from.mapping_index)?;
-                let mut lines = std::mem::take(&mut self.memo.lines);
-                lines.clear();
-                for line in &from.lines {
-                    lines.push(Line {
-                        function: self.function(line.function_index)?,
-                        line: line.line,
-                        column: line.column,
-                    });
-                }
-                let location = Location {
-                    mapping,
-                    address: from.address.wrapping_add(shift),
-                    lines: self.into.lines(&lines),
-                    attributes: self.attribute_set(&from.attribute_indices)?,
-                };
-                self.memo.lines = lines;
-                self.into.location(location)
-            }
+            Some(from) => self.new_location(from)?,
         };
         note(&mut self.memo.locations, index, id);
         Ok(id)
+    }
+
+    fn new_location(&mut self, from: &[u8]) -> Result<LocationId, Fault> {
+        const PLACE: &str = "a location";
+        let (mut mapping, mut address) = (0, 0);
+        let mut attributes = Indices::new();
+        let mut lines = std::mem::take(&mut self.memo.lines);
+        lines.clear();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => mapping = index(field, PLACE)?,
+                2 => address = number(field, PLACE)?,
+                3 => lines.push(self.line(bytes(field, PLACE)?)?),
+                4 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        let (mapping, shift) = self.mapping(mapping)?;
+        let location = Location {
+            mapping,
+            address: address.wrapping_add(shift),
+            lines: self.into.lines(&lines),
+            attributes: self.attribute_set(&attributes)?,
+        };
+        self.memo.lines = lines;
+        Ok(self.into.location(location))
+    }
+
+    fn line(&mut self, from: &[u8]) -> Result<Line, Fault> {
+        const PLACE: &str = "a line";
+        let mut line = Line::default();
+        let mut function = 0;
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => function = index(field, PLACE)?,
+                2 => line.line = signed(field, PLACE)?,
+                3 => line.column = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        line.function = self.function(function)?;
+        Ok(line)
     }
 
     /// A stack.
@@ -350,25 +442,35 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.stacks, index) {
             return Ok(id);
         }
-        let id = match entry(&self.tables.stack_table, Table::Stack, index)? {
+        let id = match self.entry(Table::Stack, index)? {
             None => StackId::default(),
-            Some(from) => {
-                let mut stack = std::mem::take(&mut self.memo.stack);
-                stack.clear();
-                stack.reserve(from.location_indices.len());
-                for location in &from.location_indices {
-                    // Most have been seen, and this is the innermost loop: no call for those.
-                    stack.push(match seen(&self.memo.locations, *location) {
-                        Some(id) => id,
-                        None => self.location(*location)?,
-                    });
-                }
-                let id = self.into.stack(&stack);
-                self.memo.stack = stack;
-                id
-            }
+            Some(from) => self.new_stack(from)?,
         };
         note(&mut self.memo.stacks, index, id);
+        Ok(id)
+    }
+
+    fn new_stack(&mut self, from: &[u8]) -> Result<StackId, Fault> {
+        const PLACE: &str = "a stack";
+        let mut stack = std::mem::take(&mut self.memo.stack);
+        stack.clear();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => numbers(field, PLACE, |location| {
+                    let location = location as i32;
+                    // Most have been seen, and this is the innermost loop: no call for those.
+                    stack.push(match seen(&self.memo.locations, location) {
+                        Some(id) => id,
+                        None => self.location(location)?,
+                    });
+                    Ok(())
+                })?,
+                _ => self.unknown = true,
+            }
+        }
+        let id = self.into.stack(&stack);
+        self.memo.stack = stack;
         Ok(id)
     }
 
@@ -380,21 +482,44 @@ impl<'s> Source<'s> {
         if let Some(id) = seen(&self.memo.links, index) {
             return Ok(id);
         }
-        let id = match entry(&self.tables.link_table, Table::Link, index)? {
+        let id = match self.entry(Table::Link, index)? {
             None => LinkId::default(),
-            Some(from) => self.into.link(Link {
-                trace_id: from.trace_id.as_slice().try_into().unwrap_or_default(),
-                span_id: from.span_id.as_slice().try_into().unwrap_or_default(),
-            }),
+            Some(from) => self.new_link(from)?,
         };
         note(&mut self.memo.links, index, id);
         Ok(id)
     }
 
+    fn new_link(&mut self, from: &[u8]) -> Result<LinkId, Fault> {
+        const PLACE: &str = "a link";
+        let mut link = Link::default();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => link.trace_id = bytes(field, PLACE)?.try_into().unwrap_or_default(),
+                2 => link.span_id = bytes(field, PLACE)?.try_into().unwrap_or_default(),
+                _ => self.unknown = true,
+            }
+        }
+        Ok(self.into.link(link))
+    }
+
     /// For references that are not the dictionary's own: those of resources and scopes.
-    pub fn references(&mut self) -> &mut References<'s> {
+    pub fn references(&mut self) -> &mut References<'s, &'r [u8]> {
         &mut self.references
     }
+}
+
+/// A list of indices.
+pub(super) fn indices(
+    field: Field<'_>,
+    place: &'static str,
+    into: &mut Indices,
+) -> Result<(), Fault> {
+    numbers(field, place, |value| {
+        into.push(value as i32);
+        Ok(())
+    })
 }
 
 fn clear(memo: &mut Vec<u32>, len: usize) {
@@ -417,16 +542,5 @@ fn seen<I: Id>(memo: &[u32], index: i32) -> Option<I> {
 fn note<I: Id>(memo: &mut [u32], index: i32, id: I) {
     if let Some(place) = at(index).and_then(|at| memo.get_mut(at)) {
         *place = u32::try_from(id.index()).unwrap_or(UNSEEN);
-    }
-}
-
-/// The entry of a table. Index 0 means none, whatever is there, and even if the table is empty.
-fn entry<T>(table: &[T], name: Table, index: i32) -> Result<Option<&T>, Fault> {
-    if index == 0 {
-        return Ok(None);
-    }
-    match at(index).and_then(|at| table.get(at)) {
-        Some(entry) => Ok(Some(entry)),
-        None => Err(Fault::Dangling { table: name, index }),
     }
 }

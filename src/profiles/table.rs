@@ -3,12 +3,11 @@
 //! Entries are found by their full key; a hash only says where to look. The hashes are seeded per process, so that
 //! nobody outside can choose keys that collide.
 
-use std::hash::{BuildHasher as _, Hash};
+use std::hash::{BuildHasher as _, Hash, Hasher as _};
 use std::marker::PhantomData;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 use super::id::Id;
 
@@ -34,28 +33,34 @@ struct Index {
 }
 
 impl Index {
-    /// The entry with this key; `next`, and `true`, when it is new.
-    fn find_or_add<K: Hash + ?Sized>(
-        &mut self,
-        key: &K,
-        next: usize,
-        equal: impl Fn(usize) -> bool,
-    ) -> (u32, bool) {
-        let hash = (self.hashes.hash_one(key) >> 32) as u32;
-        let found = self.slots.entry(
-            Slot::spread(hash),
-            |slot| slot.hash == hash && equal(slot.entry as usize),
-            |slot| Slot::spread(slot.hash),
-        );
-        match found {
-            Entry::Occupied(slot) => (slot.get().entry, false),
-            Entry::Vacant(slot) => {
-                // Memory ends long before: 2^32 entries take 48 GiB at least.
-                let entry = u32::try_from(next).unwrap_or(u32::MAX);
-                slot.insert(Slot { hash, entry });
-                (entry, true)
-            }
-        }
+    fn hash<K: Hash + ?Sized>(&self, key: &K) -> u32 {
+        (self.hashes.hash_one(key) >> 32) as u32
+    }
+
+    /// The bytes alone: where nothing comes before or after them, their length need not be part of it.
+    fn hash_bytes(&self, bytes: &[u8]) -> u32 {
+        let mut hasher = self.hashes.build_hasher();
+        hasher.write(bytes);
+        (hasher.finish() >> 32) as u32
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, equal: impl Fn(usize) -> bool) -> Option<u32> {
+        let found = self.slots.find(Slot::spread(hash), |slot| {
+            slot.hash == hash && equal(slot.entry as usize)
+        });
+        found.map(|slot| slot.entry)
+    }
+
+    /// Adds an entry that was not found.
+    #[inline(never)]
+    fn add(&mut self, hash: u32, next: usize) -> u32 {
+        // Memory ends long before: 2^32 entries take 48 GiB at least.
+        let entry = u32::try_from(next).unwrap_or(u32::MAX);
+        let slot = Slot { hash, entry };
+        self.slots
+            .insert_unique(Slot::spread(hash), slot, |slot| Slot::spread(slot.hash));
+        entry
     }
 
     fn bytes(&self) -> usize {
@@ -90,13 +95,22 @@ impl<I: Id, T: Copy + Eq + Hash + Default> Records<I, T> {
 
     /// The index of this record, which is added when it is new.
     pub fn intern(&mut self, record: T) -> I {
-        let entries = &mut self.entries;
-        let equal = |at: usize| entries.get(at) == Some(&record);
-        let (index, new) = self.index.find_or_add(&record, entries.len(), equal);
-        if new {
-            entries.push(record);
-        }
+        let hash = self.index.hash(&record);
+        let equal = |at: usize| self.entries.get(at) == Some(&record);
+        let index = match self.index.find(hash, equal) {
+            Some(index) => index,
+            None => {
+                self.entries.push(record);
+                self.index.add(hash, self.entries.len() - 1)
+            }
+        };
         I::new(index)
+    }
+
+    /// Forgets all records, the zero value too. The memory stays.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.index.slots.clear();
     }
 
     /// The record, or the zero value for an index of another table.
@@ -145,13 +159,17 @@ impl<I: Id, T: Copy + Eq + Hash> Lists<I, T> {
 
     /// The index of this list, which is added when it is new.
     pub fn intern(&mut self, list: &[T]) -> I {
-        let (items, ends) = (&mut self.items, &mut self.ends);
-        let equal = |at: usize| span(ends, at).and_then(|span| items.get(span)) == Some(list);
-        let (index, new) = self.index.find_or_add(list, ends.len(), equal);
-        if new {
-            items.extend_from_slice(list);
-            ends.push(items.len());
-        }
+        let hash = self.index.hash(list);
+        let equal =
+            |at: usize| span(&self.ends, at).and_then(|span| self.items.get(span)) == Some(list);
+        let index = match self.index.find(hash, equal) {
+            Some(index) => index,
+            None => {
+                self.items.extend_from_slice(list);
+                self.ends.push(self.items.len());
+                self.index.add(hash, self.ends.len() - 1)
+            }
+        };
         I::new(index)
     }
 
@@ -210,17 +228,35 @@ impl<I: Id> Strings<I> {
 
     /// The index of this string, which is added when it is new.
     pub fn intern(&mut self, string: &str) -> I {
-        let (text, ends) = (&mut self.text, &mut self.ends);
-        // As bytes: comparing them needs no look at the boundaries of characters.
-        let equal = |at: usize| {
-            span(ends, at).and_then(|span| text.as_bytes().get(span)) == Some(string.as_bytes())
-        };
-        let (index, new) = self.index.find_or_add(string, ends.len(), equal);
-        if new {
-            text.push_str(string);
-            ends.push(text.len());
+        let hash = self.index.hash_bytes(string.as_bytes());
+        match self.find(hash, string.as_bytes()) {
+            Some(id) => id,
+            None => self.add(hash, string),
         }
-        I::new(index)
+    }
+
+    /// The index of a string that may not be one: nothing if it is not UTF-8. That is looked at only when it is new.
+    pub fn intern_bytes(&mut self, bytes: &[u8]) -> Option<I> {
+        let hash = self.index.hash_bytes(bytes);
+        if let Some(id) = self.find(hash, bytes) {
+            return Some(id);
+        }
+        let string = str::from_utf8(bytes).ok()?;
+        Some(self.add(hash, string))
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, bytes: &[u8]) -> Option<I> {
+        // As bytes: comparing them needs no look at the boundaries of characters.
+        let text = self.text.as_bytes();
+        let equal = |at: usize| span(&self.ends, at).and_then(|span| text.get(span)) == Some(bytes);
+        self.index.find(hash, equal).map(I::new)
+    }
+
+    fn add(&mut self, hash: u32, string: &str) -> I {
+        self.text.push_str(string);
+        self.ends.push(self.text.len());
+        I::new(self.index.add(hash, self.ends.len() - 1))
     }
 
     /// The string, or the empty one for an index of another table.
@@ -252,6 +288,12 @@ impl<I: Id> Default for Strings<I> {
     }
 }
 
+/// Of a vector without elements nothing but the memory is left, and that is used again.
+pub(super) fn emptied<'o>(mut slices: Vec<&[u8]>) -> Vec<&'o [u8]> {
+    slices.clear();
+    slices.into_iter().map(|_| &[][..]).collect()
+}
+
 fn span(ends: &[usize], at: usize) -> Option<std::ops::Range<usize>> {
     let start = match at.checked_sub(1) {
         None => 0,
@@ -274,7 +316,10 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(strings.intern("one"), first);
         assert_eq!((strings.get(first), strings.get(second)), ("one", "two"));
-        assert_eq!(strings.len(), 3);
+        assert_eq!(strings.intern_bytes(b"two"), Some(second));
+        assert_eq!(strings.intern_bytes(b"t\xff"), None);
+        assert_eq!(strings.intern_bytes(b"three").unwrap().index(), 3);
+        assert_eq!(strings.len(), 4);
 
         let mut records = Records::<LinkId, (u64, u32)>::new();
         assert_eq!(records.intern((0, 0)).index(), 0);

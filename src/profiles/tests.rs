@@ -12,16 +12,16 @@ use prost::Message as _;
 use super::check::{Rule, Severity, check};
 use super::compact::Compactor;
 use super::cut::{halve, split};
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType};
 use super::identity::Identities;
 use super::ingest::ingest;
 use super::join::join;
 use super::merge::{Merger, Options};
-use super::model::Profiles;
+use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::reindex::{Addresses, Fault, Memo};
 use super::resolve::{self, resolve};
 use super::testing_batches::requests;
-
+use crate::batch::Signal;
 use crate::wire::Limit;
 
 fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
@@ -267,9 +267,9 @@ proptest! {
         let mut dictionary = Dictionary::new();
         let mut resources = Vec::new();
         for request in [&a, &b, &c] {
-            resources.extend(
-                ingest(request, &mut dictionary, &mut Memo::default(), None).unwrap(),
-            );
+            let encoded = request.encode_to_vec();
+            let ingested = ingest(&encoded, &mut dictionary, &mut Memo::default(), None).unwrap();
+            resources.extend(ingested.resources);
         }
         // Profiles without samples that count stay as such.
         prop_assert_eq!(&totals(&Profiles { dictionary, resources }), &expected);
@@ -326,7 +326,7 @@ proptest! {
             dictionary.string_attribute(word, word);
         }
         let memo = &mut Memo::default();
-        let resources = ingest(&original, &mut dictionary, memo, None).unwrap();
+        let resources = ingest(&original.encode_to_vec(), &mut dictionary, memo, None).unwrap().resources;
         let plain = Profiles { dictionary, resources };
         prop_assert_eq!(identities(&plain), identities(&compact(&[&original])));
     }
@@ -343,16 +343,27 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         let cut = cut.index(bytes.len() * 8).min(bytes.len());
+        let mut from_bytes = Compactor::new();
+        let added = from_bytes.add_encoded(&bytes[..cut]);
+        let valid = crate::wire::validate(Signal::Profiles, &bytes[..cut]).is_ok();
         if let Ok(damaged) = ExportProfilesServiceRequest::decode(&bytes[..cut]) {
             let report = check(&damaged);
             let found = |rule| report.counts().contains_key(&rule);
             let mut compactor = Compactor::new();
-            match compactor.add(&damaged) {
+            let again = compactor.add(&damaged);
+            if valid {
+                prop_assert_eq!(added, again, "as it was and encoded anew");
+            }
+            match again {
                 // Writing checks the structure.
-                Ok(()) => drop(compactor.finish().encode()),
+                Ok(()) => {
+                    let written = compactor.finish().encode();
+                    prop_assert!(!valid || written == from_bytes.finish().encode());
+                }
                 Err(Fault::Dangling { .. }) => prop_assert!(found(Rule::IndexOutOfRange)),
                 Err(Fault::Unequal { .. }) => prop_assert!(found(Rule::UnequalObservations)),
                 Err(Fault::Expansion) => prop_assert!(found(Rule::Expansion)),
+                Err(Fault::Malformed(place)) => prop_assert!(false, "{place}"),
             }
             drop(resolve(&damaged));
         }
@@ -509,4 +520,119 @@ fn profile(samples: Vec<proto::Sample>) -> ExportProfilesServiceRequest {
         }],
         dictionary: Some(proto::ProfilesDictionary::default()),
     }
+}
+
+/// A heap profile of a service that runs for so long: it allocates in a few more places each time.
+fn heap(age: u64) -> Bytes {
+    let mut profiles = Profiles::default();
+    let dictionary = &mut profiles.dictionary;
+    let filename = dictionary.string("/usr/local/bin/service");
+    let mapping = dictionary.mapping(Mapping {
+        start: 0x40_0000,
+        limit: 0xc0_0000,
+        filename,
+        ..Mapping::default()
+    });
+    let locations: Vec<_> = (0..350 + 10 * age)
+        .map(|at| {
+            let name = format!(
+                "example.com/service/internal/package{}.(*Type{at}).Method",
+                at % 40
+            );
+            let file = format!("/build/service/internal/package{}/type{at}.go", at % 40);
+            let function = Function {
+                name: dictionary.string(&name),
+                system_name: dictionary.string(&name),
+                filename: dictionary.string(&file),
+                start_line: 0,
+            };
+            let line = Line {
+                function: dictionary.function(function),
+                line: 10 + at.cast_signed(),
+                column: 0,
+            };
+            let lines = dictionary.lines(&[line]);
+            dictionary.location(Location {
+                mapping,
+                address: 0x40_0000 + 64 * at,
+                lines,
+                ..Location::default()
+            })
+        })
+        .collect();
+    let keys: Vec<SampleKey> = (0..80 + 2 * age)
+        .map(|at| {
+            let places = locations.iter().cycle().skip(at as usize * 3);
+            let stack: Vec<_> = places.step_by(7).take(12).copied().collect();
+            SampleKey {
+                stack: dictionary.stack(&stack),
+                ..SampleKey::default()
+            }
+        })
+        .collect();
+    let types = [
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ];
+    let of_type = types.map(|(kind, unit)| {
+        let mut samples = Samples::default();
+        // Most of what was allocated is in use no more.
+        let step = if kind.starts_with("inuse") { 4 } else { 1 };
+        for (key, at) in keys.iter().zip(1_u64..).step_by(step) {
+            samples.push(*key, &[(at * 500 + age).cast_signed()], &[]);
+        }
+        let sample_type = ValueType {
+            kind: dictionary.string(kind),
+            unit: dictionary.string(unit),
+        };
+        let header = Header {
+            sample_type,
+            time: 1_700_000_000_000_000_000 + age * 10_000_000_000,
+            ..Header::default()
+        };
+        Profile { header, samples }
+    });
+    profiles.resources = vec![ResourceProfiles {
+        scopes: vec![ScopeProfiles {
+            profiles: of_type.into(),
+            ..ScopeProfiles::default()
+        }],
+        ..ResourceProfiles::default()
+    }];
+    profiles.encode()
+}
+
+#[test]
+fn ten_heap_profiles_of_a_service_leave_in_a_fifth_of_their_bytes() {
+    let parts: Vec<Bytes> = (0..10).map(heap).collect();
+    let before: usize = parts.iter().map(Bytes::len).sum();
+    let joined = join(&parts, usize::MAX);
+    assert_eq!(joined.len(), 1);
+    let after = joined[0].request.len();
+    assert!(after * 5 <= before, "{before} bytes became {after}");
+    let mut merger = Merger::new(Options::default());
+    for part in &parts {
+        merger.add_encoded(part).unwrap();
+    }
+    let merged = merger.finish().encode();
+    assert!(
+        merged.len() < after,
+        "{after} bytes became {}",
+        merged.len()
+    );
+}
+
+#[test]
+fn the_memory_of_a_merge_follows_the_result_and_not_the_input() {
+    let parts: Vec<Bytes> = (0..10).map(heap).collect();
+    let bytes = |times: usize| {
+        let mut merger = Merger::new(Options::default());
+        for part in parts.iter().cycle().take(parts.len() * times) {
+            merger.add_encoded(part).unwrap();
+        }
+        merger.bytes()
+    };
+    assert_eq!(bytes(1), bytes(20));
 }

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
 use super::fetch;
 use crate::batch::Signal;
+use crate::compression::Codec;
+use crate::compression::decompress::decompress;
+use crate::memory::Budget;
 use crate::profiles::{layout, pprof};
 use crate::wire;
 use crate::wire::reader::Fields;
@@ -49,12 +51,18 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
-/// A message of OTLP.
-pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+/// Whether this is a message of OTLP.
+pub(super) fn valid(bytes: &[u8]) -> Result<(), String> {
     // An old layout often cannot be decoded, and this says why.
     layout::recognise(bytes).map_err(|error| error.to_string())?;
     wire::validate(Signal::Profiles, bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
+    Ok(())
+}
+
+/// A message of OTLP.
+pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+    valid(bytes)?;
     ExportProfilesServiceRequest::decode(bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))
 }
@@ -68,7 +76,11 @@ pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, S
     } else if file.as_os_str() == "-" {
         limited(io::stdin().lock(), &mut bytes).map_err(cannot)?;
     } else {
-        limited(File::open(file).map_err(cannot)?, &mut bytes).map_err(cannot)?;
+        let file = File::open(file).map_err(cannot)?;
+        // As much as it has now, and a byte to see that this is all.
+        let size = file.metadata().map_err(cannot)?.len().min(LIMIT) + 1;
+        bytes.reserve_exact(usize::try_from(size).unwrap_or_default());
+        limited(file, &mut bytes).map_err(cannot)?;
     }
     // A server or an archive may compress what is compressed.
     for _ in 0..2 {
@@ -80,9 +92,10 @@ pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, S
 }
 
 fn decompressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut output = Vec::new();
-    limited(MultiGzDecoder::new(bytes), &mut output)?;
-    Ok(output)
+    // What it takes is limited by the size alone.
+    let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
+    let mut permit = Budget::new(usize::MAX).nothing();
+    decompress(Codec::Gzip, bytes, limit, &mut permit).map_err(io::Error::other)
 }
 
 fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {

@@ -50,8 +50,8 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
         Kind::Otlp | Kind::OtlpJson => {
             let mut compactor = Compactor::new();
             for request in requests(&bytes, kind).map_err(failed)? {
-                let request = input::decode(&request).map_err(failed)?;
-                let added = compactor.add(&request);
+                input::valid(&request).map_err(failed)?;
+                let added = compactor.add_encoded(&request);
                 added.map_err(|error| failed(error.to_string()))?;
             }
             compactor.finish()
@@ -106,8 +106,8 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         match kind {
             Kind::Otlp | Kind::OtlpJson => {
                 for request in requests(&bytes, kind).map_err(failed)? {
-                    let request = input::decode(&request).map_err(failed)?;
-                    let added = merger.add(&request);
+                    input::valid(&request).map_err(failed)?;
+                    let added = merger.add_encoded(&request);
                     added.map_err(|error| failed(error.to_string()))?;
                 }
             }
@@ -135,8 +135,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
             }
             Kind::Folded => {
                 let read = folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?;
-                let request = input::decode(&read.encode()).map_err(failed)?;
-                let added = merger.add(&request);
+                let added = merger.add_encoded(&read.encode());
                 added.map_err(|error| failed(error.to_string()))?;
             }
         }

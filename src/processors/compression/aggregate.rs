@@ -196,7 +196,7 @@ impl Shared {
     }
 
     /// Adds a request to the window, or lets it pass. Without an await: who gives up waiting has not been taken in.
-    fn take_in(&self, window: &mut Window, mut batch: Batch, request: Option<Request>) {
+    fn take_in(&self, window: &mut Window, mut batch: Batch, request: Option<Bytes>) {
         let items = batch.items();
         let Some(request) = request else {
             return self.ready(Ready::Batch(batch), items);
@@ -204,7 +204,7 @@ impl Shared {
         let options = &self.settings.options;
         if self.note(window, &series(&request, &options.group_by, &self.hashes)) {
             let mut alone = Aggregator::new(options.clone());
-            if alone.add(&request).is_err() {
+            if alone.add_encoded(&request).is_err() {
                 return self.ready(Ready::Batch(batch), items);
             }
             self.metrics.passed.increment(1);
@@ -219,7 +219,7 @@ impl Shared {
             permit: None,
             others: Vec::new(),
         });
-        if pending.aggregator.add(&request).is_err() {
+        if pending.aggregator.add_encoded(&request).is_err() {
             return self.ready(Ready::Batch(batch), items);
         }
         pending.items += items;
@@ -255,9 +255,6 @@ impl Shared {
     }
 }
 
-type Request =
-    opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-
 impl Pending {
     /// Keeps the permit as large as what is gathered, if the budget has room.
     fn account_for(&mut self, bytes: usize, budget: &Arc<Budget>) -> bool {
@@ -281,7 +278,7 @@ impl Consumer for Gatherer {
             let shared = &self.0;
             shared.room().await?;
             let bytes = batch.wire().to_bytes();
-            let read = move || understood(&bytes);
+            let read = move || understood(&bytes).then_some(bytes);
             let request = away(batch.bytes(), read)
                 .await
                 .ok_or_else(|| Nack::unavailable(CLOSED))?;

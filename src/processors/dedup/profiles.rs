@@ -5,8 +5,6 @@
 //! and decides alike.
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use prost::Message as _;
 
 use super::keys::{Keys, NONE, fields, messages};
 use crate::profiles::Dictionary;
@@ -130,10 +128,8 @@ pub(super) struct Known {
 impl Known {
     /// Reads a request; resources are compared without the attributes that are ignored.
     pub(super) fn read(request: &[u8], ignored: &[String]) -> Result<Self, Unreadable> {
-        let decoded = ExportProfilesServiceRequest::decode(request).map_err(|_| Unreadable)?;
         let mut dictionary = Dictionary::default();
-        let resources = ingest(&decoded, &mut dictionary, &mut Memo::default(), None)?;
-        drop(decoded);
+        let resources = ingest(request, &mut dictionary, &mut Memo::default(), None)?.resources;
         let mut identities = Identities::new(&dictionary);
         let mut deliveries = Vec::new();
         for resource in &resources {

@@ -5,13 +5,12 @@
 
 mod exemplars;
 mod gauges;
+mod series;
 mod truncate;
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -19,13 +18,13 @@ use prost::Message as _;
 
 use self::exemplars::Exemplars;
 use self::gauges::Gauges;
+pub use self::series::series;
 use super::dictionary::{SampleKey, ValueType};
 use super::group::Groups;
 use super::id::LinkId;
 use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
-use super::references::References;
 use super::reindex::{Addresses, Fault, Memo};
 
 /// The resource attribute that says how many instances a summary is of.
@@ -121,9 +120,17 @@ impl Aggregator {
     /// # Errors
     /// See [`Fault`].
     pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+        self.add_encoded(&request.encode_to_vec())
+    }
+
+    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
         let (dictionary, relocations) = self.merger.dictionary();
-        let resources = ingest(request, dictionary, &mut self.memo, Some(relocations))?;
-        for resource in resources {
+        let ingested = ingest(request, dictionary, &mut self.memo, Some(relocations))?;
+        for resource in ingested.resources {
             self.resource(resource);
         }
         Ok(())
@@ -303,52 +310,6 @@ fn retain(from: &mut ResourceProfiles, keys: &[String]) {
         resource.entity_refs.clear();
         resource.dropped_attributes_count = 0;
     }
-}
-
-/// A hash of each series that a request has profiles of: what would become one profile of the summary. It is to remember
-/// when a series was seen, where a collision does no harm.
-pub fn series(
-    request: &ExportProfilesServiceRequest,
-    group_by: &[String],
-    hashes: &RandomState,
-) -> Vec<u64> {
-    let none = Vec::new();
-    let tables = request.dictionary.as_ref();
-    let strings = tables.map_or(&none, |tables| &tables.string_table);
-    let text = |index: i32| usize::try_from(index).ok().and_then(|at| strings.get(at));
-    let mut references = References::new(strings);
-    let mut all = Vec::new();
-    for from in &request.resource_profiles {
-        let mut head = ResourceProfiles {
-            resource: from.resource.clone(),
-            schema_url: from.schema_url.clone(),
-            scopes: Vec::new(),
-        };
-        if let Some(resource) = &mut head.resource {
-            // What cannot be resolved is found when it is read.
-            let _ = references.resolve(&mut resource.attributes);
-        }
-        retain(&mut head, group_by);
-        let resource = head.resource.unwrap_or_default().encode_to_vec();
-        for scope in &from.scope_profiles {
-            for profile in &scope.profiles {
-                let mut hasher = hashes.build_hasher();
-                resource.hash(&mut hasher);
-                let scope = scope.scope.as_ref();
-                scope
-                    .map(|scope| (&scope.name, &scope.version))
-                    .hash(&mut hasher);
-                for kind in [&profile.sample_type, &profile.period_type] {
-                    let kind = kind.unwrap_or_default();
-                    text(kind.type_strindex).hash(&mut hasher);
-                    text(kind.unit_strindex).hash(&mut hasher);
-                }
-                profile.period.hash(&mut hasher);
-                all.push(hasher.finish());
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use prost::Message as _;
+
 use super::*;
 use crate::profiles::resolve::resolve;
 use crate::profiles::testing_batches::{named, requests};
@@ -258,9 +260,9 @@ fn the_lightest_subtrees_become_frames_of_their_own() {
 
 #[test]
 fn a_series_is_known_by_what_would_become_one() {
-    let hashes = RandomState::default();
+    let hashes = foldhash::fast::RandomState::default();
     let of = |request: &ExportProfilesServiceRequest, keys: &[&str]| {
-        series(request, &options(keys).group_by, &hashes)
+        series(&request.encode_to_vec(), &options(keys).group_by, &hashes)
     };
     let (a, b) = (level("a", 1, 1), level("b", 2, 2));
     assert_eq!(of(&a, &["service.name"]), of(&b, &["service.name"]));

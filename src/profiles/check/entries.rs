@@ -6,9 +6,12 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 
+use prost::Message as _;
+
 use super::path::Path;
 use super::{Checker, Rule};
 use crate::profiles::dictionary::Dictionary;
+use crate::profiles::entries::Entries;
 use crate::profiles::id::Id as _;
 use crate::profiles::reindex::{Fault, Memo, Source, Table};
 
@@ -28,7 +31,11 @@ impl Checker<'_> {
         let root = Path::root("dictionary");
         let mut dictionary = Dictionary::new();
         let mut memo = Memo::default();
-        let mut source = Source::new(self.tables, &mut dictionary, &mut memo, None);
+        let encoded = self.tables.encode_to_vec();
+        let Ok(entries) = Entries::new(&encoded) else {
+            return;
+        };
+        let mut source = Source::new(&entries, &mut dictionary, &mut memo, None);
         for table in TABLES {
             let path = root.field(table.name());
             let mut firsts = HashMap::from([(0, 0)]);
@@ -87,7 +94,7 @@ impl Checker<'_> {
     }
 }
 
-fn carry_over(source: &mut Source<'_>, table: Table, index: i32) -> Result<usize, Fault> {
+fn carry_over(source: &mut Source<'_, '_>, table: Table, index: i32) -> Result<usize, Fault> {
     Ok(match table {
         Table::String => source.string(index)?.index(),
         Table::Attribute => source.attribute(index)?.index(),

@@ -85,9 +85,13 @@ impl Repairs {
 /// Reads files. Its memory is used again for the next one.
 #[derive(Debug, Default)]
 pub struct Reader {
+    tables: Tables<'static>,
     memo: Memo,
     stack: Vec<LocationId>,
     labels: Vec<u8>,
+    keys: Records<SampleId, SampleKey>,
+    /// All values of the first key, all of the second, and so on.
+    totals: Vec<i64>,
 }
 
 impl Reader {
@@ -144,12 +148,13 @@ impl Reader {
         into: &mut Dictionary,
         relocations: Option<&mut Relocations>,
     ) -> Result<Converted, Error> {
-        let tables = Tables::new(bytes)?;
+        let tables = Tables::new(bytes, std::mem::take(&mut self.tables))?;
         let mut memo = std::mem::take(&mut self.memo);
         let mut source = Source::new(&tables, into, &mut memo, relocations);
         let profiles = self.profiles(&mut source, options);
         let (main, repairs) = (source.main(), source.repairs);
         self.memo = memo;
+        self.tables = tables.emptied();
         Ok(Converted {
             profiles: profiles?,
             main,
@@ -194,9 +199,8 @@ impl Reader {
     ) -> Result<Vec<Samples>, Error> {
         const PLACE: &str = "a sample";
         let mut labels = Labels::new(source, &options.links);
-        let mut keys = Records::<SampleId, SampleKey>::without_zero();
-        // All values of the first key, all of the second, and so on.
-        let mut totals: Vec<i64> = Vec::with_capacity(source.tables.samples.len() * types);
+        self.keys.clear();
+        self.totals.clear();
         let mut values: SmallVec<[i64; 8]> = SmallVec::new();
         for message in &source.tables.samples {
             self.stack.clear();
@@ -234,14 +238,14 @@ impl Reader {
                 [] => Default::default(),
                 fields => labels.convert(source, fields)?,
             };
-            let key = keys.intern(SampleKey {
+            let key = self.keys.intern(SampleKey {
                 stack: source.into.stack(&self.stack),
                 attributes,
                 link,
             });
             let at = key.index() * types;
-            match totals.get_mut(at..at + types) {
-                None => totals.extend_from_slice(&values),
+            match self.totals.get_mut(at..at + types) {
+                None => self.totals.extend_from_slice(&values),
                 Some(totals) => {
                     for (total, value) in totals.iter_mut().zip(&values) {
                         let sum = total.checked_add(*value);
@@ -252,7 +256,7 @@ impl Reader {
             }
         }
         Ok((0..types)
-            .map(|of| column(keys.entries(), &totals, types, of))
+            .map(|of| column(self.keys.entries(), &self.totals, types, of))
             .collect())
     }
 }

@@ -74,9 +74,9 @@ impl<'s, 'f> Source<'s, 'f> {
         let Some(bytes) = self.tables.strings.get(at) else {
             return Err(Error::Dangling { table, id: index });
         };
-        let id = match str::from_utf8(bytes) {
-            Ok(text) => self.into.string(text),
-            Err(_) => {
+        let id = match self.into.string_bytes(bytes) {
+            Some(id) => id,
+            None => {
                 self.repairs.strings += 1;
                 self.into.string(&String::from_utf8_lossy(bytes))
             }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use super::super::table::emptied;
 use super::error::{Error, Table};
 use crate::wire::reader::{Fields, Value, varint};
 
@@ -36,6 +37,13 @@ pub(super) struct Entries<'f> {
 }
 
 impl<'f> Entries<'f> {
+    fn emptied<'g>(self) -> Entries<'g> {
+        Entries {
+            messages: emptied(self.messages),
+            positions: HashMap::default(),
+        }
+    }
+
     fn push(&mut self, table: Table, message: &'f [u8]) -> Result<(), Error> {
         let id = id(table, message)?;
         if id == 0 {
@@ -137,9 +145,10 @@ pub(super) fn integers(
 }
 
 impl<'f> Tables<'f> {
-    pub(super) fn new(file: &'f [u8]) -> Result<Self, Error> {
+    /// Uses the memory of another file's.
+    pub(super) fn new(file: &'f [u8], memory: Tables<'_>) -> Result<Self, Error> {
         const PLACE: &str = "the profile";
-        let mut tables = Tables::default();
+        let mut tables = memory.emptied();
         for field in Fields::new(file) {
             let field = field.map_err(|fault| Error::Wire {
                 place: PLACE,
@@ -182,5 +191,18 @@ impl<'f> Tables<'f> {
             return Err(Error::NoSampleTypes);
         }
         Ok(tables)
+    }
+
+    /// Without anything, for another file.
+    pub(super) fn emptied<'g>(self) -> Tables<'g> {
+        Tables {
+            sample_types: emptied(self.sample_types),
+            samples: emptied(self.samples),
+            mappings: self.mappings.emptied(),
+            locations: self.locations.emptied(),
+            functions: self.functions.emptied(),
+            strings: emptied(self.strings),
+            ..Tables::default()
+        }
     }
 }

@@ -50,9 +50,10 @@ fn error(file: &File) -> Error {
 
 /// Through the encoded form of OTLP and back to a file.
 fn back(profiles: &Profiles) -> File {
-    let request = ExportProfilesServiceRequest::decode(profiles.encode()).unwrap();
     let mut dictionary = Dictionary::new();
-    let resources = ingest(&request, &mut dictionary, &mut Memo::default(), None).unwrap();
+    let memo = &mut Memo::default();
+    let ingested = ingest(&profiles.encode(), &mut dictionary, memo, None).unwrap();
+    let resources = ingested.resources;
     let resource = &resources[0];
     let files = write(
         &dictionary,

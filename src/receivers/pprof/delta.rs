@@ -24,10 +24,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
-use prost::Message as _;
 
 use crate::profiles::Dictionary;
 use crate::profiles::dictionary::{SampleKey, ValueType};
@@ -292,17 +290,13 @@ impl Series {
         };
         let encoded = encode(&self.dictionary, &[resource]);
         let (mut dictionary, mut relocations) = (Dictionary::new(), Relocations::new());
-        let read = ExportProfilesServiceRequest::decode(encoded)
-            .ok()
-            .and_then(|request| {
-                let relocations = Some(&mut relocations);
-                ingest(&request, &mut dictionary, &mut Memo::default(), relocations).ok()
-            });
-        let Some(read) = read else {
+        let mut memo = Memo::default();
+        let read = ingest(&encoded, &mut dictionary, &mut memo, Some(&mut relocations));
+        let Ok(read) = read else {
             *self = Series::default();
             return;
         };
-        let profiles = read.iter().flat_map(|resource| &resource.scopes);
+        let profiles = read.resources.iter().flat_map(|resource| &resource.scopes);
         let profiles = profiles.flat_map(|scope| &scope.profiles);
         let columns = profiles.map(|p| (p.header.sample_type, totals(&p.samples)));
         let last = Last {

@@ -1,0 +1,160 @@
+//! Where everything is in an encoded dictionary: one pass over it, in which nothing is copied.
+
+use super::reindex::{Fault, Table};
+use super::table::emptied;
+use crate::wire::reader::{Field, Fields, Value, varint};
+
+/// The tables of an encoded `ProfilesDictionary`, entry by entry.
+#[derive(Debug, Default)]
+pub struct Entries<'r> {
+    pub(super) mappings: Vec<&'r [u8]>,
+    pub(super) locations: Vec<&'r [u8]>,
+    pub(super) functions: Vec<&'r [u8]>,
+    pub(super) links: Vec<&'r [u8]>,
+    pub(super) strings: Vec<&'r [u8]>,
+    pub(super) attributes: Vec<&'r [u8]>,
+    pub(super) stacks: Vec<&'r [u8]>,
+    /// Whether there are fields that are not known.
+    pub(super) unknown: bool,
+}
+
+impl<'r> Entries<'r> {
+    /// The entries of one dictionary.
+    ///
+    /// # Errors
+    /// These bytes are no dictionary.
+    pub fn new(dictionary: &'r [u8]) -> Result<Self, Fault> {
+        let mut entries = Entries::default();
+        entries.add(dictionary)?;
+        Ok(entries)
+    }
+
+    /// More of them: protobuf puts the fields of a message together that is there twice.
+    pub(super) fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
+        const PLACE: &str = "the dictionary";
+        for field in fields(dictionary, PLACE) {
+            let field = field?;
+            let table = match field.number {
+                1 => &mut self.mappings,
+                2 => &mut self.locations,
+                3 => &mut self.functions,
+                4 => &mut self.links,
+                5 => &mut self.strings,
+                6 => &mut self.attributes,
+                7 => &mut self.stacks,
+                _ => {
+                    self.unknown = true;
+                    continue;
+                }
+            };
+            table.push(bytes(field, PLACE)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn table(&self, table: Table) -> &[&'r [u8]] {
+        match table {
+            Table::Mapping => &self.mappings,
+            Table::Location => &self.locations,
+            Table::Function => &self.functions,
+            Table::Link => &self.links,
+            Table::String => &self.strings,
+            Table::Attribute => &self.attributes,
+            Table::Stack => &self.stacks,
+        }
+    }
+
+    /// Without anything, for another dictionary.
+    pub(super) fn emptied<'o>(self) -> Entries<'o> {
+        Entries {
+            mappings: emptied(self.mappings),
+            locations: emptied(self.locations),
+            functions: emptied(self.functions),
+            links: emptied(self.links),
+            strings: emptied(self.strings),
+            attributes: emptied(self.attributes),
+            stacks: emptied(self.stacks),
+            unknown: false,
+        }
+    }
+}
+
+/// The fields of a message.
+#[inline(always)]
+pub(super) fn fields<'m>(
+    message: &'m [u8],
+    place: &'static str,
+) -> impl Iterator<Item = Result<Field<'m>, Fault>> {
+    Fields::new(message).map(move |field| field.map_err(|_| Fault::Malformed(place)))
+}
+
+/// A message, a string, or bytes.
+#[inline(always)]
+pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], Fault> {
+    field.value.bytes().ok_or(Fault::Malformed(place))
+}
+
+pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str, Fault> {
+    str::from_utf8(bytes(field, place)?).map_err(|_| Fault::Malformed(place))
+}
+
+/// An integer of 64 bits.
+#[inline(always)]
+pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Fault> {
+    match field.value {
+        Value::Varint(value) => Ok(value),
+        _ => Err(Fault::Malformed(place)),
+    }
+}
+
+/// An integer of 64 bits with a sign.
+#[inline(always)]
+pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, Fault> {
+    number(field, place).map(u64::cast_signed)
+}
+
+/// An index. Of integers with more bits the lower 32 count, as everywhere in protobuf.
+#[inline(always)]
+pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault> {
+    number(field, place).map(|value| value as i32)
+}
+
+/// Integers: packed, or one by one.
+#[inline(always)]
+pub(super) fn numbers(
+    field: Field<'_>,
+    place: &'static str,
+    mut each: impl FnMut(u64) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    match field.value {
+        Value::Varint(value) => each(value),
+        Value::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                let (value, rest) = varint(packed).map_err(|_| Fault::Malformed(place))?;
+                packed = rest;
+                each(value)?;
+            }
+            Ok(())
+        }
+        _ => Err(Fault::Malformed(place)),
+    }
+}
+
+/// Integers of 64 bits and fixed length: packed, or one by one.
+pub(super) fn fixed(
+    field: Field<'_>,
+    place: &'static str,
+    into: &mut Vec<u64>,
+) -> Result<(), Fault> {
+    match field.value {
+        Value::Fixed64(value) => into.push(value),
+        Value::Bytes(packed) => {
+            let (values, []) = packed.as_chunks::<8>() else {
+                return Err(Fault::Malformed(place));
+            };
+            into.extend(values.iter().map(|value| u64::from_le_bytes(*value)));
+        }
+        _ => return Err(Fault::Malformed(place)),
+    }
+    Ok(())
+}
