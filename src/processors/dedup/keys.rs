@@ -46,9 +46,22 @@ impl Keys {
         &self.ignored
     }
 
-    /// What a whole request is known by.
+    /// What a whole request is known by, from its bytes.
     pub(super) fn request(&self, request: &[u8]) -> u128 {
         self.join([self.hash(request), REQUEST])
+    }
+
+    /// What a whole request is known by, from the keys of its items: what is equal byte by byte has equal ones, and its
+    /// bytes need not be hashed twice. [`NONE`] when one of the items has none.
+    pub(super) fn request_of(&self, items: &[u128]) -> u128 {
+        let mut bytes = Vec::with_capacity(size_of_val(items));
+        for key in items {
+            if *key == NONE {
+                return NONE;
+            }
+            bytes.extend_from_slice(&key.to_le_bytes());
+        }
+        self.join([self.hash(&bytes), REQUEST])
     }
 
     /// What a profile is known by, from the key that [`crate::profiles::identity`] has for it.
@@ -61,7 +74,12 @@ impl Keys {
     /// Log records, and spans without ids, may well be equal without having been sent twice: the second of two equal
     /// ones in a request has another key than the first.
     pub(super) fn of_items(&self, signal: Signal, request: &[u8], keys: &mut Vec<u128>) {
-        let mut equal = HashMap::<u128, u64, Passing>::default();
+        // Room for all at once: to grow step by step would cost more than all look-ups.
+        let expected = match signal {
+            Signal::Logs => keys.capacity() - keys.len(),
+            _ => 0,
+        };
+        let mut equal = Ordinals::with_capacity_and_hasher(expected, Passing);
         for resource in messages(request, 1) {
             let resource_hash = self.resource(resource);
             for scope in messages(resource, 2) {

@@ -17,14 +17,14 @@ use crate::wire;
 pub(super) struct Offer {
     signal: Signal,
     parts: SmallVec<[Part; 1]>,
-    /// The keys of the items of all parts. Those of duplicates are replaced by [`DUPLICATE`].
+    /// The keys of the items of all parts.
     pub(super) keys: Vec<u128>,
 }
 
 /// One request, as a client sent it.
 struct Part {
     request: Bytes,
-    /// The key of the request as a whole.
+    /// The key of the request as a whole; [`NONE`] until it is known.
     key: u128,
     /// Where the keys of its items are.
     items: Range<usize>,
@@ -45,12 +45,16 @@ pub(super) struct Rest {
 }
 
 impl Offer {
-    /// The requests of a batch with their own keys; those of their items are not there yet.
+    /// The requests of a batch; the keys of their items are not there yet. Those of requests are there if that saves
+    /// work: profiles may have to be decoded.
     pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
         let signal = batch.signal();
         let part = |request: &Bytes| Part {
             request: request.clone(),
-            key: keys.request(request),
+            key: match signal {
+                Signal::Profiles => keys.request(request),
+                _ => NONE,
+            },
             items: 0..0,
             profiles: None,
         };
@@ -64,11 +68,13 @@ impl Offer {
     /// Takes out requests that are known as a whole; returns how many items they have.
     pub(super) fn drop_requests(&mut self, known: impl Fn(u128) -> bool) -> usize {
         let mut items = 0;
-        let signal = self.signal;
+        let (signal, keys) = (self.signal, &mut self.keys);
         self.parts.retain(|part| {
-            let known = known(part.key);
+            let known = part.key != NONE && known(part.key);
             if known {
                 items += wire::count(signal, &part.request);
+                let examined = keys.get_mut(part.items.clone()).unwrap_or_default();
+                examined.fill(DUPLICATE);
             }
             !known
         });
@@ -110,15 +116,18 @@ impl Offer {
                 signal => keys.of_items(signal, &part.request, &mut self.keys),
             }
             part.items = start..self.keys.len();
+            if part.key == NONE {
+                part.key = keys.request_of(self.keys.get(start..).unwrap_or_default());
+            }
         }
         unexamined
     }
 
     /// The keys of requests that are known as a whole once all of the offer was accepted. Those with an item that may
-    /// come again, and be another one, are not.
-    pub(super) fn request_keys(&self) -> SmallVec<[u128; 1]> {
+    /// come again, and be another one, are not. In `keys` those of duplicates have been replaced by [`DUPLICATE`].
+    pub(super) fn request_keys(&self, keys: &[u128]) -> SmallVec<[u128; 1]> {
         let whole = |part: &&Part| {
-            let items = self.keys.get(part.items.clone()).unwrap_or_default();
+            let items = keys.get(part.items.clone()).unwrap_or_default();
             let passes = items.iter().any(|key| *key != DUPLICATE);
             passes && !items.contains(&NONE)
         };
@@ -129,14 +138,15 @@ impl Offer {
             .collect()
     }
 
-    /// What is left without the duplicates. What has none is not copied; profiles get the ids they do not have.
-    pub(super) fn rest(self, budget: &Arc<Budget>) -> Rest {
+    /// What is left without the duplicates, which `keys` says. What has none is not copied; profiles get the ids they do
+    /// not have.
+    pub(super) fn rest(self, keys: &[u128], budget: &Arc<Budget>) -> Rest {
         let mut rest = Rest {
             requests: Requests::default(),
             dropped: 0,
         };
         for part in self.parts {
-            let keys = self.keys.get(part.items.clone()).unwrap_or_default();
+            let keys = keys.get(part.items.clone()).unwrap_or_default();
             let drop: Vec<bool> = match keys.contains(&DUPLICATE) {
                 true => keys.iter().map(|key| *key == DUPLICATE).collect(),
                 false => Vec::new(),
