@@ -22,14 +22,14 @@ pub(super) const DUPLICATE: u128 = 1;
 const SECRET: usize = 192;
 
 /// Hashes, in a way that nobody outside can foresee: else somebody could make up records that pass for those of others.
-pub(super) struct Keys {
+pub(in crate::processors) struct Keys {
     secret: [u8; SECRET],
     /// Attributes of resources that do not count.
     ignored: Vec<String>,
 }
 
 impl Keys {
-    pub(super) fn new(ignored: Vec<String>) -> Self {
+    pub(in crate::processors) fn new(ignored: Vec<String>) -> Self {
         let mut secret = [0; SECRET];
         // Without randomness from the system there would be no TLS and no authentication either; accidents are still
         // told apart.
@@ -83,7 +83,7 @@ impl Keys {
         for resource in messages(request, 1) {
             let resource_hash = self.resource(resource);
             for scope in messages(resource, 2) {
-                let context = self.join([resource_hash, self.header(scope, 2)]);
+                let context = self.scope(resource_hash, scope);
                 for item in messages(scope, 2) {
                     match signal {
                         Signal::Traces => keys.push(self.span(context, item, &mut equal)),
@@ -173,8 +173,24 @@ impl Keys {
         }
     }
 
+    /// The key of a scope of a resource, of which `resource` is the key.
+    pub(in crate::processors) fn scope(&self, resource: u128, scope: &[u8]) -> u128 {
+        self.join([resource, self.header(scope, 2)])
+    }
+
+    /// The fields of a message but for those with some numbers, in whatever order they are.
+    pub(in crate::processors) fn set(&self, message: &[u8], but: &[u32]) -> u128 {
+        let compared = fields(message).filter(|field| !but.contains(&field.number));
+        compared.fold(0, |sum: u128, field| sum.wrapping_add(self.hash(field.raw)))
+    }
+
+    /// One of several values.
+    pub(in crate::processors) fn numbered(&self, value: &[u8], number: u32) -> u128 {
+        self.join([self.hash(value), u128::from(number)])
+    }
+
     /// A `Resource*` message but for what was sent by the resource.
-    fn resource(&self, entry: &[u8]) -> u128 {
+    pub(in crate::processors) fn resource(&self, entry: &[u8]) -> u128 {
         let mut sum: u128 = 0;
         for field in fields(entry).filter(|field| field.number != 2) {
             let hash = match field.number {
@@ -280,11 +296,11 @@ pub(super) fn data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
     }
 }
 
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(in crate::processors) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
 }
 
-pub(super) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+pub(in crate::processors) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     fields(message)
         .filter(move |field| field.number == number)
         .filter_map(|field| field.value.bytes())

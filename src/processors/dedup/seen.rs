@@ -269,7 +269,10 @@ impl UnderWay {
     #[inline]
     pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), Taken> {
         let same = |other: &(u128, u64)| other.0 == key;
-        match self.0.entry(whole_hash(key), same, |(key, _)| whole_hash(*key)) {
+        match self
+            .0
+            .entry(whole_hash(key), same, |(key, _)| whole_hash(*key))
+        {
             Entry::Vacant(place) => {
                 place.insert((key, delivery));
                 Ok(())
