@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn only_run(signal: Signal, requests: u64) -> Result<(), Box<dyn Error>> {
     let dedup = processor(signal, &Budget::new(1 << 30), ByteSize::mib(64))?;
-    let template = Template::new(signal);
+    let template = Template::new(signal)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     for number in 0..requests {
         let batch = Batch::new(signal, ITEMS, template.request(number));
@@ -82,7 +82,7 @@ fn only_run(signal: Signal, requests: u64) -> Result<(), Box<dyn Error>> {
 fn measure(signal: Signal, requests: u64, max_bytes: ByteSize) -> Result<(), Box<dyn Error>> {
     let budget = Budget::new(1 << 30);
     let dedup = processor(signal, &budget, max_bytes)?;
-    let template = Template::new(signal);
+    let template = Template::new(signal)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()?;
@@ -132,18 +132,19 @@ struct Template {
 }
 
 impl Template {
-    fn new(signal: Signal) -> Self {
+    fn new(signal: Signal) -> Result<Self, &'static str> {
         let bytes = request(signal, 0).to_vec();
         let place = |number: u64| {
             let stamp = stamp(signal, number);
             let found = bytes.windows(8).position(|window| window == stamp);
-            found.expect("each item has its number")
+            found.ok_or("an item does not have its number")
         };
-        Template {
+        let places = (0..ITEMS as u64).map(place).collect::<Result<_, _>>()?;
+        Ok(Template {
             signal,
-            places: (0..ITEMS as u64).map(place).collect(),
+            places,
             bytes,
-        }
+        })
     }
 
     fn request(&self, number: u64) -> Bytes {

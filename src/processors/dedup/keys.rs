@@ -5,6 +5,8 @@
 //! by field and attribute by attribute, in whatever order they are. So grouping makes no difference. A record that was
 //! decoded and written anew by a program that orders its fields differently is not known again: it passes.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use ring::rand::{SecureRandom, SystemRandom};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
@@ -25,7 +27,7 @@ const SECRET: usize = 192;
 pub(in crate::processors) struct Keys {
     secret: [u8; SECRET],
     /// Attributes of resources that do not count.
-    ignored: Vec<String>,
+    ignored: Arc<[String]>,
 }
 
 impl Keys {
@@ -38,12 +40,15 @@ impl Keys {
                 *part = fastrand::u64(..).to_le_bytes();
             }
         }
-        Keys { secret, ignored }
+        Keys {
+            secret,
+            ignored: ignored.into(),
+        }
     }
 
     /// Attributes of resources that do not count.
-    pub(super) fn ignored(&self) -> &[String] {
-        &self.ignored
+    pub(super) fn ignored(&self) -> Arc<[String]> {
+        self.ignored.clone()
     }
 
     /// What a whole request is known by, from its bytes.

@@ -11,6 +11,7 @@ use super::profiles::{self, Known, Sketch};
 use super::remove::remove;
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, NoRoom, Permit};
+use crate::processors::offer::away;
 use crate::wire;
 
 /// The requests of a batch.
@@ -92,8 +93,13 @@ impl Offer {
     }
 
     /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
-    /// be examined for want of memory: they have no keys.
-    pub(super) fn examine(&mut self, items: usize, keys: &Keys, budget: &Arc<Budget>) -> usize {
+    /// be examined for want of memory: they have no keys. It waits only for profiles that have to be decoded.
+    pub(super) async fn examine(
+        &mut self,
+        items: usize,
+        keys: &Keys,
+        budget: &Arc<Budget>,
+    ) -> usize {
         let mut unexamined = 0;
         if self.signal != Signal::Profiles {
             self.keys.reserve_exact(items);
@@ -103,7 +109,7 @@ impl Offer {
             match self.signal {
                 Signal::Profiles => {
                     let mut profiles = Profiles::sketch(&part.request);
-                    match profiles.keys(&part.request, keys, budget) {
+                    match profiles.keys(&part.request, keys, budget).await {
                         Ok(found) => self.keys.extend(found),
                         Err(_) => {
                             let sketches = &profiles.sketches;
@@ -140,7 +146,7 @@ impl Offer {
 
     /// What is left without the duplicates, which `keys` says. What has none is not copied; profiles get the ids they do
     /// not have.
-    pub(super) fn rest(self, keys: &[u128], budget: &Arc<Budget>) -> Rest {
+    pub(super) async fn rest(self, keys: &[u128], budget: &Arc<Budget>) -> Rest {
         let mut rest = Rest {
             requests: Requests::default(),
             dropped: 0,
@@ -162,7 +168,7 @@ impl Offer {
                 continue;
             }
             let left = match part.profiles {
-                Some(profiles) => profiles.rest(&part.request, &drop, budget),
+                Some(profiles) => profiles.rest(&part.request, drop, budget).await,
                 None if drop.is_empty() => None,
                 None => remove(self.signal, &part.request, &drop).map(Bytes::from),
             };
@@ -183,9 +189,9 @@ impl Profiles {
         }
     }
 
-    fn keys(
+    async fn keys(
         &mut self,
-        request: &[u8],
+        request: &Bytes,
         keys: &Keys,
         budget: &Arc<Budget>,
     ) -> Result<Vec<u128>, NoRoom> {
@@ -193,7 +199,9 @@ impl Profiles {
             return Ok(profiles::keys_by_id(keys, request, &self.sketches));
         }
         let permit = budget.acquire(profiles::decoded_bytes(request, &self.sketches))?;
-        let Ok(known) = Known::read(request, keys.ignored()) else {
+        let (bytes, ignored) = (request.clone(), keys.ignored());
+        let read = away(bytes.len(), move || Known::read(&bytes, &ignored));
+        let Some(Ok(known)) = read.await else {
             return Ok(vec![NONE; self.sketches.len()]);
         };
         let found = known.keys(keys);
@@ -202,19 +210,24 @@ impl Profiles {
     }
 
     /// What becomes of a request; nothing where it stays as it is.
-    fn rest(self, request: &[u8], drop: &[bool], budget: &Arc<Budget>) -> Option<Bytes> {
+    async fn rest(self, request: &Bytes, drop: Vec<bool>, budget: &Arc<Budget>) -> Option<Bytes> {
+        let bytes = request.len();
         match self.known {
             Some((known, _permit)) if drop.is_empty() => {
                 profiles::fill(request, &self.sketches, &known.ids()).map(Bytes::from)
             }
-            Some((known, _permit)) => Some(known.encode_without(drop)),
+            Some((known, _permit)) => away(bytes, move || known.encode_without(&drop)).await,
             None if drop.is_empty() => None,
             // Only some of them are left: their dictionary has to follow.
             None => {
                 let needed = profiles::decoded_bytes(request, &self.sketches);
                 let _permit = budget.acquire(needed).ok()?;
-                let known = Known::read(request, &[]).ok()?;
-                Some(known.encode_without(drop))
+                let request = request.clone();
+                let rewrite = move || {
+                    let known = Known::read(&request, &[]).ok()?;
+                    Some(known.encode_without(&drop))
+                };
+                away(bytes, rewrite).await?
             }
         }
     }

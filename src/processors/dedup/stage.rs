@@ -87,7 +87,7 @@ impl Dedup {
             self.dropped(known, 0);
             return Ok(());
         };
-        let unexamined = offer.examine(examined, &self.keys, &self.budget);
+        let unexamined = offer.examine(examined, &self.keys, &self.budget).await;
         if unexamined > 0 {
             self.metrics.unexamined.increment(unexamined as u64);
         }
@@ -99,7 +99,7 @@ impl Dedup {
             }
         }
         let claim = self.claim(&mut offer).await;
-        let rest = offer.rest(&claim.keys, &self.budget);
+        let rest = offer.rest(&claim.keys, &self.budget).await;
         if !rest.requests.is_empty() {
             let items = before.saturating_sub(known + rest.dropped);
             let batch = batch.with_wire(items, rest.requests);
