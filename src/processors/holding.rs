@@ -23,6 +23,7 @@ use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::DropReason;
+use crate::wire::{self, Limit};
 
 /// How many pieces of what is ready may wait to be handed on before clients are refused.
 pub(super) const MAX_READY: usize = 8;
@@ -226,6 +227,22 @@ impl<G: Default, R: Bytes> Holding<G, R> {
             self.next.account.dropped(fewer, DropReason::Merged);
         }
     }
+}
+
+/// Into how many pieces something made here is cut that was refused for good.
+const PIECES: usize = 16;
+
+/// A batch in some pieces, which can be offered one by one; a single one if it cannot be cut.
+pub(super) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
+    let limit = Limit {
+        items: batch.items().div_ceil(PIECES),
+        bytes: usize::MAX,
+    };
+    let whole = batch.wire().to_bytes();
+    let pieces = wire::split(batch.signal(), &whole, limit).into_iter();
+    pieces
+        .map(|(items, piece)| batch.remade(items, piece))
+        .collect()
 }
 
 /// The task that hands on what is ready. Runs until the processor is closed and empty.

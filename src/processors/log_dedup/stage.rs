@@ -16,7 +16,7 @@ use crate::batch::{Batch, Metadata, Nack, Signal};
 use crate::component::{BuildContext, Held, Next};
 use crate::memory::{Budget, Permit};
 use crate::pipeline::{BoxFuture, Consumer};
-use crate::processors::holding::{self, CLOSED, Collected, Holder, Holding, Life, Most};
+use crate::processors::holding::{self, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
 use crate::processors::offer::away;
 use crate::processors::partition::{self, Keys, Partition};
 use crate::wire::{self, Limit};
@@ -25,9 +25,6 @@ const FULL: &str = "the log_dedup processor is full: the next stage does not tak
 
 /// What leaves after an interval is cut into requests of this size: small enough for any receiver.
 const REQUEST_BYTES: usize = 2 << 20;
-
-/// Into how many pieces a request is cut that was refused for good.
-const PIECES: usize = 16;
 
 pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
     let budget = cx.budget.clone();
@@ -230,21 +227,9 @@ impl Holder for LogCounter {
         }
         for batch in batches {
             let pieces = batch.clone();
-            self.holding.hand_on(batch, || apart(pieces)).await;
+            self.holding.hand_on(batch, || in_pieces(pieces)).await;
         }
     }
-}
-
-fn apart(mut batch: Batch) -> Vec<Batch> {
-    let limit = Limit {
-        items: batch.items().div_ceil(PIECES),
-        bytes: usize::MAX,
-    };
-    let whole = batch.wire().to_bytes();
-    let pieces = wire::split(Signal::Logs, &whole, limit).into_iter();
-    pieces
-        .map(|(items, piece)| batch.clone().with_wire(items, piece))
-        .collect()
 }
 
 struct Entrance(Arc<LogCounter>);

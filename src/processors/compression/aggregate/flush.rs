@@ -4,12 +4,8 @@ use tokio::time::Instant;
 
 use super::{Gatherer, Pending, Ready};
 use crate::batch::{Batch, Signal};
-use crate::processors::holding::{Collected, Holder, Holding, Most};
+use crate::processors::holding::{Collected, Holder, Holding, Most, in_pieces};
 use crate::processors::offer::away;
-use crate::wire::{self, Limit};
-
-/// Into how many pieces a summary is cut that was refused for good.
-const PIECES: usize = 16;
 
 impl Holder for Gatherer {
     type Gathered = ();
@@ -48,21 +44,9 @@ impl Holder for Gatherer {
         };
         if let Some(batch) = batch {
             let pieces = batch.clone();
-            self.holding.hand_on(batch, || apart(pieces)).await;
+            self.holding.hand_on(batch, || in_pieces(pieces)).await;
         }
     }
-}
-
-fn apart(mut batch: Batch) -> Vec<Batch> {
-    let limit = Limit {
-        items: batch.items().div_ceil(PIECES),
-        bytes: usize::MAX,
-    };
-    let whole = batch.wire().to_bytes();
-    let pieces = wire::split(Signal::Profiles, &whole, limit).into_iter();
-    pieces
-        .map(|(items, piece)| batch.remade(items, piece))
-        .collect()
 }
 
 /// A window as a request. Its memory is exactly that request's from here on.
