@@ -47,7 +47,7 @@ pub(super) trait Holder: Send + Sync + Sized + 'static {
     /// What it shares with the others.
     fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;
 
-    /// Makes ready what is due, or everything once the processor is closed.
+    /// Makes ready what is due, or everything once the processor is at its end.
     fn collect(&self) -> impl Future<Output = Collected> + Send;
 
     /// Hands something on, and settles it.
@@ -101,6 +101,8 @@ pub(super) struct State<G, R> {
     /// Items that this processor answers for: gathered, ready and under way.
     pub(super) held: usize,
     pub(super) closed: bool,
+    /// Whether everything goes at once, because the processor is closed or has been replaced.
+    pub(super) ending: bool,
 }
 
 /// What waits to be handed on. Whoever adds to it wakes the flusher: see [`Holding::wake`].
@@ -144,6 +146,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
                 },
                 held: 0,
                 closed: false,
+                ending: false,
             }),
             wake: Notify::new(),
             gone: Notify::new(),
@@ -309,13 +312,24 @@ impl<H: Holder> Component for Life<H> {
         self.holder.holding().state().held == 0
     }
 
+    fn flush(&self) {
+        let holding = self.holder.holding();
+        holding.state().ending = true;
+        holding.wake();
+    }
+
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             let holder = self.holder.clone();
             let holding = holder.holding();
-            holding.state().closed = true;
+            {
+                // Both at once: who sees that it is closed must find everything ready.
+                let mut state = holding.state();
+                state.closed = true;
+                state.ending = true;
+            }
             holding.closing.cancel();
-            holding.wake.notify_one();
+            holding.wake();
             if let Some(flusher) = &mut self.flusher
                 && timeout_at(deadline, &mut *flusher).await.is_err()
             {

@@ -239,7 +239,7 @@ impl Holder for Batcher {
         let mut next: Option<Instant> = None;
         for group in state.gathered.values_mut() {
             let Some(due) = group.due else { continue };
-            if due > now && !state.closed {
+            if due > now && !state.ending {
                 next = Some(next.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }

@@ -163,18 +163,18 @@ impl Holder for LogCounter {
     async fn collect(&self) -> Collected {
         let mut state = self.holding.state();
         let state = &mut *state;
-        let closed = state.closed;
+        let ending = state.ending;
         let now = Instant::now();
         if let Some(interval) = state
             .gathered
-            .take_if(|interval| closed || interval.due <= now)
+            .take_if(|interval| ending || interval.due <= now)
         {
             self.metrics.in_time.increment(1);
             state.ready.push(interval);
         }
         Collected {
             due: state.gathered.as_ref().map(|interval| interval.due),
-            closed,
+            closed: state.closed,
         }
     }
 

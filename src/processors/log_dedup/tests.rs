@@ -377,6 +377,19 @@ async fn a_shutdown_hands_on_what_was_counted_and_takes_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_counted_leaves_at_once_when_the_processor_is_replaced() {
+    let f = fixture(&Config::default(), Scripted::new([]));
+    f.send("s", vec![record("a", &[])]).await.unwrap();
+    f.component.flush();
+    later(1).await;
+    assert_eq!(f.exporter.taken(), [1]);
+    // So does what still comes.
+    f.send("s", vec![record("b", &[])]).await.unwrap();
+    later(1).await;
+    assert_eq!(f.exporter.taken(), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_with_other_headers_are_counted_apart_up_to_the_limit() {
     let config = Config {
         metadata_keys: vec!["X-Tenant".to_owned()],

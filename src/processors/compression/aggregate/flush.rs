@@ -24,8 +24,11 @@ impl Holder for Gatherer {
     async fn collect(&self) -> Collected {
         let mut window = self.window.lock().await;
         // Who adds looks at this while the window is locked, too.
-        let closed = self.holding.state().closed;
-        if closed || window.due.is_some_and(|due| due <= Instant::now()) {
+        let (closed, ending) = {
+            let state = self.holding.state();
+            (state.closed, state.ending)
+        };
+        if ending || window.due.is_some_and(|due| due <= Instant::now()) {
             if window.pending.is_some() {
                 self.metrics.in_time.increment(1);
             }
