@@ -52,6 +52,9 @@ pub trait Component: Send + 'static {
         true
     }
 
+    /// Hands on what it gathers at once, from now on: it has been replaced, and hardly anything will come any more.
+    fn flush(&self) {}
+
     /// Stops taking work, finishes what it holds until `deadline`, and returns what it had to give up.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered>;
 }

@@ -179,7 +179,14 @@ impl Graph {
         };
         let deadline = match deadline {
             Some(deadline) => deadline,
-            None => self.idle_or(terminate).await,
+            None => {
+                let middle = self
+                    .middle
+                    .iter()
+                    .filter_map(|part| part.component.as_ref());
+                middle.for_each(|component| component.flush());
+                self.idle_or(terminate).await
+            }
         };
         left += self.shut_down_upstream(deadline).await;
         drop(handing_over);

@@ -4,8 +4,11 @@ pub mod attributes;
 pub mod batch;
 pub mod compression;
 pub mod dedup;
+mod holding;
+pub mod log_dedup;
 pub mod memory_limiter;
 mod offer;
+mod partition;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -15,5 +18,6 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     batch::ENTRY,
     compression::ENTRY,
     dedup::ENTRY,
+    log_dedup::ENTRY,
     memory_limiter::ENTRY,
 ];

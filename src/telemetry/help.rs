@@ -77,6 +77,10 @@ pub(super) fn describe() {
             "Items that were forgotten before the end of the window, for want of memory: see `max_bytes`",
         ),
         (
+            "tributary_processor_log_dedup_flushes",
+            "Number of intervals of counted log records, by what ended them: their time or the memory bound",
+        ),
+        (
             "tributary_receiver_refused_requests",
             "Requests that were refused for any reason, by the identity of the client's certificate",
         ),

@@ -1,4 +1,4 @@
-//! Compression loses nothing: neither what is equal in a batch nor what is summed up over a while.
+//! Compression and counting lose nothing: neither what is equal in a batch nor what is gathered over a while.
 
 use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml};
 
@@ -72,6 +72,37 @@ async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
             .await
             .unwrap();
     }
+    collector.terminate().await;
+    assert_eq!(oracle.settle(&backend).await, 0);
+}
+
+#[tokio::test]
+async fn every_log_record_that_is_counted_arrives_once() {
+    let counting = ("dedup", "{logs: {mode: count, interval: 100ms}}");
+    check(&[counting], &Signal::ALL).await;
+    check(&[counting, ("batch", "{timeout: 50ms}")], &[Signal::Logs]).await;
+}
+
+#[tokio::test]
+async fn neither_a_reload_nor_a_termination_loses_records_that_are_being_counted() {
+    let backend = Backend::start().await;
+    let exporter = grpc_to(&backend, "");
+    let counting = |interval: &str| {
+        let dedup = format!("{{logs: {{mode: count, interval: {interval}}}}}");
+        yaml(&[("dedup", &dedup)], &[("otlp_grpc", &exporter)])
+    };
+    let collector = Collector::start(&counting("1h")).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    let send = async || {
+        for _ in 0..5 {
+            client.send(&client.request(Signal::Logs, 3)).await.unwrap();
+        }
+    };
+    send().await;
+    collector.reload(&counting("2h")).await.unwrap();
+    assert_eq!(oracle.settle(&backend).await, 0);
+    send().await;
     collector.terminate().await;
     assert_eq!(oracle.settle(&backend).await, 0);
 }

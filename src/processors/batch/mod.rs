@@ -8,33 +8,28 @@
 //! Requests of profiles each have a dictionary of their own, so they cannot just be appended: when a batch of them is
 //! finished, they become one request with one dictionary, in which every sample is what it was.
 
-mod flush;
 mod profiles;
 mod waiting;
 
 use std::collections::HashMap;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::hash_map::Entry as Place;
+use std::sync::Arc;
 
 use metrics::{Counter, Gauge, Histogram};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, Entry, Next, ProcessorConfig, Stage,
-};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
-use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
-use crate::telemetry::DropReason;
-use crate::wire::Limit;
+use crate::pipeline::{BoxFuture, Consumer};
+use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, MAX_READY, Most};
+use crate::processors::partition::{self, Keys, Partition};
+use crate::wire::{self, Limit};
 use waiting::{Sizes, Waiting};
 
 /// The registry's entry.
@@ -100,17 +95,7 @@ impl Validate for Config {
                 "must be greater than or equal to `send_batch_bytes`, or 0 for no limit",
             );
         }
-        let mut seen: Vec<String> = Vec::new();
-        for (at, key) in self.metadata_keys.iter().enumerate() {
-            let key = key.to_ascii_lowercase();
-            if seen.contains(&key) {
-                problems.error(
-                    &["metadata_keys", &at.to_string()],
-                    format!("duplicate entry `{key}` (upper and lower case do not differ)"),
-                );
-            }
-            seen.push(key);
-        }
+        Keys::validate(&self.metadata_keys, problems);
     }
 }
 
@@ -119,29 +104,16 @@ impl ProcessorConfig for Config {
         let config = self.clone();
         let metrics = Metrics::new(&cx.id);
         Ok(Stage::Holding(Box::new(move |next| {
-            let shared = Arc::new(Shared {
+            let batcher = Arc::new(Batcher {
                 sizes: config.sizes(),
                 timeout: config.timeout.0,
-                keys: config
-                    .metadata_keys
-                    .iter()
-                    .map(|key| key.to_ascii_lowercase())
-                    .collect(),
+                keys: Keys::new(&config.metadata_keys),
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
-                next,
                 metrics,
-                state: Mutex::default(),
-                wake: Notify::new(),
-                gone: Notify::new(),
-                closing: CancellationToken::new(),
+                holding: Holding::new(next),
             });
-            (
-                Arc::new(Batcher(shared.clone())),
-                Box::new(Life {
-                    shared,
-                    flusher: None,
-                }),
-            )
+            let life = Life::new(batcher.clone());
+            (Arc::new(Entrance(batcher)), Box::new(life))
         })))
     }
 }
@@ -175,218 +147,145 @@ fn limit(size: u64) -> usize {
     }
 }
 
-/// How many finished batches may wait for the flusher before requests are refused. As many again are under way: see
-/// [`flush::MAX_UNDER_WAY`].
-const MAX_READY: usize = 8;
+/// How much may be under way at once: as much again may be ready.
+const MAX_UNDER_WAY: Most = Most {
+    count: MAX_READY,
+    bytes: 8 << 20,
+};
 
-/// And how many bytes they may have together, unless it is a single batch; the same goes for what is under way.
-const MAX_BYTES: usize = 8 << 20;
+const FULL: &str = "the batch processor is full: the next stage does not take its batches";
 
-/// How long a client waits until finished batches have gone, before it is refused.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(100);
-
-struct Shared {
+struct Batcher {
     sizes: Sizes,
     timeout: std::time::Duration,
-    keys: Vec<String>,
+    keys: Keys,
     cardinality: usize,
-    next: Next,
     metrics: Metrics,
-    /// A plain mutex: it is held for a few pushes and never across an await.
-    state: Mutex<State>,
-    wake: Notify,
-    /// Told when a finished batch goes.
-    gone: Notify,
-    /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
-    closing: CancellationToken,
+    holding: Holding<HashMap<Partition, Group>, Batch>,
 }
 
+/// What came with the same values of `metadata_keys`.
 #[derive(Default)]
-struct State {
-    partitions: HashMap<Vec<Vec<String>>, Partition>,
-    ready: VecDeque<Batch>,
-    ready_bytes: usize,
-    /// Items that this processor answers for: waiting, ready and under way.
-    held: usize,
-    closed: bool,
-}
-
-#[derive(Default)]
-struct Partition {
+struct Group {
     waiting: Waiting,
     /// When the first of the waiting requests must go.
     due: Option<Instant>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn partition_key(&self, batch: &Batch) -> Vec<Vec<String>> {
-        let value = |key| batch.metadata.as_ref()?.get(key).cloned();
-        self.keys
-            .iter()
-            .map(|key| value(key).unwrap_or_default())
-            .collect()
-    }
-
+impl Batcher {
     /// Takes what one client sent out of `offered`, unless there is no room for it now.
-    fn take_in(&self, offered: &mut SmallVec<[Batch; 1]>) -> Result<(), Nack> {
-        let mut state = self.state();
+    fn take_in(&self, offered: &mut SmallVec<[Batch; 1]>) -> Result<Option<()>, Nack> {
+        let mut state = self.holding.state();
         let state = &mut *state;
         if state.closed {
-            return Err(Nack::unavailable("the collector is shutting down"));
+            return Err(Nack::unavailable(CLOSED));
         }
-        let Some(first) = offered.first().filter(|_| !state.is_full()) else {
-            return Ok(());
+        let Some(first) = offered.first() else {
+            return Ok(Some(()));
         };
-        let key = self.partition_key(first);
-        let known = state.partitions.len();
-        let partition = match state.partitions.entry(key) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
+        if state.ready.is_full(MAX_UNDER_WAY.bytes / 2) {
+            return Ok(None);
+        }
+        let known = state.gathered.len();
+        let group = match state.gathered.entry(self.keys.partition(first)) {
+            Place::Occupied(entry) => entry.into_mut(),
+            Place::Vacant(entry) => {
                 if known >= self.cardinality {
-                    return Err(Nack::permanent(
-                        crate::batch::Code::ResourceExhausted,
-                        "too many combinations of metadata values: see `metadata_cardinality_limit`",
-                    ));
+                    return Err(partition::too_many());
                 }
                 self.metrics.cardinality.set((known + 1) as f64);
-                entry.insert(Partition::default())
+                entry.insert(Group::default())
             }
         };
         for batch in offered.drain(..) {
             state.held += batch.items();
-            partition.waiting.push(batch);
+            group.waiting.push(batch);
         }
         let mut wake = false;
-        while partition.waiting.is_enough(&self.sizes) {
-            let Some(batch) = partition.waiting.take(&self.sizes) else {
+        while group.waiting.is_enough(&self.sizes) {
+            let Some(batch) = group.waiting.take(&self.sizes) else {
                 break;
             };
             self.metrics.size_trigger.increment(1);
-            state.ready_bytes += batch.bytes();
-            state.ready.push_back(batch);
-            partition.due = None;
+            state.ready.push(batch);
+            group.due = None;
             wake = true;
         }
-        if partition.due.is_none() && !partition.waiting.is_empty() {
-            partition.due = Some(Instant::now() + self.timeout);
+        if group.due.is_none() && !group.waiting.is_empty() {
+            group.due = Some(Instant::now() + self.timeout);
             wake = true;
         }
         if wake {
-            self.wake.notify_one();
+            self.holding.wake();
         }
-        Ok(())
+        Ok(Some(()))
     }
 }
 
-const FULL: &str = "the batch processor is full: the next stage does not take its batches";
+impl Holder for Batcher {
+    type Gathered = HashMap<Partition, Group>;
+    type Ready = Batch;
 
-impl State {
-    fn is_full(&self) -> bool {
-        self.ready.len() >= MAX_READY || self.ready_bytes >= MAX_BYTES / 2
+    const UNDER_WAY: Most = MAX_UNDER_WAY;
+
+    fn holding(&self) -> &Holding<Self::Gathered, Batch> {
+        &self.holding
     }
 
-    /// The next finished batch, if it may be under way beside `batches` with `bytes`.
-    fn next_ready(&mut self, batches: usize, bytes: usize) -> Option<Batch> {
-        let next = self.ready.front()?.bytes();
-        let fits = batches == 0 || bytes + next <= MAX_BYTES;
-        if batches >= flush::MAX_UNDER_WAY || !fits {
-            return None;
-        }
-        self.ready_bytes -= next;
-        self.ready.pop_front()
-    }
-
-    /// Moves what is due (or, at the end, everything) to the ready batches; returns when the next is due.
-    fn collect_due(&mut self, shared: &Shared, now: Instant) -> Option<Instant> {
+    async fn collect(&self) -> Collected {
+        let mut state = self.holding.state();
+        let state = &mut *state;
+        let now = Instant::now();
         let mut next: Option<Instant> = None;
-        for partition in self.partitions.values_mut() {
-            let Some(due) = partition.due else { continue };
-            if due > now && !self.closed {
+        for group in state.gathered.values_mut() {
+            let Some(due) = group.due else { continue };
+            if due > now && !state.ending {
                 next = Some(next.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }
-            partition.due = None;
-            while let Some(batch) = partition.waiting.take(&shared.sizes) {
-                shared.metrics.timeout_trigger.increment(1);
-                self.ready_bytes += batch.bytes();
-                self.ready.push_back(batch);
+            group.due = None;
+            while let Some(batch) = group.waiting.take(&self.sizes) {
+                self.metrics.timeout_trigger.increment(1);
+                state.ready.push(batch);
             }
         }
-        next
+        Collected {
+            due: next,
+            closed: state.closed,
+        }
+    }
+
+    async fn hand_on(&self, batch: Batch) {
+        for (batch, parts) in profiles::whole(batch, self.sizes.most).await {
+            self.metrics.send_size.record(batch.items() as f64);
+            self.metrics.send_size_bytes.record(batch.bytes() as f64);
+            self.holding.hand_on(batch, || apart(parts)).await;
+        }
     }
 }
 
-struct Batcher(Arc<Shared>);
+/// The requests of a batch.
+fn apart(batch: Batch) -> Vec<Batch> {
+    let requests = batch.clone().into_wire();
+    let each = requests.into_parts().map(|request| {
+        let items = wire::count(batch.signal(), &request);
+        batch.clone().with_wire(items, request)
+    });
+    each.collect()
+}
 
-impl Consumer for Batcher {
+struct Entrance(Arc<Batcher>);
+
+impl Consumer for Entrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         batch.wire();
         Box::pin(async move {
-            let mut offered = profiles::within(batch, self.0.sizes.most).await;
-            let mut until = None;
-            loop {
-                let gone = self.0.gone.notified();
-                self.0.take_in(&mut offered)?;
-                if offered.is_empty() {
-                    return Ok(());
-                }
-                // A next stage that is just slower than the clients sets their pace.
-                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
-                if tokio::time::timeout_at(until, gone).await.is_err() {
-                    return Err(Nack::unavailable(FULL));
-                }
-            }
+            let batcher = &self.0;
+            let mut offered = profiles::within(batch, batcher.sizes.most).await;
+            let holding = &batcher.holding;
+            let take_in = || batcher.take_in(&mut offered);
+            holding.with_patience(FULL, take_in).await
         })
-    }
-}
-
-struct Life {
-    shared: Arc<Shared>,
-    flusher: Option<JoinHandle<()>>,
-}
-
-impl Component for Life {
-    fn start(&mut self) {
-        self.flusher
-            .get_or_insert_with(|| tokio::spawn(flush::run(self.shared.clone())));
-    }
-
-    fn idle(&self) -> bool {
-        self.shared.state().held == 0
-    }
-
-    fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            self.shared.state().closed = true;
-            self.shared.closing.cancel();
-            self.shared.wake.notify_one();
-            if let Some(flusher) = &mut self.flusher
-                && tokio::time::timeout_at(deadline, &mut *flusher)
-                    .await
-                    .is_err()
-            {
-                // What it hands on after this point would be counted twice.
-                flusher.abort();
-                let _ = flusher.await;
-            }
-            let left = std::mem::take(&mut self.shared.state().held);
-            if left > 0 {
-                self.shared.next.account.dropped(left, DropReason::Shutdown);
-            }
-            Undelivered { items: left }
-        })
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if let Some(flusher) = &self.flusher {
-            flusher.abort();
-        }
     }
 }
 

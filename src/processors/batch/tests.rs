@@ -1,9 +1,9 @@
 use std::time::Duration as StdDuration;
 
 use super::*;
-use crate::component::Host;
-use crate::pipeline::FanOut;
+use crate::component::{Host, Next};
 use crate::pipeline::testing::{Scripted, span_names, spans};
+use crate::pipeline::{Component, FanOut};
 use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::telemetry::Account;
 
@@ -131,7 +131,7 @@ async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
         }
     };
     assert!(nack.retryable);
-    assert_eq!(accepted, flush::MAX_UNDER_WAY + MAX_READY);
+    assert_eq!(accepted, MAX_UNDER_WAY.count + MAX_READY);
 }
 
 #[tokio::test(start_paused = true)]

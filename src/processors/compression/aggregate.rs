@@ -6,38 +6,28 @@
 
 mod flush;
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use metrics::Counter;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack};
-use crate::component::{BuildContext, Next, Stage};
+use crate::component::{BuildContext, Stage};
 use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+use crate::pipeline::{BoxFuture, Consumer};
+use crate::processors::holding::{self, CLOSED, Holding, Life};
 use crate::processors::offer::away;
 use crate::profiles::aggregate::{Options, series};
 use crate::profiles::{Aggregator, understood};
-use crate::telemetry::DropReason;
-
-/// How many windows and requests may wait to be handed on before requests are refused.
-const MAX_READY: usize = 8;
-
-/// How long a client waits until something was handed on, before it is refused.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How many series are remembered. Beyond that, some pass that might have waited.
 const MAX_SERIES: usize = 100_000;
 
 const FULL: &str = "the compression processor is full: the next stage does not take its profiles";
-const CLOSED: &str = "the collector is shutting down";
 
 /// What the configuration says.
 pub(super) struct Settings {
@@ -51,43 +41,28 @@ pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
     Stage::Holding(Box::new(move |next| {
-        let shared = Arc::new(Shared {
+        let gatherer = Arc::new(Gatherer {
             settings,
-            next,
             metrics,
             budget,
             hashes: RandomState::default(),
             window: tokio::sync::Mutex::default(),
-            state: Mutex::default(),
-            wake: Notify::new(),
-            gone: Notify::new(),
-            closing: CancellationToken::new(),
+            holding: Holding::new(next),
         });
-        let consumer = Arc::new(Gatherer(shared.clone()));
-        let life = Life {
-            shared,
-            flusher: None,
-        };
-        (consumer, Box::new(life))
+        let life = Life::new(gatherer.clone());
+        (Arc::new(Entrance(gatherer)), Box::new(life))
     }))
 }
 
-struct Shared {
+struct Gatherer {
     settings: Settings,
-    next: Next,
     metrics: Metrics,
     budget: Arc<Budget>,
     hashes: RandomState,
-    /// Held while a request is added, which may take milliseconds; who waits for it blocks no thread. Taken before
-    /// `state` where both are needed.
+    /// Held while a request is added, which may take milliseconds; who waits for it blocks no thread. Taken before the
+    /// lock of `holding` where both are needed.
     window: tokio::sync::Mutex<Window>,
-    /// A plain mutex: it is held for a few pushes and never across an await.
-    state: Mutex<State>,
-    wake: Notify,
-    /// Told when something that was ready goes.
-    gone: Notify,
-    /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
-    closing: CancellationToken,
+    holding: Holding<(), Ready>,
 }
 
 /// What is being gathered.
@@ -109,15 +84,6 @@ struct Pending {
     others: Vec<Batch>,
 }
 
-#[derive(Default)]
-struct State {
-    ready: VecDeque<Ready>,
-    ready_bytes: usize,
-    /// Items that this processor answers for: gathered, ready and under way.
-    held: usize,
-    closed: bool,
-}
-
 /// What waits to be handed on.
 enum Ready {
     Window(Box<Pending>),
@@ -125,7 +91,7 @@ enum Ready {
     Batch(Batch),
 }
 
-impl Ready {
+impl holding::Bytes for Ready {
     fn bytes(&self) -> usize {
         match self {
             Ready::Window(pending) => pending.aggregator.bytes(),
@@ -134,44 +100,24 @@ impl Ready {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Gatherer {
     /// Whether there is room for more.
-    fn has_room(&self) -> Result<bool, Nack> {
-        let state = self.state();
+    fn room(&self) -> Result<Option<()>, Nack> {
+        let state = self.holding.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
         }
-        let full = state.ready_bytes >= self.settings.max_bytes;
-        Ok(state.ready.len() < MAX_READY && !full)
-    }
-
-    /// Waits for room, for a short while.
-    async fn room(&self) -> Result<(), Nack> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let gone = self.gone.notified();
-            if self.has_room()? {
-                return Ok(());
-            }
-            // A next stage that is just slower than the clients sets their pace.
-            if tokio::time::timeout_at(until, gone).await.is_err() {
-                return Err(Nack::unavailable(FULL));
-            }
-        }
+        let full = state.ready.is_full(self.settings.max_bytes);
+        Ok((!full).then_some(()))
     }
 
     /// From here on this processor answers for what is ready.
     fn ready(&self, ready: Ready, new_items: usize) {
-        let mut state = self.state();
+        let mut state = self.holding.state();
         state.held += new_items;
-        state.ready_bytes += ready.bytes();
-        state.ready.push_back(ready);
+        state.ready.push(ready);
         drop(state);
-        self.wake.notify_one();
+        self.holding.wake();
     }
 
     /// Ends the window.
@@ -185,14 +131,6 @@ impl Shared {
         window
             .seen
             .retain(|_, seen| now.duration_since(*seen) < interval);
-    }
-
-    /// Items became part of others.
-    fn merged(&self, before: usize, after: usize) {
-        let fewer = before.saturating_sub(after);
-        if fewer > 0 {
-            self.next.account.dropped(fewer, DropReason::Merged);
-        }
     }
 
     /// Adds a request to the window, or lets it pass. Without an await: who gives up waiting has not been taken in.
@@ -210,7 +148,7 @@ impl Shared {
             self.metrics.passed.increment(1);
             let (bytes, left) = alone.finish();
             batch.metadata = None;
-            self.merged(items, left);
+            self.holding.merged(items, left);
             return self.ready(Ready::Batch(batch.remade(left, bytes)), left);
         }
         let pending = window.pending.get_or_insert_with(|| Pending {
@@ -223,7 +161,7 @@ impl Shared {
             return self.ready(Ready::Batch(batch), items);
         }
         pending.items += items;
-        self.state().held += items;
+        self.holding.state().held += items;
         let bytes = pending.aggregator.bytes();
         let exceeded = !pending.account_for(bytes, &self.budget);
         if exceeded {
@@ -234,7 +172,7 @@ impl Shared {
             self.close_window(window);
         } else if window.due.is_none() {
             window.due = Some(Instant::now() + self.settings.interval);
-            self.wake.notify_one();
+            self.holding.wake();
         }
     }
 
@@ -269,73 +207,28 @@ impl Pending {
     }
 }
 
-struct Gatherer(Arc<Shared>);
+struct Entrance(Arc<Gatherer>);
 
-impl Consumer for Gatherer {
+impl Consumer for Entrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         batch.wire();
         Box::pin(async move {
-            let shared = &self.0;
-            shared.room().await?;
+            let gatherer = &self.0;
+            let room = || gatherer.room();
+            gatherer.holding.with_patience(FULL, room).await?;
             let bytes = batch.wire().to_bytes();
             let read = move || understood(&bytes).then_some(bytes);
             let request = away(batch.bytes(), read)
                 .await
                 .ok_or_else(|| Nack::unavailable(CLOSED))?;
-            let mut window = shared.window.lock().await;
+            let mut window = gatherer.window.lock().await;
             // Again: the last window may have left in the meantime.
-            if !shared.has_room()? {
+            if gatherer.room()?.is_none() {
                 return Err(Nack::unavailable(FULL));
             }
-            shared.take_in(&mut window, batch, request);
+            gatherer.take_in(&mut window, batch, request);
             Ok(())
         })
-    }
-}
-
-struct Life {
-    shared: Arc<Shared>,
-    flusher: Option<JoinHandle<()>>,
-}
-
-impl Component for Life {
-    fn start(&mut self) {
-        self.flusher
-            .get_or_insert_with(|| tokio::spawn(flush::run(self.shared.clone())));
-    }
-
-    fn idle(&self) -> bool {
-        self.shared.state().held == 0
-    }
-
-    fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            self.shared.state().closed = true;
-            self.shared.closing.cancel();
-            self.shared.wake.notify_one();
-            if let Some(flusher) = &mut self.flusher
-                && tokio::time::timeout_at(deadline, &mut *flusher)
-                    .await
-                    .is_err()
-            {
-                // What it hands on after this point would be counted twice.
-                flusher.abort();
-                let _ = flusher.await;
-            }
-            let left = std::mem::take(&mut self.shared.state().held);
-            if left > 0 {
-                self.shared.next.account.dropped(left, DropReason::Shutdown);
-            }
-            Undelivered { items: left }
-        })
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if let Some(flusher) = &self.flusher {
-            flusher.abort();
-        }
     }
 }
 

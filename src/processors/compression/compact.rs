@@ -1,37 +1,59 @@
 //! Equal resources and scopes of a batch become one, on the wire.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use crate::batch::{Batch, Nack, Requests, Signal};
-use crate::pipeline::Processor;
+use crate::component::Stage;
+use crate::pipeline::{BoxFuture, Consumer, Idle};
+use crate::processors::holding::CLOSED;
+use crate::processors::offer::away;
 use crate::profiles;
 use crate::wire::reader::{Fields, put_varint, varint_len};
 
-/// The processor.
-pub(super) struct Compact;
+/// The processor. It holds nothing; but a large batch takes milliseconds, for which it leaves the threads that serve
+/// sockets.
+pub(super) struct Compact {
+    next: Arc<dyn Consumer>,
+}
 
-impl Processor for Compact {
-    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
-        let items = batch.items();
-        let compacted = match batch.signal() {
-            Signal::Profiles => compact_profiles(batch.wire()),
-            _ => compact(batch.wire()),
+pub(super) fn stage() -> Stage {
+    Stage::Holding(Box::new(|next| {
+        let compact = Compact {
+            next: next.consumer,
         };
-        Ok(Some(match compacted {
-            Some(requests) => {
-                let several = batch.wire().parts().len() > requests.parts().len();
-                let mut compacted = batch.remade(items, requests);
-                if several {
-                    compacted.mark_joined();
-                }
-                compacted
-            }
-            None => batch,
-        }))
+        (Arc::new(compact), Box::new(Idle))
+    }))
+}
+
+impl Consumer for Compact {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let compacted = away(batch.bytes(), move || compacted(batch)).await;
+            let compacted = compacted.ok_or_else(|| Nack::unavailable(CLOSED))?;
+            self.next.consume(compacted).await
+        })
     }
+}
+
+fn compacted(mut batch: Batch) -> Batch {
+    let items = batch.items();
+    let compacted = match batch.signal() {
+        Signal::Profiles => compact_profiles(batch.wire()),
+        _ => compact(batch.wire()),
+    };
+    let Some(requests) = compacted else {
+        return batch;
+    };
+    let several = batch.wire().parts().len() > requests.parts().len();
+    let mut compacted = batch.remade(items, requests);
+    if several {
+        compacted.mark_joined();
+    }
+    compacted
 }
 
 /// Each request by itself: there is one, unless somebody wants them apart.
@@ -198,8 +220,7 @@ mod tests {
     }
 
     fn process(requests: impl Into<Requests>, items: usize) -> Batch {
-        let batch = Batch::new(Signal::Logs, items, requests);
-        Compact.process(batch).unwrap().unwrap()
+        compacted(Batch::new(Signal::Logs, items, requests))
     }
 
     /// Resources with their scopes with their records.
@@ -279,14 +300,14 @@ mod tests {
         request.resource_profiles.push(again);
         let batch = Batch::new(Signal::Profiles, 4, Bytes::from(request.encode_to_vec()));
         let before = batch.bytes();
-        let mut compacted = Compact.process(batch).unwrap().unwrap();
+        let mut compacted = super::compacted(batch);
         assert_eq!(compacted.items(), 4);
         assert!(compacted.bytes() < before);
         let bytes = compacted.wire().to_bytes();
         assert_eq!(crate::wire::count(Signal::Profiles, &bytes), 4);
         assert!(!bytes.windows(6).any(|window| window == b"orphan"));
         let already = named_batch("s", ["a"]);
-        let mut same = Compact.process(already.clone()).unwrap().unwrap();
+        let mut same = super::compacted(already.clone());
         assert!(same.wire().len() <= already.bytes());
     }
 }

@@ -1,7 +1,10 @@
 //! Makes telemetry smaller by its structure, before any bytes are squeezed: what is equal is there once.
 //!
 //! `mode: compact` loses nothing. `mode: aggregate` makes summaries of profiles: one for all instances of a service and
-//! some seconds.
+//! some seconds. Of the profiles in a summary there are left: the retained resource attributes, scopes, sample types,
+//! periods, times, stacks, values, and links as far as `exemplars` goes. Fields that are not in the specification of
+//! profiles, `original_payload`, and what a client sent along as request headers (`include_metadata`) are not, because
+//! a summary is of several clients.
 
 mod aggregate;
 mod compact;
@@ -11,7 +14,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::compact::Compact;
 use crate::batch::Signal;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::units::{ByteSize, Duration};
@@ -37,8 +39,9 @@ pub struct Config {
     /// profiles; nothing is lost and nothing waits. `aggregate`: profiles become summaries over a while; for the other
     /// signals it is the same as `compact`. Default: `compact`.
     pub mode: Mode,
-    /// With `aggregate`: how long profiles are gathered before their summary leaves. A request whose profiles are the
-    /// first of their kind in that time passes without waiting. Above 0. Default: 10s.
+    /// With `aggregate`: how long profiles are gathered before their summary leaves. A request passes without waiting if
+    /// each of its profiles is the first of its series (retained resource attributes, scope, sample type) in that time;
+    /// if one of them is not, the whole request is gathered. Above 0. Default: 10s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
     /// With `aggregate`: the resource attributes that stay. Profiles whose resources have equal values of all of them
@@ -174,7 +177,7 @@ impl Config {
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         if self.mode == Mode::Compact || signal != Signal::Profiles {
-            return Ok(Stage::Pure(Box::new(Compact)));
+            return Ok(compact::stage());
         }
         let settings = aggregate::Settings {
             options: self.options(),

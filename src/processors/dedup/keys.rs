@@ -5,6 +5,8 @@
 //! by field and attribute by attribute, in whatever order they are. So grouping makes no difference. A record that was
 //! decoded and written anew by a program that orders its fields differently is not known again: it passes.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use ring::rand::{SecureRandom, SystemRandom};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
@@ -22,14 +24,14 @@ pub(super) const DUPLICATE: u128 = 1;
 const SECRET: usize = 192;
 
 /// Hashes, in a way that nobody outside can foresee: else somebody could make up records that pass for those of others.
-pub(super) struct Keys {
+pub(in crate::processors) struct Keys {
     secret: [u8; SECRET],
     /// Attributes of resources that do not count.
-    ignored: Vec<String>,
+    ignored: Arc<[String]>,
 }
 
 impl Keys {
-    pub(super) fn new(ignored: Vec<String>) -> Self {
+    pub(in crate::processors) fn new(ignored: Vec<String>) -> Self {
         let mut secret = [0; SECRET];
         // Without randomness from the system there would be no TLS and no authentication either; accidents are still
         // told apart.
@@ -38,17 +40,33 @@ impl Keys {
                 *part = fastrand::u64(..).to_le_bytes();
             }
         }
-        Keys { secret, ignored }
+        Keys {
+            secret,
+            ignored: ignored.into(),
+        }
     }
 
     /// Attributes of resources that do not count.
-    pub(super) fn ignored(&self) -> &[String] {
-        &self.ignored
+    pub(super) fn ignored(&self) -> Arc<[String]> {
+        self.ignored.clone()
     }
 
-    /// What a whole request is known by.
+    /// What a whole request is known by, from its bytes.
     pub(super) fn request(&self, request: &[u8]) -> u128 {
         self.join([self.hash(request), REQUEST])
+    }
+
+    /// What a whole request is known by, from the keys of its items: what is equal byte by byte has equal ones, and its
+    /// bytes need not be hashed twice. [`NONE`] when one of the items has none.
+    pub(super) fn request_of(&self, items: &[u128]) -> u128 {
+        let mut bytes = Vec::with_capacity(size_of_val(items));
+        for key in items {
+            if *key == NONE {
+                return NONE;
+            }
+            bytes.extend_from_slice(&key.to_le_bytes());
+        }
+        self.join([self.hash(&bytes), REQUEST])
     }
 
     /// What a profile is known by, from the key that [`crate::profiles::identity`] has for it.
@@ -61,11 +79,16 @@ impl Keys {
     /// Log records, and spans without ids, may well be equal without having been sent twice: the second of two equal
     /// ones in a request has another key than the first.
     pub(super) fn of_items(&self, signal: Signal, request: &[u8], keys: &mut Vec<u128>) {
-        let mut equal = HashMap::<u128, u64, Passing>::default();
+        // Room for all at once: to grow step by step would cost more than all look-ups.
+        let expected = match signal {
+            Signal::Logs => keys.capacity() - keys.len(),
+            _ => 0,
+        };
+        let mut equal = Ordinals::with_capacity_and_hasher(expected, Passing);
         for resource in messages(request, 1) {
             let resource_hash = self.resource(resource);
             for scope in messages(resource, 2) {
-                let context = self.join([resource_hash, self.header(scope, 2)]);
+                let context = self.scope(resource_hash, scope);
                 for item in messages(scope, 2) {
                     match signal {
                         Signal::Traces => keys.push(self.span(context, item, &mut equal)),
@@ -155,8 +178,24 @@ impl Keys {
         }
     }
 
+    /// The key of a scope of a resource, of which `resource` is the key.
+    pub(in crate::processors) fn scope(&self, resource: u128, scope: &[u8]) -> u128 {
+        self.join([resource, self.header(scope, 2)])
+    }
+
+    /// The fields of a message but for those with some numbers, in whatever order they are.
+    pub(in crate::processors) fn set(&self, message: &[u8], but: &[u32]) -> u128 {
+        let compared = fields(message).filter(|field| !but.contains(&field.number));
+        compared.fold(0, |sum: u128, field| sum.wrapping_add(self.hash(field.raw)))
+    }
+
+    /// One of several values.
+    pub(in crate::processors) fn numbered(&self, value: &[u8], number: u32) -> u128 {
+        self.join([self.hash(value), u128::from(number)])
+    }
+
     /// A `Resource*` message but for what was sent by the resource.
-    fn resource(&self, entry: &[u8]) -> u128 {
+    pub(in crate::processors) fn resource(&self, entry: &[u8]) -> u128 {
         let mut sum: u128 = 0;
         for field in fields(entry).filter(|field| field.number != 2) {
             let hash = match field.number {
@@ -262,11 +301,11 @@ pub(super) fn data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
     }
 }
 
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(in crate::processors) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
 }
 
-pub(super) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+pub(in crate::processors) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     fields(message)
         .filter(move |field| field.number == number)
         .filter_map(|field| field.value.bytes())

@@ -15,10 +15,14 @@
 //! comes while the same is still under way waits for the outcome, and is dropped or passed then; so nobody is told that
 //! something was delivered which may be refused yet.
 //!
+//! With `logs: {mode: count}`, what is left of log records is counted: of equal ones, one leaves, see
+//! [`log_dedup`](crate::processors::log_dedup).
+//!
 //! When in doubt, items pass: when `max_bytes` or the memory budget is used up, the oldest are forgotten first, and what
 //! there is no memory to examine is not held up; a restart forgets everything, and so does a reload.
 
-mod keys;
+pub(in crate::processors) mod keys;
+mod logs;
 mod offer;
 mod profiles;
 mod remove;
@@ -33,11 +37,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Signal;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Next, ProcessorConfig, Stage,
+};
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{Problems, Validate};
 use crate::entry;
 use crate::pipeline::Idle;
+pub use logs::{LogMode, Logs};
 use seen::{BYTES_PER_KEY, CHUNK};
 
 /// The registry's entry.
@@ -64,6 +71,8 @@ pub struct Config {
     /// Attributes of resources that say which way something came and not what it is, such as the `rack.identity` that a
     /// receiver's `client_identity_attribute` writes: items are compared without them. They stay where they are.
     pub ignore_resource_attributes: Vec<String>,
+    /// What becomes of log records that are equal without having been delivered before.
+    pub logs: Logs,
 }
 
 impl Default for Config {
@@ -72,6 +81,7 @@ impl Default for Config {
             window: Duration::secs(600),
             max_bytes: ByteSize::mib(64),
             ignore_resource_attributes: Vec::new(),
+            logs: Logs::default(),
         }
     }
 }
@@ -98,6 +108,7 @@ impl Validate for Config {
                 );
             }
         }
+        problems.within("logs", &self.logs);
     }
 }
 
@@ -106,8 +117,15 @@ impl ProcessorConfig for Config {
         let config = self.clone();
         let cx = cx.clone();
         Ok(Stage::Holding(Box::new(move |next| {
+            if signal != Signal::Logs || config.logs.mode == LogMode::Keep {
+                let dedup = stage::Dedup::new(&config, &cx, signal, next);
+                return (Arc::new(dedup), Box::new(Idle));
+            }
+            let account = next.account.clone();
+            let (consumer, life) = config.logs.counting().connect(&cx)(next);
+            let next = Next { consumer, account };
             let dedup = stage::Dedup::new(&config, &cx, signal, next);
-            (Arc::new(dedup), Box::new(Idle))
+            (Arc::new(dedup), life)
         })))
     }
 }

@@ -11,20 +11,21 @@ use super::profiles::{self, Known, Sketch};
 use super::remove::remove;
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, NoRoom, Permit};
+use crate::processors::offer::away;
 use crate::wire;
 
 /// The requests of a batch.
 pub(super) struct Offer {
     signal: Signal,
     parts: SmallVec<[Part; 1]>,
-    /// The keys of the items of all parts. Those of duplicates are replaced by [`DUPLICATE`].
+    /// The keys of the items of all parts.
     pub(super) keys: Vec<u128>,
 }
 
 /// One request, as a client sent it.
 struct Part {
     request: Bytes,
-    /// The key of the request as a whole.
+    /// The key of the request as a whole; [`NONE`] until it is known.
     key: u128,
     /// Where the keys of its items are.
     items: Range<usize>,
@@ -45,12 +46,16 @@ pub(super) struct Rest {
 }
 
 impl Offer {
-    /// The requests of a batch with their own keys; those of their items are not there yet.
+    /// The requests of a batch; the keys of their items are not there yet. Those of requests are there if that saves
+    /// work: profiles may have to be decoded.
     pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
         let signal = batch.signal();
         let part = |request: &Bytes| Part {
             request: request.clone(),
-            key: keys.request(request),
+            key: match signal {
+                Signal::Profiles => keys.request(request),
+                _ => NONE,
+            },
             items: 0..0,
             profiles: None,
         };
@@ -64,11 +69,13 @@ impl Offer {
     /// Takes out requests that are known as a whole; returns how many items they have.
     pub(super) fn drop_requests(&mut self, known: impl Fn(u128) -> bool) -> usize {
         let mut items = 0;
-        let signal = self.signal;
+        let (signal, keys) = (self.signal, &mut self.keys);
         self.parts.retain(|part| {
-            let known = known(part.key);
+            let known = part.key != NONE && known(part.key);
             if known {
                 items += wire::count(signal, &part.request);
+                let examined = keys.get_mut(part.items.clone()).unwrap_or_default();
+                examined.fill(DUPLICATE);
             }
             !known
         });
@@ -86,8 +93,13 @@ impl Offer {
     }
 
     /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
-    /// be examined for want of memory: they have no keys.
-    pub(super) fn examine(&mut self, items: usize, keys: &Keys, budget: &Arc<Budget>) -> usize {
+    /// be examined for want of memory: they have no keys. It waits only for profiles that have to be decoded.
+    pub(super) async fn examine(
+        &mut self,
+        items: usize,
+        keys: &Keys,
+        budget: &Arc<Budget>,
+    ) -> usize {
         let mut unexamined = 0;
         if self.signal != Signal::Profiles {
             self.keys.reserve_exact(items);
@@ -97,7 +109,7 @@ impl Offer {
             match self.signal {
                 Signal::Profiles => {
                     let mut profiles = Profiles::sketch(&part.request);
-                    match profiles.keys(&part.request, keys, budget) {
+                    match profiles.keys(&part.request, keys, budget).await {
                         Ok(found) => self.keys.extend(found),
                         Err(_) => {
                             let sketches = &profiles.sketches;
@@ -110,15 +122,18 @@ impl Offer {
                 signal => keys.of_items(signal, &part.request, &mut self.keys),
             }
             part.items = start..self.keys.len();
+            if part.key == NONE {
+                part.key = keys.request_of(self.keys.get(start..).unwrap_or_default());
+            }
         }
         unexamined
     }
 
     /// The keys of requests that are known as a whole once all of the offer was accepted. Those with an item that may
-    /// come again, and be another one, are not.
-    pub(super) fn request_keys(&self) -> SmallVec<[u128; 1]> {
+    /// come again, and be another one, are not. In `keys` those of duplicates have been replaced by [`DUPLICATE`].
+    pub(super) fn request_keys(&self, keys: &[u128]) -> SmallVec<[u128; 1]> {
         let whole = |part: &&Part| {
-            let items = self.keys.get(part.items.clone()).unwrap_or_default();
+            let items = keys.get(part.items.clone()).unwrap_or_default();
             let passes = items.iter().any(|key| *key != DUPLICATE);
             passes && !items.contains(&NONE)
         };
@@ -129,14 +144,15 @@ impl Offer {
             .collect()
     }
 
-    /// What is left without the duplicates. What has none is not copied; profiles get the ids they do not have.
-    pub(super) fn rest(self, budget: &Arc<Budget>) -> Rest {
+    /// What is left without the duplicates, which `keys` says. What has none is not copied; profiles get the ids they do
+    /// not have.
+    pub(super) async fn rest(self, keys: &[u128], budget: &Arc<Budget>) -> Rest {
         let mut rest = Rest {
             requests: Requests::default(),
             dropped: 0,
         };
         for part in self.parts {
-            let keys = self.keys.get(part.items.clone()).unwrap_or_default();
+            let keys = keys.get(part.items.clone()).unwrap_or_default();
             let drop: Vec<bool> = match keys.contains(&DUPLICATE) {
                 true => keys.iter().map(|key| *key == DUPLICATE).collect(),
                 false => Vec::new(),
@@ -152,7 +168,7 @@ impl Offer {
                 continue;
             }
             let left = match part.profiles {
-                Some(profiles) => profiles.rest(&part.request, &drop, budget),
+                Some(profiles) => profiles.rest(&part.request, drop, budget).await,
                 None if drop.is_empty() => None,
                 None => remove(self.signal, &part.request, &drop).map(Bytes::from),
             };
@@ -173,9 +189,9 @@ impl Profiles {
         }
     }
 
-    fn keys(
+    async fn keys(
         &mut self,
-        request: &[u8],
+        request: &Bytes,
         keys: &Keys,
         budget: &Arc<Budget>,
     ) -> Result<Vec<u128>, NoRoom> {
@@ -183,7 +199,9 @@ impl Profiles {
             return Ok(profiles::keys_by_id(keys, request, &self.sketches));
         }
         let permit = budget.acquire(profiles::decoded_bytes(request, &self.sketches))?;
-        let Ok(known) = Known::read(request, keys.ignored()) else {
+        let (bytes, ignored) = (request.clone(), keys.ignored());
+        let read = away(bytes.len(), move || Known::read(&bytes, &ignored));
+        let Some(Ok(known)) = read.await else {
             return Ok(vec![NONE; self.sketches.len()]);
         };
         let found = known.keys(keys);
@@ -192,19 +210,24 @@ impl Profiles {
     }
 
     /// What becomes of a request; nothing where it stays as it is.
-    fn rest(self, request: &[u8], drop: &[bool], budget: &Arc<Budget>) -> Option<Bytes> {
+    async fn rest(self, request: &Bytes, drop: Vec<bool>, budget: &Arc<Budget>) -> Option<Bytes> {
+        let bytes = request.len();
         match self.known {
             Some((known, _permit)) if drop.is_empty() => {
                 profiles::fill(request, &self.sketches, &known.ids()).map(Bytes::from)
             }
-            Some((known, _permit)) => Some(known.encode_without(drop)),
+            Some((known, _permit)) => away(bytes, move || known.encode_without(&drop)).await,
             None if drop.is_empty() => None,
             // Only some of them are left: their dictionary has to follow.
             None => {
                 let needed = profiles::decoded_bytes(request, &self.sketches);
                 let _permit = budget.acquire(needed).ok()?;
-                let known = Known::read(request, &[]).ok()?;
-                Some(known.encode_without(drop))
+                let request = request.clone();
+                let rewrite = move || {
+                    let known = Known::read(&request, &[]).ok()?;
+                    Some(known.encode_without(&drop))
+                };
+                away(bytes, rewrite).await?
             }
         }
     }

@@ -1,8 +1,11 @@
 //! What was delivered: keys in the order in which they came, found in constant time, forgotten the oldest first.
 //!
 //! A ring has the keys, 16 bytes each; an index finds their places. Times are kept for stretches of the ring. That
-//! takes 22 to 28 bytes per key, and up to 33 while the index grows, against 40 and more of a map with times as values,
-//! and whatever is the oldest is always known.
+//! takes 26 to 37 bytes per key, against 40 and more of a map with times as values, and whatever is the oldest is always
+//! known.
+//!
+//! The index is in parts, each of which grows for itself, and it has 32 bits of each key beside its place: so growth
+//! does not go through the ring, which is in no cache, and nobody waits for a table of millions to be made anew.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,6 +24,9 @@ pub(super) const CHUNK: usize = 512;
 
 /// Times are this much more precise than the window is long.
 const STRETCHES: u32 = 128;
+
+/// Parts of the index.
+const PARTS: usize = 16;
 
 /// How many keys too old are let go of for each new one, so that none has to wait for many.
 const SWEEP: usize = 4;
@@ -41,11 +47,19 @@ pub(super) struct Seen {
     next: u32,
     /// Keys before this place are too old, whether they are in the index or not.
     horizon: u32,
-    index: HashTable<u32>,
+    index: [HashTable<Place>; PARTS],
     stretches: VecDeque<Stretch>,
     permit: Permit,
     /// How many were forgotten before their time.
     forgotten: u64,
+}
+
+/// Where a key is in the ring.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: u32,
+    /// See [`mark`].
+    mark: u32,
 }
 
 /// Keys that were remembered at about the same time.
@@ -70,7 +84,7 @@ impl Seen {
             first: 0,
             next: 0,
             horizon: 0,
-            index: HashTable::new(),
+            index: [const { HashTable::new() }; PARTS],
             stretches: VecDeque::new(),
             permit,
             forgotten: 0,
@@ -101,9 +115,14 @@ impl Seen {
     /// Whether the key was remembered, within the window as of the last [`advance`](Self::advance).
     #[inline]
     pub(super) fn contains(&self, key: u128) -> bool {
-        let (chunks, base) = (&self.chunks, self.base);
-        let found = self.index.find(hash(key), |place| {
-            key_at(chunks, base, *place) == Some(key) && is_from(*place, self.horizon)
+        let (chunks, base, mark) = (&self.chunks, self.base, mark(key));
+        let part = self.index.get(part(key));
+        let found = part.and_then(|part| {
+            part.find(hash(mark), |place| {
+                place.mark == mark
+                    && key_at(chunks, base, place.at) == Some(key)
+                    && is_from(place.at, self.horizon)
+            })
         });
         found.is_some()
     }
@@ -136,16 +155,17 @@ impl Seen {
     }
 
     fn push(&mut self, key: u128) {
-        let place = self.next;
-        let Some(chunk) = self.chunks.back_mut() else {
+        let (Some(chunk), Some(index)) = (self.chunks.back_mut(), self.index.get_mut(part(key)))
+        else {
             return;
         };
         chunk.push(key);
-        self.next = place.wrapping_add(1);
-        let (chunks, base) = (&self.chunks, self.base);
-        self.index.insert_unique(hash(key), place, |place| {
-            key_at(chunks, base, *place).map_or(0, hash)
-        });
+        let place = Place {
+            at: self.next,
+            mark: mark(key),
+        };
+        self.next = self.next.wrapping_add(1);
+        index.insert_unique(hash(place.mark), place, |place| hash(place.mark));
     }
 
     /// Sees to it that the last chunk has room for a key; at the bound the oldest ones go.
@@ -205,7 +225,8 @@ impl Seen {
     fn forget_first(&mut self) {
         let place = self.first;
         if let Some(key) = key_at(&self.chunks, self.base, place)
-            && let Ok(found) = self.index.find_entry(hash(key), |other| *other == place)
+            && let Some(index) = self.index.get_mut(part(key))
+            && let Ok(found) = index.find_entry(hash(mark(key)), |other| other.at == place)
         {
             found.remove();
         }
@@ -214,18 +235,18 @@ impl Seen {
 
     /// The index follows when most of what was remembered is gone: rarely, because it is made anew.
     fn shrink_index(&mut self) {
-        let keys = self.index.len();
-        if self.index.capacity() > 8 * keys.max(CHUNK) {
-            let (chunks, base) = (&self.chunks, self.base);
-            self.index.shrink_to(2 * keys, |place| {
-                key_at(chunks, base, *place).map_or(0, hash)
-            });
+        for part in &mut self.index {
+            let keys = part.len();
+            if part.capacity() > 8 * keys.max(CHUNK / PARTS) {
+                part.shrink_to(2 * keys, |place| hash(place.mark));
+            }
         }
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.index.allocation_size()
+        let parts = self.index.iter();
+        parts.map(HashTable::allocation_size).sum::<usize>()
             + self.chunks.len() * (CHUNK * size_of::<u128>() + size_of::<Vec<u128>>())
     }
 }
@@ -248,7 +269,10 @@ impl UnderWay {
     #[inline]
     pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), Taken> {
         let same = |other: &(u128, u64)| other.0 == key;
-        match self.0.entry(hash(key), same, |(key, _)| hash(*key)) {
+        match self
+            .0
+            .entry(whole_hash(key), same, |(key, _)| whole_hash(*key))
+        {
             Entry::Vacant(place) => {
                 place.insert((key, delivery));
                 Ok(())
@@ -258,19 +282,29 @@ impl UnderWay {
         }
     }
 
-    /// Takes a key of this delivery back.
-    #[inline]
-    pub(super) fn give_back(&mut self, key: u128, delivery: u64) {
-        if let Ok(found) = self
-            .0
-            .find_entry(hash(key), |other| *other == (key, delivery))
-        {
-            found.remove();
+    /// Takes keys of this delivery back; `keys` may have others too.
+    pub(super) fn give_back(&mut self, keys: &[u128], delivery: u64) {
+        for key in keys {
+            let own = |other: &(u128, u64)| *other == (*key, delivery);
+            if let Ok(found) = self.0.find_entry(whole_hash(*key), own) {
+                found.remove();
+            }
         }
         // A burst must not be held for ever.
         if self.0.is_empty() && self.0.capacity() > KEPT {
             self.0 = HashTable::new();
         }
+    }
+
+    /// Takes all keys back if there is no other delivery: `count` is how many keys this one has. Says whether it did.
+    ///
+    /// That is most often so, and costs next to nothing, unless the table is much too large.
+    pub(super) fn clear(&mut self, count: usize) -> bool {
+        let alone = self.0.len() == count && self.0.capacity() <= 32 * count.max(32);
+        if alone {
+            self.0.clear();
+        }
+        alone
     }
 }
 
@@ -279,8 +313,26 @@ const KEPT: usize = 16 << 10;
 
 /// A key is a hash already.
 #[inline]
-fn hash(key: u128) -> u64 {
+fn whole_hash(key: u128) -> u64 {
     (key >> 64) as u64
+}
+
+/// What the index has of a key: 32 bits, so one in billions of comparisons goes to the ring in vain.
+#[inline]
+fn mark(key: u128) -> u32 {
+    (key >> 96) as u32
+}
+
+/// The part of the index for a key: by other bits than those of its mark.
+#[inline]
+fn part(key: u128) -> usize {
+    key as usize % PARTS
+}
+
+/// The table takes the place from the lower bits, and seven more from the highest.
+#[inline]
+fn hash(mark: u32) -> u64 {
+    u64::from(mark) << 32 | u64::from(mark)
 }
 
 #[inline]
@@ -379,8 +431,9 @@ mod tests {
         for step in 0..2000 {
             let first = step * 300;
             seen.remember(keys(first..first + 300), Instant::now());
-            // Old and new index are there together for a moment when it grows: half as much again.
-            let most = seen.bytes() + seen.index.allocation_size() / 2;
+            // Old and new are there together for a moment when a part of the index grows: half as much again.
+            let parts = seen.index.iter().map(HashTable::allocation_size);
+            let most = seen.bytes() + parts.max().unwrap() / 2;
             assert!(most <= seen.permit.bytes(), "{} keys", seen.len());
         }
     }
@@ -406,9 +459,14 @@ mod tests {
         assert_eq!(under_way.take(7, 1), Ok(()));
         assert_eq!(under_way.take(7, 1), Err(Taken::Own));
         assert_eq!(under_way.take(7, 2), Err(Taken::Other));
-        under_way.give_back(7, 2);
+        under_way.give_back(&[7], 2);
         assert_eq!(under_way.take(7, 2), Err(Taken::Other));
-        under_way.give_back(7, 1);
+        under_way.give_back(&[6, 7], 1);
         assert_eq!(under_way.take(7, 2), Ok(()));
+        assert_eq!(under_way.take(8, 3), Ok(()));
+        assert!(!under_way.clear(1), "another one is under way");
+        under_way.give_back(&[8], 3);
+        assert!(under_way.clear(1));
+        assert_eq!(under_way.take(7, 3), Ok(()));
     }
 }

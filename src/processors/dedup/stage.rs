@@ -66,10 +66,9 @@ impl Dedup {
     async fn deliver(&self, mut batch: Batch) -> Result<(), Nack> {
         let before = batch.items();
         let mut offer = Offer::new(&mut batch, &self.keys);
-        let known = {
-            let mut state = self.state();
-            state.seen.advance(Instant::now());
-            offer.drop_requests(|key| state.seen.contains(key))
+        let mut known = match batch.signal() {
+            Signal::Profiles => self.drop_requests(&mut offer),
+            _ => 0,
         };
         if offer.is_empty() {
             self.dropped(known, 0);
@@ -88,12 +87,21 @@ impl Dedup {
             self.dropped(known, 0);
             return Ok(());
         };
-        let unexamined = offer.examine(examined, &self.keys, &self.budget);
-        self.metrics.unexamined.increment(unexamined as u64);
+        let unexamined = offer.examine(examined, &self.keys, &self.budget).await;
+        if unexamined > 0 {
+            self.metrics.unexamined.increment(unexamined as u64);
+        }
+        if batch.signal() != Signal::Profiles {
+            known += self.drop_requests(&mut offer);
+            if offer.is_empty() {
+                self.dropped(known, 0);
+                return Ok(());
+            }
+        }
         let claim = self.claim(&mut offer).await;
-        let rest = offer.rest(&self.budget);
+        let rest = offer.rest(&claim.keys, &self.budget).await;
         if !rest.requests.is_empty() {
-            let items = examined.saturating_sub(rest.dropped);
+            let items = before.saturating_sub(known + rest.dropped);
             let batch = batch.with_wire(items, rest.requests);
             self.next.consumer.consume(batch).await?;
         }
@@ -102,17 +110,25 @@ impl Dedup {
         Ok(())
     }
 
+    /// Drops requests that were delivered before as a whole; returns how many items they have.
+    fn drop_requests(&self, offer: &mut Offer) -> usize {
+        let mut state = self.state();
+        state.seen.advance(Instant::now());
+        offer.drop_requests(|key| state.seen.contains(key))
+    }
+
     /// Marks duplicates, and puts the others down as under way; waits while some of them are on another's way.
     async fn claim(&self, offer: &mut Offer) -> Claim<'_> {
         loop {
             let settled = self.settled.notified();
-            if let Some(delivery) = self.state().claim(&mut offer.keys) {
-                let pass = |key: &u128| *key != DUPLICATE && *key != NONE;
+            if let Some((delivery, count)) = self.state().claim(&mut offer.keys) {
+                let keys = std::mem::take(&mut offer.keys);
                 return Claim {
                     dedup: self,
                     delivery,
-                    keys: offer.keys.iter().copied().filter(pass).collect(),
-                    requests: offer.request_keys(),
+                    count,
+                    requests: offer.request_keys(&keys),
+                    keys,
                     accepted: false,
                 };
             }
@@ -148,9 +164,9 @@ impl Drop for Dedup {
 }
 
 impl State {
-    /// The number of a new delivery, if none of its keys is under way in another one: those that are known have been
-    /// replaced by [`DUPLICATE`], the others are under way now.
-    fn claim(&mut self, keys: &mut [u128]) -> Option<u64> {
+    /// The number of a new delivery and how many keys it has, if none of them is under way in another one: those that are
+    /// known have been replaced by [`DUPLICATE`], the others are under way now.
+    fn claim(&mut self, keys: &mut [u128]) -> Option<(u64, usize)> {
         self.deliveries += 1;
         let delivery = self.deliveries;
         // First all that has to be fetched from far: one by one it would be waited for each time.
@@ -160,12 +176,13 @@ impl State {
             }
         }
         let mut other = None;
+        let mut count = 0;
         for (at, key) in keys.iter_mut().enumerate() {
             if *key == NONE || *key == DUPLICATE {
                 continue;
             }
             match self.under_way.take(*key, delivery) {
-                Ok(()) => {}
+                Ok(()) => count += 1,
                 Err(Taken::Own) => *key = DUPLICATE,
                 Err(Taken::Other) => {
                     other = Some(at);
@@ -174,12 +191,11 @@ impl State {
             }
         }
         let Some(at) = other else {
-            return Some(delivery);
+            return Some((delivery, count));
         };
         // Who waits holds nothing: else two could wait for each other.
-        for key in keys.iter().take(at) {
-            self.under_way.give_back(*key, delivery);
-        }
+        let taken = keys.get(..at).unwrap_or_default();
+        self.under_way.give_back(taken, delivery);
         None
     }
 }
@@ -188,7 +204,9 @@ impl State {
 struct Claim<'a> {
     dedup: &'a Dedup,
     delivery: u64,
+    /// Those of all items, with [`NONE`] and [`DUPLICATE`] among them, and how many there are besides these.
     keys: Vec<u128>,
+    count: usize,
     /// Those of whole requests.
     requests: SmallVec<[u128; 1]>,
     accepted: bool,
@@ -204,12 +222,14 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = self.dedup.state();
         let state = &mut *state;
-        for key in &self.keys {
-            state.under_way.give_back(*key, self.delivery);
+        if !state.under_way.clear(self.count) {
+            state.under_way.give_back(&self.keys, self.delivery);
         }
         if self.accepted {
-            let keys = self.keys.iter().chain(&self.requests).copied();
-            state.seen.remember(keys, Instant::now());
+            let pass = |key: &u128| *key != DUPLICATE && *key != NONE;
+            let keys = self.keys.iter().copied().filter(pass);
+            let requests = self.requests.iter().copied();
+            state.seen.remember(keys.chain(requests), Instant::now());
         }
         self.dedup.metrics.tell(state);
         self.dedup.settled.notify_waiters();
@@ -247,8 +267,12 @@ impl Metrics {
     fn tell(&self, state: &mut State) {
         let (remembered, forgotten) = (state.seen.len(), state.seen.forgotten());
         let (before, forgotten_before) = state.told;
-        self.remembered.increment(remembered as f64 - before as f64);
-        self.forgotten.increment(forgotten - forgotten_before);
+        if remembered != before {
+            self.remembered.increment(remembered as f64 - before as f64);
+        }
+        if forgotten != forgotten_before {
+            self.forgotten.increment(forgotten - forgotten_before);
+        }
         state.told = (remembered, forgotten);
     }
 }

@@ -1,8 +1,9 @@
 use super::super::Config;
 use super::*;
 use crate::batch::Signal;
-use crate::component::{Host, ProcessorConfig as _};
+use crate::component::{Host, Next, ProcessorConfig as _};
 use crate::config::units::ByteSize;
+use crate::pipeline::Component;
 use crate::pipeline::testing::Scripted;
 use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::telemetry::Account;

@@ -1,0 +1,355 @@
+//! What processors have in common that hold data they have acknowledged: `batch`, the summaries of `compression`, and
+//! `log_dedup`.
+//!
+//! From the acknowledgement on the processor answers for the data. What is ready is offered to the next stage until that
+//! takes it; while enough waits for that, clients are refused, who still have theirs. At the end of its life (a shutdown,
+//! a reload) everything goes at once, and what is left at the deadline is reported.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::offer::offer;
+use crate::batch::{Batch, Nack, Progress};
+use crate::component::Next;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::telemetry::DropReason;
+use crate::wire::{self, Limit};
+
+/// How many pieces of what is ready may wait to be handed on before clients are refused.
+pub(super) const MAX_READY: usize = 8;
+
+/// How long a client waits until something was handed on, before it is refused.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a client is told at the end of the processor's life.
+pub(super) const CLOSED: &str = "the collector is shutting down";
+
+/// A processor that holds data.
+pub(super) trait Holder: Send + Sync + Sized + 'static {
+    /// What is gathered, as far as it is under the lock.
+    type Gathered: Default + Send;
+    /// What waits to be handed on.
+    type Ready: Bytes + Send;
+
+    /// How much may be handed on at once, so that what waits for the next stage does not hold up the rest.
+    const UNDER_WAY: Most;
+
+    /// What it shares with the others.
+    fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;
+
+    /// Makes ready what is due, or everything once the processor is at its end.
+    fn collect(&self) -> impl Future<Output = Collected> + Send;
+
+    /// Hands something on, and settles it.
+    fn hand_on(&self, ready: Self::Ready) -> impl Future<Output = ()> + Send;
+}
+
+/// How much may be under way at once. Something alone may have more bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+}
+
+/// The outcome of [`Holder::collect`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Collected {
+    /// When there will be something due next.
+    pub(super) due: Option<Instant>,
+    /// Whether the processor was closed already, so that nothing is added any more.
+    pub(super) closed: bool,
+}
+
+/// Has a size.
+pub(super) trait Bytes {
+    /// In bytes of memory, about.
+    fn bytes(&self) -> usize;
+}
+
+impl Bytes for Batch {
+    fn bytes(&self) -> usize {
+        Batch::bytes(self)
+    }
+}
+
+/// The common part of a processor that holds data.
+pub(super) struct Holding<G, R> {
+    pub(super) next: Next,
+    /// A plain mutex: it is held for a few pushes and never across an await.
+    state: Mutex<State<G, R>>,
+    wake: Notify,
+    /// Told when something that was ready goes.
+    gone: Notify,
+    /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
+    closing: CancellationToken,
+}
+
+/// What is under the lock.
+pub(super) struct State<G, R> {
+    pub(super) gathered: G,
+    pub(super) ready: Queue<R>,
+    /// Items that this processor answers for: gathered, ready and under way.
+    pub(super) held: usize,
+    pub(super) closed: bool,
+    /// Whether everything goes at once, because the processor is closed or has been replaced.
+    pub(super) ending: bool,
+}
+
+/// What waits to be handed on. Whoever adds to it wakes the flusher: see [`Holding::wake`].
+pub(super) struct Queue<R> {
+    waiting: VecDeque<R>,
+    bytes: usize,
+}
+
+impl<R: Bytes> Queue<R> {
+    /// Whether no more may be taken in: enough is waiting, or so many bytes.
+    pub(super) fn is_full(&self, most_bytes: usize) -> bool {
+        self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
+    }
+
+    pub(super) fn push(&mut self, ready: R) {
+        self.bytes += ready.bytes();
+        self.waiting.push_back(ready);
+    }
+
+    /// The next one, if it may be under way beside others.
+    fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
+        let next = self.waiting.front()?.bytes();
+        let fits = under_way.count == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
+        if under_way.count >= most.count || !fits {
+            return None;
+        }
+        self.bytes = self.bytes.saturating_sub(next);
+        self.waiting.pop_front()
+    }
+}
+
+impl<G: Default, R: Bytes> Holding<G, R> {
+    pub(super) fn new(next: Next) -> Self {
+        Holding {
+            next,
+            state: Mutex::new(State {
+                gathered: G::default(),
+                ready: Queue {
+                    waiting: VecDeque::new(),
+                    bytes: 0,
+                },
+                held: 0,
+                closed: false,
+                ending: false,
+            }),
+            wake: Notify::new(),
+            gone: Notify::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State<G, R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the flusher: something is ready, or will be due.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Tries until there is a result. Between two attempts something was handed on; if that takes too long, the client
+    /// is refused with `full`. So a next stage that is just slower than the clients sets their pace.
+    pub(super) async fn with_patience<T>(
+        &self,
+        full: &'static str,
+        mut attempt: impl FnMut() -> Result<Option<T>, Nack>,
+    ) -> Result<T, Nack> {
+        let mut until = None;
+        loop {
+            let gone = self.gone.notified();
+            if let Some(done) = attempt()? {
+                return Ok(done);
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            if timeout_at(until, gone).await.is_err() {
+                return Err(Nack::unavailable(full));
+            }
+        }
+    }
+
+    /// Offers a batch until it is taken. If it is refused for good, it is taken `apart` and each piece is offered, so
+    /// that what is at fault takes nothing else with it; what cannot be taken apart is dropped.
+    pub(super) async fn hand_on(&self, batch: Batch, apart: impl FnOnce() -> Vec<Batch>) {
+        let items = batch.items();
+        let progress = Arc::new(Progress::default());
+        let (next, closing) = (&self.next, &self.closing);
+        let Err(nack) = offer(next, closing, batch, progress.clone()).await else {
+            return self.settle(items);
+        };
+        let pieces = apart();
+        if pieces.len() < 2 {
+            self.give_up(items, &nack);
+            return self.settle(items);
+        }
+        warn!(
+            error = %nack,
+            pieces = pieces.len(),
+            "A batch was refused for good. Offering it in pieces."
+        );
+        for piece in pieces {
+            let items = piece.items();
+            if let Err(nack) = offer(next, closing, piece, Arc::new(progress.fork())).await {
+                self.give_up(items, &nack);
+            }
+            // One by one: a shutdown in between must count only what is left.
+            self.settle(items);
+        }
+    }
+
+    fn give_up(&self, items: usize, nack: &Nack) {
+        error!(error = %nack, dropped_items = items, "Sender failed. Dropping data.");
+        self.next.account.dropped(items, DropReason::Permanent);
+    }
+
+    /// From here on this processor does not answer for these items any more.
+    pub(super) fn settle(&self, items: usize) {
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(items);
+    }
+
+    /// Items became part of others.
+    pub(super) fn merged(&self, before: usize, after: usize) {
+        let fewer = before.saturating_sub(after);
+        if fewer > 0 {
+            self.next.account.dropped(fewer, DropReason::Merged);
+        }
+    }
+}
+
+/// Into how many pieces something made here is cut that was refused for good.
+const PIECES: usize = 16;
+
+/// A batch in some pieces, which can be offered one by one; a single one if it cannot be cut.
+pub(super) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
+    let limit = Limit {
+        items: batch.items().div_ceil(PIECES),
+        bytes: usize::MAX,
+    };
+    let whole = batch.wire().to_bytes();
+    let pieces = wire::split(batch.signal(), &whole, limit).into_iter();
+    pieces
+        .map(|(items, piece)| batch.remade(items, piece))
+        .collect()
+}
+
+/// The task that hands on what is ready. Runs until the processor is closed and empty.
+async fn flush<H: Holder>(holder: Arc<H>) {
+    let holding = holder.holding();
+    let mut under_way = FuturesUnordered::new();
+    let mut bytes_under_way = 0;
+    loop {
+        let Collected { due, closed } = holder.collect().await;
+        let done = {
+            let mut state = holding.state();
+            loop {
+                let now = Most {
+                    count: under_way.len(),
+                    bytes: bytes_under_way,
+                };
+                let Some(ready) = state.ready.pop(H::UNDER_WAY, now) else {
+                    break;
+                };
+                let bytes = ready.bytes();
+                bytes_under_way += bytes;
+                let handed_on = holder.hand_on(ready);
+                under_way.push(async move {
+                    handed_on.await;
+                    bytes
+                });
+                holding.gone.notify_waiters();
+            }
+            closed && state.ready.waiting.is_empty() && under_way.is_empty()
+        };
+        if done {
+            return;
+        }
+        tokio::select! {
+            () = holding.wake.notified() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            Some(bytes) = under_way.next() => bytes_under_way -= bytes,
+        }
+    }
+}
+
+/// The life of a processor that holds data.
+pub(super) struct Life<H: Holder> {
+    holder: Arc<H>,
+    flusher: Option<JoinHandle<()>>,
+}
+
+impl<H: Holder> Life<H> {
+    pub(super) fn new(holder: Arc<H>) -> Self {
+        Life {
+            holder,
+            flusher: None,
+        }
+    }
+}
+
+impl<H: Holder> Component for Life<H> {
+    fn start(&mut self) {
+        self.flusher
+            .get_or_insert_with(|| tokio::spawn(flush(self.holder.clone())));
+    }
+
+    fn idle(&self) -> bool {
+        self.holder.holding().state().held == 0
+    }
+
+    fn flush(&self) {
+        let holding = self.holder.holding();
+        holding.state().ending = true;
+        holding.wake();
+    }
+
+    fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let holder = self.holder.clone();
+            let holding = holder.holding();
+            {
+                // Both at once: who sees that it is closed must find everything ready.
+                let mut state = holding.state();
+                state.closed = true;
+                state.ending = true;
+            }
+            holding.closing.cancel();
+            holding.wake();
+            if let Some(flusher) = &mut self.flusher
+                && timeout_at(deadline, &mut *flusher).await.is_err()
+            {
+                // What it hands on after this point would be counted twice.
+                flusher.abort();
+                let _ = flusher.await;
+            }
+            let left = std::mem::take(&mut holding.state().held);
+            if left > 0 {
+                holding.next.account.dropped(left, DropReason::Shutdown);
+            }
+            Undelivered { items: left }
+        })
+    }
+}
+
+impl<H: Holder> Drop for Life<H> {
+    fn drop(&mut self) {
+        if let Some(flusher) = &self.flusher {
+            flusher.abort();
+        }
+    }
+}

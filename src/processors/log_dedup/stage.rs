@@ -1,0 +1,276 @@
+//! The stage: records are acknowledged when they were counted, so from then on this processor answers for them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use metrics::Counter;
+use tokio::time::Instant;
+
+use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
+use super::fields::Path;
+use super::{Config, zone};
+use crate::batch::{Batch, Metadata, Nack, Signal};
+use crate::component::{BuildContext, Held, Next};
+use crate::memory::{Budget, Permit};
+use crate::pipeline::{BoxFuture, Consumer};
+use crate::processors::holding::{self, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::processors::offer::away;
+use crate::processors::partition::{self, Keys, Partition};
+use crate::wire::{self, Limit};
+
+const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
+
+/// What leaves after an interval is cut into requests of this size: small enough for any receiver.
+const REQUEST_BYTES: usize = 2 << 20;
+
+pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
+    let budget = cx.budget.clone();
+    let metrics = Metrics::new(&cx.id.to_string());
+    Box::new(move |next| {
+        let paths = |names: &[String]| {
+            let paths = names.iter().filter_map(|name| Path::parse(name).ok());
+            paths.collect::<Vec<_>>()
+        };
+        let cardinality = usize::try_from(config.metadata_cardinality_limit).unwrap_or(usize::MAX);
+        let counter = Arc::new(LogCounter {
+            identity: Identity::new(paths(&config.exclude_fields), paths(&config.include_fields)),
+            output: Arc::new(Output {
+                count_attribute: config.log_count_attribute,
+                zone: zone(&config.timezone).unwrap_or(TimeZone::UTC),
+            }),
+            interval: config.interval.0,
+            max_bytes: config.max_bytes.as_usize(),
+            keys: Keys::new(&config.metadata_keys),
+            keeps_metadata: !config.metadata_keys.is_empty(),
+            cardinality: match cardinality {
+                0 => usize::MAX,
+                limit => limit,
+            },
+            budget,
+            metrics,
+            holding: Holding::new(next),
+        });
+        let life = Life::new(counter.clone());
+        (Arc::new(Entrance(counter)), Box::new(life))
+    })
+}
+
+struct LogCounter {
+    identity: Identity,
+    output: Arc<Output>,
+    interval: Duration,
+    max_bytes: usize,
+    keys: Keys,
+    keeps_metadata: bool,
+    cardinality: usize,
+    budget: Arc<Budget>,
+    metrics: Metrics,
+    holding: Holding<Option<Interval>, Interval>,
+}
+
+/// What is counted until it leaves.
+struct Interval {
+    due: Instant,
+    clock: Clock,
+    partitions: HashMap<Partition, (Counted, Option<Arc<Metadata>>)>,
+    /// Records as they came in.
+    items: usize,
+    bytes: usize,
+    permit: Permit,
+    /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
+    others: Vec<Batch>,
+}
+
+impl holding::Bytes for Interval {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl LogCounter {
+    /// Counts the records of a request, unless there is no room for them now.
+    fn take_in(&self, batch: &Batch, found: &Found<'_>) -> Result<Option<()>, Nack> {
+        let mut state = self.holding.state();
+        let state = &mut *state;
+        if state.closed {
+            return Err(Nack::unavailable(CLOSED));
+        }
+        if state.ready.is_full(self.max_bytes) {
+            return Ok(None);
+        }
+        let new = state.gathered.is_none();
+        let interval = state.gathered.get_or_insert_with(|| Interval {
+            due: Instant::now() + self.interval,
+            clock: Clock::start(),
+            partitions: HashMap::new(),
+            items: 0,
+            bytes: 0,
+            permit: self.budget.nothing(),
+            others: Vec::new(),
+        });
+        let known = interval.partitions.len();
+        let (counted, _) = match interval.partitions.entry(self.keys.partition(batch)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if known >= self.cardinality => return Err(partition::too_many()),
+            Entry::Vacant(entry) => {
+                let metadata = batch.metadata.clone().filter(|_| self.keeps_metadata);
+                entry.insert((Counted::default(), metadata))
+            }
+        };
+        let before = counted.bytes();
+        counted.add(found, interval.clock.now());
+        let more = counted.bytes() - before;
+        interval.bytes += more;
+        interval.items += batch.items();
+        state.held += batch.items();
+        let exceeded = interval.permit.grow(more).is_err();
+        if exceeded {
+            interval
+                .others
+                .push(batch.clone().with_wire(0, bytes::Bytes::new()));
+        }
+        if exceeded || interval.bytes > self.max_bytes {
+            self.metrics.early.increment(1);
+            state
+                .gathered
+                .take()
+                .into_iter()
+                .for_each(|interval| state.ready.push(interval));
+            self.holding.wake();
+        } else if new {
+            self.holding.wake();
+        }
+        Ok(Some(()))
+    }
+}
+
+impl Holder for LogCounter {
+    type Gathered = Option<Interval>;
+    type Ready = Interval;
+
+    const UNDER_WAY: Most = Most {
+        count: 4,
+        bytes: usize::MAX,
+    };
+
+    fn holding(&self) -> &Holding<Option<Interval>, Interval> {
+        &self.holding
+    }
+
+    async fn collect(&self) -> Collected {
+        let mut state = self.holding.state();
+        let state = &mut *state;
+        let ending = state.ending;
+        let now = Instant::now();
+        if let Some(interval) = state
+            .gathered
+            .take_if(|interval| ending || interval.due <= now)
+        {
+            self.metrics.in_time.increment(1);
+            state.ready.push(interval);
+        }
+        Collected {
+            due: state.gathered.as_ref().map(|interval| interval.due),
+            closed: state.closed,
+        }
+    }
+
+    async fn hand_on(&self, interval: Interval) {
+        let Interval {
+            clock,
+            partitions,
+            items,
+            bytes,
+            mut permit,
+            others,
+            ..
+        } = interval;
+        let output = self.output.clone();
+        let now = clock.now();
+        let write = move || {
+            let requests = partitions.into_values().flat_map(|(counted, metadata)| {
+                let request = counted.request(&output, now);
+                drop(counted);
+                let limit = Limit {
+                    items: usize::MAX,
+                    bytes: REQUEST_BYTES,
+                };
+                let pieces = wire::split(Signal::Logs, &request, limit).into_iter();
+                pieces.map(move |(items, piece)| {
+                    let mut batch = Batch::new(Signal::Logs, items, piece);
+                    batch.metadata = metadata.clone();
+                    batch.mark_joined();
+                    batch
+                })
+            });
+            requests.collect::<Vec<Batch>>()
+        };
+        let Some(mut batches) = away(bytes, write).await else {
+            return;
+        };
+        let left = batches.iter().map(Batch::items).sum::<usize>();
+        self.holding.merged(items, left);
+        self.holding.settle(items.saturating_sub(left));
+        // Given back only now: the budget counts what is here, not what will be.
+        drop(others);
+        let mut needed = batches.iter().map(Batch::bytes).sum::<usize>();
+        permit.shrink_to(needed);
+        for batch in &mut batches {
+            needed -= batch.bytes();
+            permit.shrink_to(needed);
+            if let Ok(own) = self.budget.acquire(batch.bytes()) {
+                batch.hold(own);
+            }
+        }
+        for batch in batches {
+            let pieces = batch.clone();
+            self.holding.hand_on(batch, || in_pieces(pieces)).await;
+        }
+    }
+}
+
+struct Entrance(Arc<LogCounter>);
+
+impl Consumer for Entrance {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let counter = &self.0;
+            let requests = batch.wire().clone();
+            let needed = batch.items().saturating_mul(FOUND_BYTES);
+            let _working = counter.budget.acquire(needed).map_err(|_| {
+                Nack::unavailable("no memory to count log records: the memory budget is used up")
+            })?;
+            let mut found = Found::default();
+            for request in requests.parts() {
+                counter.identity.find(request, &mut found);
+            }
+            let take_in = || counter.take_in(&batch, &found);
+            counter.holding.with_patience(FULL, take_in).await
+        })
+    }
+}
+
+struct Metrics {
+    /// Intervals that ended at their time, and before.
+    in_time: Counter,
+    early: Counter,
+}
+
+impl Metrics {
+    fn new(processor: &str) -> Self {
+        let flushes = |trigger: &'static str| {
+            metrics::counter!(
+                "tributary_processor_log_dedup_flushes",
+                "processor" => processor.to_owned(),
+                "trigger" => trigger
+            )
+        };
+        Metrics {
+            in_time: flushes("interval"),
+            early: flushes("memory"),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What keeps data of different clients apart where requests are gathered: values of request headers.
+
+use crate::batch::{Batch, Code, Nack};
+use crate::config::Problems;
+
+/// The values of the headers in `metadata_keys`, in their order.
+pub(super) type Partition = Vec<Vec<String>>;
+
+/// The keys of headers, in lower case.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys(Vec<String>);
+
+impl Keys {
+    pub(super) fn new(metadata_keys: &[String]) -> Self {
+        let lower = metadata_keys.iter().map(|key| key.to_ascii_lowercase());
+        Keys(lower.collect())
+    }
+
+    /// Reports keys that occur twice in the configuration's `metadata_keys`.
+    pub(super) fn validate(metadata_keys: &[String], problems: &mut Problems) {
+        let Keys(keys) = Keys::new(metadata_keys);
+        for (at, key) in keys.iter().enumerate() {
+            if keys.iter().take(at).any(|before| before == key) {
+                problems.error(
+                    &["metadata_keys", &at.to_string()],
+                    format!("duplicate entry `{key}` (upper and lower case do not differ)"),
+                );
+            }
+        }
+    }
+
+    /// Where a batch belongs.
+    pub(super) fn partition(&self, batch: &Batch) -> Partition {
+        let value = |key| batch.metadata.as_ref()?.get(key).cloned();
+        self.0
+            .iter()
+            .map(|key| value(key).unwrap_or_default())
+            .collect()
+    }
+}
+
+/// The refusal of a combination of values beyond `metadata_cardinality_limit`.
+pub(super) fn too_many() -> Nack {
+    Nack::permanent(
+        Code::ResourceExhausted,
+        "too many combinations of metadata values: see `metadata_cardinality_limit`",
+    )
+}
