@@ -4,8 +4,11 @@ pub mod attributes;
 pub mod batch;
 pub mod compression;
 pub mod dedup;
+pub mod matching;
 pub mod memory_limiter;
 mod offer;
+pub mod probabilistic_sampler;
+pub mod resource;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -16,4 +19,6 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     compression::ENTRY,
     dedup::ENTRY,
     memory_limiter::ENTRY,
+    probabilistic_sampler::ENTRY,
+    resource::ENTRY,
 ];

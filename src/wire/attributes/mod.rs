@@ -168,6 +168,25 @@ impl Actions {
         }
     }
 
+    /// Edits one set of attributes of many that belong to one thing, which has a set of its own: a constant is not added
+    /// here, because it is added there.
+    pub fn apply_to_part(&self, attributes: &mut Vec<KeyValue>) {
+        for action in &self.actions {
+            let has = |key: &str| attributes.iter().any(|attribute| attribute.key == key);
+            let adds_a_constant = match &action.operation {
+                Operation::Insert(source) | Operation::Upsert(source) => match source {
+                    Source::Value(_) => !has(&action.key),
+                    Source::AttributeOr(from, _) => !has(&action.key) && !has(from),
+                    Source::Attribute(_) => false,
+                },
+                _ => false,
+            };
+            if !adds_a_constant {
+                decoded::apply(action, attributes);
+            }
+        }
+    }
+
     /// Edits a decoded request.
     pub fn apply_decoded(&self, level: Level, request: &mut Decoded) {
         decoded::each_set(level, request, |attributes| self.apply_to(attributes));
