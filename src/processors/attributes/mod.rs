@@ -96,7 +96,7 @@ impl Attributes {
                 let edited = profiles::apply(actions, self.level, &self.choice, part)?;
                 edited.map(|(samples, edited)| {
                     // Samples that say nothing are left out by the way.
-                    items = items + samples - crate::wire::count(signal, part);
+                    items = (items + samples).saturating_sub(crate::wire::count(signal, part));
                     edited
                 })
             } else {

@@ -108,11 +108,11 @@ mod tests {
             ),
             (
                 Value::IntValue(42),
-                "c1f330d0aff31c1c87403f1e4347bcc21aff7c179908723535f2b31723702525",
+                "ed049108bc18f2c64369e8d0ea42850bdd1a7d1dd340cfde716315579702a76c",
             ),
             (
                 Value::DoubleValue(1.5),
-                "fb5e0f6e2ffbc0ab0a4ed19a0cf9acb5a9c93eb1b42d5bb12e7ec4a2b04b3dc2",
+                "e163f8cb0f7067a7fc78ca859a77f849aea3214f38fb75b884e4a16be725c905",
             ),
             (
                 Value::BoolValue(true),
