@@ -4,6 +4,7 @@ pub mod attributes;
 pub mod batch;
 pub mod compression;
 pub mod dedup;
+pub mod filter;
 pub mod matching;
 pub mod memory_limiter;
 mod offer;
@@ -18,6 +19,7 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     batch::ENTRY,
     compression::ENTRY,
     dedup::ENTRY,
+    filter::ENTRY,
     memory_limiter::ENTRY,
     probabilistic_sampler::ENTRY,
     resource::ENTRY,
