@@ -43,8 +43,10 @@ pub(super) fn describe() {
         describe_counter!(
             format!("otelcol_processor_filter_{items}_filtered"),
             match items {
-                "datapoints" => "Number of metric data points dropped by the filter processor".to_owned(),
-                "profiles" => "Number of samples of profiles dropped by the filter processor".to_owned(),
+                "datapoints" =>
+                    "Number of metric data points dropped by the filter processor".to_owned(),
+                "profiles" =>
+                    "Number of samples of profiles dropped by the filter processor".to_owned(),
                 items => format!("Number of {items} dropped by the filter processor"),
             }
         );

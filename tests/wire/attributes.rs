@@ -1,7 +1,7 @@
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use proptest::prelude::*;
-use tributary::batch::Signal;
 use regex::Regex;
+use tributary::batch::Signal;
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source, Type};
 
 use crate::oracle::edits_like_prost;

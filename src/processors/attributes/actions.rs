@@ -149,7 +149,11 @@ impl Literal {
 }
 
 /// Checks a list of actions under that key of the configuration.
-pub(in crate::processors) fn validate(list: &str, actions: &[ActionConfig], problems: &mut Problems) {
+pub(in crate::processors) fn validate(
+    list: &str,
+    actions: &[ActionConfig],
+    problems: &mut Problems,
+) {
     if actions.is_empty() {
         problems.error(
             &[list],
@@ -200,7 +204,10 @@ impl ActionConfig {
             ),
         ] {
             if given && !has_meaning {
-                error(key, &format!("has no meaning for {}: remove it", kind.name()));
+                error(
+                    key,
+                    &format!("has no meaning for {}: remove it", kind.name()),
+                );
             }
         }
         if sets {
@@ -210,7 +217,10 @@ impl ActionConfig {
             error("action", "needs a converted_type: string, int or double");
         }
         if kind == ActionKind::Extract && self.pattern.is_none() {
-            error("action", "needs a pattern with named groups, such as ^(?P<user>[^@]+)@");
+            error(
+                "action",
+                "needs a pattern with named groups, such as ^(?P<user>[^@]+)@",
+            );
         }
         if let Some(pattern) = &self.pattern {
             match Regex::new(pattern) {
@@ -257,7 +267,9 @@ impl ActionConfig {
             error("from_attribute", "must not be empty");
         }
         match self.from_context.as_deref() {
-            Some("" | "metadata.") => error("from_context", "must name a header, as in metadata.tenant"),
+            Some("" | "metadata.") => {
+                error("from_context", "must name a header, as in metadata.tenant")
+            }
             Some(context) if context == "client.address" || context.starts_with("auth.") => error(
                 "from_context",
                 "is not supported: of what is known about a client only its headers travel with the data, as in \
@@ -290,7 +302,9 @@ impl ActionConfig {
             ActionKind::Delete => {
                 return by_key_and_pattern(Operation::Delete, Operation::DeleteMatching);
             }
-            ActionKind::Hash => return by_key_and_pattern(Operation::Hash, Operation::HashMatching),
+            ActionKind::Hash => {
+                return by_key_and_pattern(Operation::Hash, Operation::HashMatching);
+            }
             ActionKind::Extract => {
                 let pattern = pattern()?.ok_or_else(broken)?;
                 return Ok(vec![action(Operation::Extract(pattern))]);

@@ -14,9 +14,7 @@ pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
 pub(super) use self::actions::{Prepared, Reason, validate};
 use super::matching::{Choice, MatchConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
-use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage,
-};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::{Problems, Validate};
 use crate::pipeline::Processor;
 use crate::wire::attributes::{Actions, Level};
@@ -103,7 +101,9 @@ impl Attributes {
                 let mut select = self.choice.selecting(signal);
                 actions
                     .apply_where(signal, self.level, part, &mut select)
-                    .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?
+                    .map_err(|error| {
+                        Nack::invalid(format!("malformed {signal} request: {error}"))
+                    })?
             };
             changed |= edited.is_some();
             Ok(edited.unwrap_or_else(|| part.clone()))

@@ -33,15 +33,21 @@ pub(in crate::processors) fn apply(
     choice: &Choice,
     request: &[u8],
 ) -> Result<Option<(usize, Bytes)>, Nack> {
-    let broken = |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
+    let broken =
+        |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
     let request = match Decoded::decode(Signal::Profiles, request) {
         Ok(Decoded::Profiles(request)) => request,
         Ok(_) => return Ok(None),
         Err(error) => return Err(broken(error.to_string())),
     };
     let mut profiles = Profiles::default();
-    profiles.resources = ingest(&request, &mut profiles.dictionary, &mut Memo::default(), None)
-        .map_err(|fault| broken(fault.to_string()))?;
+    profiles.resources = ingest(
+        &request,
+        &mut profiles.dictionary,
+        &mut Memo::default(),
+        None,
+    )
+    .map_err(|fault| broken(fault.to_string()))?;
     let mut editor = Editor {
         actions,
         choice,
@@ -100,7 +106,8 @@ impl Editor<'_> {
                     ..Resource::default()
                 };
                 let attributes = attributes.encode_to_vec();
-                selecting.of_attributes(view::Resource::view(Message::new(&attributes)).attributes())
+                selecting
+                    .of_attributes(view::Resource::view(Message::new(&attributes)).attributes())
             });
         }
     }
@@ -178,7 +185,9 @@ impl Editor<'_> {
             .map(|attribute| {
                 let none = AnyValue::default();
                 let key = self.dictionary.string(&attribute.key);
-                let value = self.dictionary.value(attribute.value.as_ref().unwrap_or(&none));
+                let value = self
+                    .dictionary
+                    .value(attribute.value.as_ref().unwrap_or(&none));
                 let unit = units.get(&key).copied().unwrap_or_default();
                 self.dictionary.attribute(Attribute { key, value, unit })
             })

@@ -226,19 +226,25 @@ struct Item {
 fn any(value: &serde_yaml::Value) -> AnyValue {
     let value = match value {
         serde_yaml::Value::Null => None,
-        serde_yaml::Value::Sequence(values) => {
-            Some(Value::ArrayValue(opentelemetry_proto::tonic::common::v1::ArrayValue {
+        serde_yaml::Value::Sequence(values) => Some(Value::ArrayValue(
+            opentelemetry_proto::tonic::common::v1::ArrayValue {
                 values: values.iter().map(any).collect(),
-            }))
-        }
+            },
+        )),
         serde_yaml::Value::Mapping(_) => {
             let entries: std::collections::BTreeMap<String, serde_yaml::Value> =
                 serde_yaml::from_value(value.clone()).unwrap();
-            Some(Value::KvlistValue(opentelemetry_proto::tonic::common::v1::KeyValueList {
-                values: key_values(&entries),
-            }))
+            Some(Value::KvlistValue(
+                opentelemetry_proto::tonic::common::v1::KeyValueList {
+                    values: key_values(&entries),
+                },
+            ))
         }
-        value => Some(serde_yaml::from_value::<Literal>(value.clone()).unwrap().to_value()),
+        value => Some(
+            serde_yaml::from_value::<Literal>(value.clone())
+                .unwrap()
+                .to_value(),
+        ),
     };
     AnyValue { value }
 }
@@ -360,16 +366,18 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     let mut request = named("shop", 1, ["a", "b"]);
     let tables = request.dictionary.as_mut().unwrap();
     let strings = tables.string_table.len() as i32;
-    tables.string_table.extend(["thread".to_owned(), "secret-thread".to_owned()]);
     tables
-        .attribute_table
-        .push(opentelemetry_proto::tonic::profiles::v1development::KeyValueAndUnit {
+        .string_table
+        .extend(["thread".to_owned(), "secret-thread".to_owned()]);
+    tables.attribute_table.push(
+        opentelemetry_proto::tonic::profiles::v1development::KeyValueAndUnit {
             key_strindex: strings,
             value: Some(AnyValue {
                 value: Some(Value::StringValue("secret-thread".to_owned())),
             }),
             unit_strindex: 0,
-        });
+        },
+    );
     let label = tables.attribute_table.len() as i32 - 1;
     let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
     profile.samples[0].attribute_indices.push(label);
@@ -381,7 +389,11 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
         assert_eq!(batch.items(), 2);
         batch.wire().to_bytes()
     };
-    let has = |bytes: &Bytes, text: &str| bytes.windows(text.len()).any(|found| found == text.as_bytes());
+    let has = |bytes: &Bytes, text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|found| found == text.as_bytes())
+    };
     assert!(has(&request, "secret-thread"));
     let deleted = edit("actions: [{key: thread, action: delete}]");
     assert!(!has(&deleted, "secret-thread"));
@@ -393,8 +405,18 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
         unreachable!();
     };
     let profiles = crate::profiles::resolve::resolve(&added).unwrap();
-    assert_eq!(profiles[0].attributes.iter().filter(|(key, ..)| *key == "env").count(), 1);
-    let labels = profiles[0].samples.iter().flat_map(|sample| &sample.attributes);
+    assert_eq!(
+        profiles[0]
+            .attributes
+            .iter()
+            .filter(|(key, ..)| *key == "env")
+            .count(),
+        1
+    );
+    let labels = profiles[0]
+        .samples
+        .iter()
+        .flat_map(|sample| &sample.attributes);
     assert!(labels.clone().all(|(key, ..)| *key != "env"));
     let renamed = edit(
         "actions: [{key: t, action: insert, from_attribute: thread}, {key: thread, action: delete}]",
@@ -403,6 +425,11 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
         unreachable!();
     };
     let profiles = crate::profiles::resolve::resolve(&renamed).unwrap();
-    let keys = profiles[0].samples.iter().flat_map(|sample| &sample.attributes);
-    assert!(keys.clone().any(|(key, ..)| *key == "t") && keys.clone().all(|(key, ..)| *key != "thread"));
+    let keys = profiles[0]
+        .samples
+        .iter()
+        .flat_map(|sample| &sample.attributes);
+    assert!(
+        keys.clone().any(|(key, ..)| *key == "t") && keys.clone().all(|(key, ..)| *key != "thread")
+    );
 }

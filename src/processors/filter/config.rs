@@ -258,10 +258,13 @@ impl LogProperties {
             resources: self.resource_attributes.clone(),
             attributes: self.record_attributes.clone(),
             log_severity_texts: self.severity_texts.clone(),
-            log_severity_number: self.severity_number.as_ref().map(|severity| SeverityConfig {
-                min: severity.number().unwrap_or_default(),
-                match_undefined: severity.match_undefined,
-            }),
+            log_severity_number: self
+                .severity_number
+                .as_ref()
+                .map(|severity| SeverityConfig {
+                    min: severity.number().unwrap_or_default(),
+                    match_undefined: severity.match_undefined,
+                }),
             log_bodies: self.bodies.clone(),
             ..MatchConfig::default()
         }

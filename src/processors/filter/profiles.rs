@@ -9,8 +9,8 @@ use super::ottl::path::Depth;
 use super::ottl::{Here, ProfileFields};
 use super::rules::Rules;
 use crate::batch::{Decoded, Nack, Signal};
-use crate::profiles::references::References;
 use crate::profiles::compacted;
+use crate::profiles::references::References;
 use crate::wire::edit::Editor;
 use crate::wire::reader::Field;
 use crate::wire::sieve::{Sieve, Sieved, sieve};
@@ -22,10 +22,20 @@ use crate::wire::view::{Message, ResourceEntry, ScopeEntry};
 /// When the request breaks the rules of the dictionary: what cannot be read cannot be judged.
 pub(super) fn filter(rules: &Rules, request: &[u8]) -> Result<Sieved, Nack> {
     let mut verdicts = verdicts(rules, request)?;
-    if verdicts.resources.iter().chain(&verdicts.scopes).chain(&verdicts.profiles).all(|stays| *stays) {
+    if verdicts
+        .resources
+        .iter()
+        .chain(&verdicts.scopes)
+        .chain(&verdicts.profiles)
+        .all(|stays| *stays)
+    {
         return Ok(Sieved::Same);
     }
-    for stays in [&mut verdicts.resources, &mut verdicts.scopes, &mut verdicts.profiles] {
+    for stays in [
+        &mut verdicts.resources,
+        &mut verdicts.scopes,
+        &mut verdicts.profiles,
+    ] {
         stays.reverse();
     }
     let sieved = sieve(request, &mut verdicts)
@@ -62,7 +72,8 @@ impl Sieve<'_> for Verdicts {
 }
 
 fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
-    let broken = |reason: String| Nack::invalid(format!("profiles that cannot be judged: {reason}"));
+    let broken =
+        |reason: String| Nack::invalid(format!("profiles that cannot be judged: {reason}"));
     let request = match Decoded::decode(Signal::Profiles, request) {
         Ok(Decoded::Profiles(request)) => request,
         Ok(_) => return Ok(Verdicts::default()),
@@ -85,7 +96,9 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
             resource: Message::new(&resource),
             ..Here::default()
         };
-        let stays = !rules.any_is_true(Depth::Resource, &here).map_err(Nack::invalid)?;
+        let stays = !rules
+            .any_is_true(Depth::Resource, &here)
+            .map_err(Nack::invalid)?;
         verdicts.resources.push(stays);
         if !stays {
             continue;
@@ -104,7 +117,9 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
                 scope: Message::new(&scope),
                 ..here
             };
-            let stays = !rules.any_is_true(Depth::Scope, &here).map_err(Nack::invalid)?;
+            let stays = !rules
+                .any_is_true(Depth::Scope, &here)
+                .map_err(Nack::invalid)?;
             verdicts.scopes.push(stays);
             if !stays {
                 continue;
@@ -115,7 +130,9 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
                     profile: Some(&fields),
                     ..here
                 };
-                let stays = !rules.any_is_true(Depth::Item, &here).map_err(Nack::invalid)?;
+                let stays = !rules
+                    .any_is_true(Depth::Item, &here)
+                    .map_err(Nack::invalid)?;
                 verdicts.profiles.push(stays);
             }
         }
@@ -129,7 +146,11 @@ fn fields(
     references: &mut References<'_>,
 ) -> Result<ProfileFields, String> {
     let mut attributes = Vec::new();
-    for index in profile.attribute_indices.iter().filter(|index| **index != 0) {
+    for index in profile
+        .attribute_indices
+        .iter()
+        .filter(|index| **index != 0)
+    {
         let at = usize::try_from(*index).ok();
         let found = at.and_then(|at| dictionary.attribute_table.get(at));
         let found = found.ok_or_else(|| format!("there is no attribute {index}"))?;
@@ -139,7 +160,9 @@ fn fields(
             value: found.value.clone(),
         });
     }
-    references.resolve(&mut attributes).map_err(|fault| fault.to_string())?;
+    references
+        .resolve(&mut attributes)
+        .map_err(|fault| fault.to_string())?;
     let attributes = Resource {
         attributes,
         ..Resource::default()

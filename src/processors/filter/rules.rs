@@ -23,14 +23,20 @@ impl Rules {
     /// The rules for a signal.
     pub(super) fn new(config: &Config, signal: Signal) -> Result<Self, BuildError> {
         let mut rules = Rules::default();
-        for written in written(config).iter().filter(|written| written.signal == signal) {
+        for written in written(config)
+            .iter()
+            .filter(|written| written.signal == signal)
+        {
             let condition = written.parse().map_err(BuildError)?;
             let depth = condition.context.depth() as usize;
             if let Some(conditions) = rules.conditions.get_mut(depth) {
                 conditions.push((condition, written.error_mode));
             }
         }
-        for (key, properties) in properties(config).into_iter().filter(|(key, _)| key.signal == signal) {
+        for (key, properties) in properties(config)
+            .into_iter()
+            .filter(|(key, _)| key.signal == signal)
+        {
             properties.check_signal(key.name, signal)?;
             if key.name == "include" {
                 rules.choice.include = Some(Matcher::new(&properties)?);
@@ -48,7 +54,9 @@ impl Rules {
 
     /// Whether something is asked at that depth.
     pub(super) fn asks(&self, depth: Depth) -> bool {
-        self.conditions.get(depth as usize).is_some_and(|conditions| !conditions.is_empty())
+        self.conditions
+            .get(depth as usize)
+            .is_some_and(|conditions| !conditions.is_empty())
     }
 
     /// Whether a condition for that depth is true.
@@ -56,7 +64,10 @@ impl Rules {
     /// # Errors
     /// A sentence, when one cannot be evaluated and that is to be propagated.
     pub(super) fn any_is_true(&self, depth: Depth, here: &Here<'_>) -> Result<bool, String> {
-        let conditions = self.conditions.get(depth as usize).map_or(&[][..], Vec::as_slice);
+        let conditions = self
+            .conditions
+            .get(depth as usize)
+            .map_or(&[][..], Vec::as_slice);
         for (condition, error_mode) in conditions {
             let message = "looks for a key in something that has no keys";
             match (condition.is_true(here), error_mode) {
@@ -64,7 +75,11 @@ impl Rules {
                 (Ok(false), _) | (Err(_), ErrorMode::Silent) => {}
                 (Err(_), ErrorMode::Ignore) => {
                     if let Some(suppressed) = self.log.admit() {
-                        tracing::warn!(condition = condition.text, suppressed, "a condition {message}");
+                        tracing::warn!(
+                            condition = condition.text,
+                            suppressed,
+                            "a condition {message}"
+                        );
                     }
                 }
                 (Err(_), ErrorMode::Propagate) => {
@@ -104,16 +119,76 @@ fn written(config: &Config) -> Vec<Written<'_>> {
     let (traces, metrics) = (&config.traces, &config.metrics);
     let (logs, profiles) = (&config.logs, &config.profiles);
     for (section, key, signal, context, texts) in [
-        ("traces", "resource", Signal::Traces, Context::Resource, &traces.resource),
-        ("traces", "span", Signal::Traces, Context::Span, &traces.span),
-        ("traces", "spanevent", Signal::Traces, Context::SpanEvent, &traces.spanevent),
-        ("metrics", "resource", Signal::Metrics, Context::Resource, &metrics.resource),
-        ("metrics", "metric", Signal::Metrics, Context::Metric, &metrics.metric),
-        ("metrics", "datapoint", Signal::Metrics, Context::DataPoint, &metrics.datapoint),
-        ("logs", "resource", Signal::Logs, Context::Resource, &logs.resource),
-        ("logs", "log_record", Signal::Logs, Context::Log, &logs.log_record),
-        ("profiles", "resource", Signal::Profiles, Context::Resource, &profiles.resource),
-        ("profiles", "profile", Signal::Profiles, Context::Profile, &profiles.profile),
+        (
+            "traces",
+            "resource",
+            Signal::Traces,
+            Context::Resource,
+            &traces.resource,
+        ),
+        (
+            "traces",
+            "span",
+            Signal::Traces,
+            Context::Span,
+            &traces.span,
+        ),
+        (
+            "traces",
+            "spanevent",
+            Signal::Traces,
+            Context::SpanEvent,
+            &traces.spanevent,
+        ),
+        (
+            "metrics",
+            "resource",
+            Signal::Metrics,
+            Context::Resource,
+            &metrics.resource,
+        ),
+        (
+            "metrics",
+            "metric",
+            Signal::Metrics,
+            Context::Metric,
+            &metrics.metric,
+        ),
+        (
+            "metrics",
+            "datapoint",
+            Signal::Metrics,
+            Context::DataPoint,
+            &metrics.datapoint,
+        ),
+        (
+            "logs",
+            "resource",
+            Signal::Logs,
+            Context::Resource,
+            &logs.resource,
+        ),
+        (
+            "logs",
+            "log_record",
+            Signal::Logs,
+            Context::Log,
+            &logs.log_record,
+        ),
+        (
+            "profiles",
+            "resource",
+            Signal::Profiles,
+            Context::Resource,
+            &profiles.resource,
+        ),
+        (
+            "profiles",
+            "profile",
+            Signal::Profiles,
+            Context::Profile,
+            &profiles.profile,
+        ),
     ] {
         for (at, text) in texts.iter().enumerate() {
             all.push(Written {
@@ -157,9 +232,17 @@ fn written(config: &Config) -> Vec<Written<'_>> {
 fn entries(config: &Config) -> [(&'static str, Signal, &[ConditionEntry]); 4] {
     [
         ("trace_conditions", Signal::Traces, &config.trace_conditions),
-        ("metric_conditions", Signal::Metrics, &config.metric_conditions),
+        (
+            "metric_conditions",
+            Signal::Metrics,
+            &config.metric_conditions,
+        ),
         ("log_conditions", Signal::Logs, &config.log_conditions),
-        ("profile_conditions", Signal::Profiles, &config.profile_conditions),
+        (
+            "profile_conditions",
+            Signal::Profiles,
+            &config.profile_conditions,
+        ),
     ]
 }
 
@@ -180,12 +263,18 @@ fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
         };
         all.push((key, properties));
     };
-    for (name, given) in [("include", &config.spans.include), ("exclude", &config.spans.exclude)] {
+    for (name, given) in [
+        ("include", &config.spans.include),
+        ("exclude", &config.spans.exclude),
+    ] {
         if let Some(given) = given {
             add("spans", name, Signal::Traces, given.clone());
         }
     }
-    for (name, given) in [("include", &config.logs.include), ("exclude", &config.logs.exclude)] {
+    for (name, given) in [
+        ("include", &config.logs.include),
+        ("exclude", &config.logs.exclude),
+    ] {
         if let Some(given) = given.as_ref().filter(|given| !given.is_empty()) {
             add("logs", name, Signal::Logs, given.properties());
         }
@@ -226,20 +315,29 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
             if let ConditionEntry::Group(group) = entry {
                 let at = at.to_string();
                 let context = group.context.as_deref();
-                let is_known = |name| Context::of_name(name).is_some_and(|context| context.is_of(signal));
+                let is_known =
+                    |name| Context::of_name(name).is_some_and(|context| context.is_of(signal));
                 if context.is_some_and(|name| !is_known(name)) {
-                    let names = Context::NAMES.iter().filter(|(_, context)| context.is_of(signal));
+                    let names = Context::NAMES
+                        .iter()
+                        .filter(|(_, context)| context.is_of(signal));
                     let names: Vec<&str> = names.map(|(name, _)| *name).collect();
                     let message = format!("is nothing that {signal} have: {}", names.join(", "));
                     problems.error(&[key, &at, "context"], message);
                 }
                 if group.conditions.is_empty() {
-                    problems.error(&[key, &at, "conditions"], "is required: list at least one condition");
+                    problems.error(
+                        &[key, &at, "conditions"],
+                        "is required: list at least one condition",
+                    );
                 }
             }
         }
     }
-    for (name, given) in [("include", &config.metrics.include), ("exclude", &config.metrics.exclude)] {
+    for (name, given) in [
+        ("include", &config.metrics.include),
+        ("exclude", &config.metrics.exclude),
+    ] {
         let Some(given) = given else {
             continue;
         };
@@ -250,8 +348,13 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
             );
         }
     }
-    for (name, given) in [("include", &config.logs.include), ("exclude", &config.logs.exclude)] {
-        let severity = given.as_ref().and_then(|given| given.severity_number.as_ref());
+    for (name, given) in [
+        ("include", &config.logs.include),
+        ("exclude", &config.logs.exclude),
+    ] {
+        let severity = given
+            .as_ref()
+            .and_then(|given| given.severity_number.as_ref());
         if severity.is_some_and(|severity| severity.number().is_none()) {
             problems.error(
                 &["logs", name, "severity_number", "min"],
@@ -283,10 +386,14 @@ fn combinations(config: &Config, problems: &mut Problems) {
         let is = |of: &[bool]| of.get(at).copied().unwrap_or_default();
         let section = sections.get(at).copied().unwrap_or_default();
         if !entries.is_empty() && (is(&old) || is(&properties)) {
-            let message = format!("cannot be combined with conditions or properties in `{section}`");
+            let message =
+                format!("cannot be combined with conditions or properties in `{section}`");
             problems.error(&[key], message);
         } else if is(&old) && is(&properties) {
-            problems.error(&[section], "cannot have both conditions, and include or exclude");
+            problems.error(
+                &[section],
+                "cannot have both conditions, and include or exclude",
+            );
         }
     }
 }

@@ -41,7 +41,10 @@ fn attributes<const N: usize>(entries: [(&str, Value); N]) -> Vec<KeyValue> {
 
 fn resource(service: &str) -> Option<Resource> {
     Some(Resource {
-        attributes: attributes([("service.name", text(service)), ("replica", Value::IntValue(2))]),
+        attributes: attributes([
+            ("service.name", text(service)),
+            ("replica", Value::IntValue(2)),
+        ]),
         ..Resource::default()
     })
 }
@@ -100,10 +103,20 @@ fn traces() -> Decoded {
                 vec![
                     span("health", 2, 1, path("/healthz"), &["grpc.timeout", "log"]),
                     span("pay", 2, 2, path("/pay"), &[]),
-                    span("query", 3, 0, attributes([("map", nested), ("ratio", Value::DoubleValue(0.5))]), &["x"]),
+                    span(
+                        "query",
+                        3,
+                        0,
+                        attributes([("map", nested), ("ratio", Value::DoubleValue(0.5))]),
+                        &["x"],
+                    ),
                 ],
             ),
-            of("db", "sql", vec![span("select", 1, 0, path("/healthz"), &["g"])]),
+            of(
+                "db",
+                "sql",
+                vec![span("select", 1, 0, path("/healthz"), &["g"])],
+            ),
         ],
     })
 }
@@ -121,7 +134,10 @@ fn metrics() -> Decoded {
         ..Metric::default()
     };
     let gauge = Data::Gauge(Gauge {
-        data_points: vec![point(Number::AsInt(4), "a"), point(Number::AsDouble(1.5), "b")],
+        data_points: vec![
+            point(Number::AsInt(4), "a"),
+            point(Number::AsDouble(1.5), "b"),
+        ],
     });
     let sum = Data::Sum(Sum {
         data_points: vec![point(Number::AsInt(5), "a")],
@@ -155,7 +171,10 @@ fn metrics() -> Decoded {
     Decoded::Metrics(ExportMetricsServiceRequest {
         resource_metrics: vec![
             of("shop", vec![metric("load", gauge), metric("requests", sum)]),
-            of("db", vec![metric("latency", histogram), metric("sizes", summary)]),
+            of(
+                "db",
+                vec![metric("latency", histogram), metric("sizes", summary)],
+            ),
         ],
     })
 }
@@ -166,7 +185,10 @@ fn logs() -> Decoded {
         severity_number: severity,
         severity_text: level.to_owned(),
         body: body.map(|value| AnyValue { value: Some(value) }),
-        attributes: attributes([("user", text(name)), ("raw", Value::BytesValue(vec![1, 255]))]),
+        attributes: attributes([
+            ("user", text(name)),
+            ("raw", Value::BytesValue(vec![1, 255])),
+        ]),
         ..LogRecord::default()
     };
     let of = |service: &str, records: Vec<LogRecord>| ResourceLogs {
@@ -191,7 +213,10 @@ fn logs() -> Decoded {
                     record("three", 0, "", None),
                 ],
             ),
-            of("db", vec![record("four", 17, "ERROR", Some(Value::IntValue(42)))]),
+            of(
+                "db",
+                vec![record("four", 17, "ERROR", Some(Value::IntValue(42)))],
+            ),
         ],
     })
 }
@@ -204,7 +229,9 @@ fn filter(config: &Config, request: &Decoded, signal: Signal) -> Result<Option<B
     let bytes = request.encode();
     let items = crate::wire::count(signal, &bytes);
     let id = "filter".parse().unwrap();
-    let stage = config.build(&Host::for_tests().context(&id), signal).unwrap();
+    let stage = config
+        .build(&Host::for_tests().context(&id), signal)
+        .unwrap();
     let Stage::Pure(processor) = stage else {
         panic!("holds nothing");
     };
@@ -237,7 +264,10 @@ fn passing(config: &Config) -> String {
 fn named(request: &Decoded) -> Vec<String> {
     match request {
         Decoded::Traces(request) => {
-            let scopes = request.resource_spans.iter().flat_map(|entry| &entry.scope_spans);
+            let scopes = request
+                .resource_spans
+                .iter()
+                .flat_map(|entry| &entry.scope_spans);
             let spans = scopes.flat_map(|scope| &scope.spans);
             spans
                 .map(|span| {
@@ -247,7 +277,10 @@ fn named(request: &Decoded) -> Vec<String> {
                 .collect()
         }
         Decoded::Metrics(request) => {
-            let scopes = request.resource_metrics.iter().flat_map(|entry| &entry.scope_metrics);
+            let scopes = request
+                .resource_metrics
+                .iter()
+                .flat_map(|entry| &entry.scope_metrics);
             let metrics = scopes.flat_map(|scope| &scope.metrics);
             metrics
                 .map(|metric| {
@@ -269,7 +302,10 @@ fn named(request: &Decoded) -> Vec<String> {
                 .collect()
         }
         Decoded::Logs(request) => {
-            let scopes = request.resource_logs.iter().flat_map(|entry| &entry.scope_logs);
+            let scopes = request
+                .resource_logs
+                .iter()
+                .flat_map(|entry| &entry.scope_logs);
             let records = scopes.flat_map(|scope| &scope.log_records);
             records.map(|record| record.event_name.clone()).collect()
         }
@@ -284,7 +320,12 @@ fn what_passes_is_what_the_collector_lets_pass() {
         let config = config(pair[0]);
         let mut problems = Problems::default();
         config.validate(&mut problems);
-        assert!(problems.found().is_empty(), "{}: {:?}", pair[0], problems.found());
+        assert!(
+            problems.found().is_empty(),
+            "{}: {:?}",
+            pair[0],
+            problems.found()
+        );
         assert_eq!(passing(&config), pair[1], "{}", pair[0]);
     }
 }
@@ -305,7 +346,9 @@ fn profiles_are_dropped_with_what_only_they_refer_to() {
     use crate::profiles::testing_batches::named;
     let mut request = named("shop", 1, ["a", "b"]);
     let mut other = named("secret-shop", 1, ["a", "b"]);
-    request.resource_profiles.append(&mut other.resource_profiles);
+    request
+        .resource_profiles
+        .append(&mut other.resource_profiles);
     let bytes = Bytes::from(request.encode_to_vec());
     let request = Decoded::decode(Signal::Profiles, &bytes).unwrap();
     let before = crate::wire::count(Signal::Profiles, &bytes);
@@ -343,7 +386,11 @@ fn what_is_not_supported_is_told_with_its_place() {
         ("Len(span.name) > 3", 1, "Len"),
         ("IsMatch(span.name, \"(\")", 20, "regular expression"),
         ("IsMatch(span.name, span.name)", 20, "text"),
-        ("span.end_time_unix_nano - span.start_time_unix_nano > 5", 25, "arithmetic"),
+        (
+            "span.end_time_unix_nano - span.start_time_unix_nano > 5",
+            25,
+            "arithmetic",
+        ),
         ("span.kind == SPAN_KIND_SREVER", 14, "SPAN_KIND_SREVER"),
         ("log.body == \"a\"", 1, "no log"),
         ("span.trace_id == TraceID(0x01)", 26, "32"),

@@ -119,11 +119,17 @@ impl MatchConfig {
     /// Checks it under that path of the configuration.
     pub(in crate::processors) fn validate_at(&self, path: &[&str], problems: &mut Problems) {
         let at = |key: &[&'static str]| -> Vec<String> {
-            path.iter().chain(key).map(|step| (*step).to_owned()).collect()
+            path.iter()
+                .chain(key)
+                .map(|step| (*step).to_owned())
+                .collect()
         };
         let mut found: Vec<(Vec<String>, String)> = Vec::new();
         if self.match_type.is_none() {
-            found.push((at(&["match_type"]), "is required: strict or regexp".to_owned()));
+            found.push((
+                at(&["match_type"]),
+                "is required: strict or regexp".to_owned(),
+            ));
         }
         if !self.says_anything() {
             let message = "names nothing to match: give at least one property, such as services";
@@ -140,7 +146,10 @@ impl MatchConfig {
             }
         }
         for (position, library) in self.libraries.iter().enumerate() {
-            for (key, text) in [("name", Some(&library.name)), ("version", library.version.as_ref())] {
+            for (key, text) in [
+                ("name", Some(&library.name)),
+                ("version", library.version.as_ref()),
+            ] {
                 let mut path = at(&["libraries"]);
                 path.extend([position.to_string(), key.to_owned()]);
                 if let Some(Err(reason)) = text.map(|text| check(text, patterns)) {
@@ -157,7 +166,10 @@ impl MatchConfig {
                 }
             }
         }
-        for (key, attributes) in [("attributes", &self.attributes), ("resources", &self.resources)] {
+        for (key, attributes) in [
+            ("attributes", &self.attributes),
+            ("resources", &self.resources),
+        ] {
             for (position, attribute) in attributes.iter().enumerate() {
                 if let Err((place, reason)) = attribute.check(patterns) {
                     let mut path = at(&[key]);
@@ -187,7 +199,9 @@ impl MatchConfig {
         let of_lists = self.texts().iter().any(|(_, texts)| !texts.is_empty());
         of_lists
             || self.log_severity_number.is_some()
-            || !(self.attributes.is_empty() && self.resources.is_empty() && self.libraries.is_empty())
+            || !(self.attributes.is_empty()
+                && self.resources.is_empty()
+                && self.libraries.is_empty())
     }
 
     /// Refuses what has no meaning in a pipeline of that signal.
@@ -203,8 +217,16 @@ impl MatchConfig {
             ("span_names", !self.span_names.is_empty(), traces),
             ("span_kinds", !self.span_kinds.is_empty(), traces),
             ("log_bodies", !self.log_bodies.is_empty(), logs),
-            ("log_severity_texts", !self.log_severity_texts.is_empty(), logs),
-            ("log_severity_number", self.log_severity_number.is_some(), logs),
+            (
+                "log_severity_texts",
+                !self.log_severity_texts.is_empty(),
+                logs,
+            ),
+            (
+                "log_severity_number",
+                self.log_severity_number.is_some(),
+                logs,
+            ),
             (
                 "metric_names",
                 !self.metric_names.is_empty(),
@@ -244,7 +266,10 @@ fn check(text: &str, is_pattern: bool) -> Result<(), String> {
 
 impl MatchAttribute {
     /// The key at which something is wrong, and what.
-    pub(in crate::processors) fn check(&self, patterns: bool) -> Result<(), (&'static str, String)> {
+    pub(in crate::processors) fn check(
+        &self,
+        patterns: bool,
+    ) -> Result<(), (&'static str, String)> {
         if self.key.is_empty() {
             return Err(("key", "is required: the attribute to compare".to_owned()));
         }
@@ -253,9 +278,7 @@ impl MatchAttribute {
                 let message = "is not supported: only texts, numbers and booleans are compared";
                 Err(("value", message.to_owned()))
             }
-            Some(Literal::Text(text)) => {
-                check(text, patterns).map_err(|reason| ("value", reason))
-            }
+            Some(Literal::Text(text)) => check(text, patterns).map_err(|reason| ("value", reason)),
             Some(_) if patterns => {
                 let message = "must be a regular expression in quotes: match_type is regexp";
                 Err(("value", message.to_owned()))

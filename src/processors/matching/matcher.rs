@@ -37,7 +37,9 @@ impl Texts {
 
     /// `None` for no texts.
     fn some(how: MatchType, texts: &[String]) -> Result<Option<Self>, BuildError> {
-        (!texts.is_empty()).then(|| Texts::new(how, texts)).transpose()
+        (!texts.is_empty())
+            .then(|| Texts::new(how, texts))
+            .transpose()
     }
 
     fn matches(&self, text: &str) -> bool {
@@ -78,7 +80,10 @@ impl Expected {
             Some(Literal::Int(value)) => Wanted::Int(*value),
             Some(Literal::Double(value)) => Wanted::Double(*value),
             Some(Literal::List(_) | Literal::Map(_)) => {
-                return Err(BuildError(format!("{}: only plain values are compared", config.key)));
+                return Err(BuildError(format!(
+                    "{}: only plain values are compared",
+                    config.key
+                )));
             }
         };
         Ok(Expected {
@@ -88,7 +93,10 @@ impl Expected {
     }
 
     fn all(how: MatchType, configs: &[MatchAttribute]) -> Result<Vec<Self>, BuildError> {
-        configs.iter().map(|config| Expected::new(how, config)).collect()
+        configs
+            .iter()
+            .map(|config| Expected::new(how, config))
+            .collect()
     }
 
     fn is_in(&self, mut attributes: Attributes<'_>) -> bool {
@@ -136,13 +144,19 @@ impl Matcher {
             let version = library.version.as_ref();
             Ok((
                 Texts::new(how, &[&library.name])?,
-                version.map(|version| Texts::new(how, &[version])).transpose()?,
+                version
+                    .map(|version| Texts::new(how, &[version]))
+                    .transpose()?,
             ))
         };
         Ok(Matcher {
             services: some(&config.services)?,
             resources: Expected::all(how, &config.resources)?,
-            libraries: config.libraries.iter().map(library).collect::<Result<_, BuildError>>()?,
+            libraries: config
+                .libraries
+                .iter()
+                .map(library)
+                .collect::<Result<_, BuildError>>()?,
             span_names: some(&config.span_names)?,
             span_kinds: some(&config.span_kinds)?,
             log_bodies: some(&config.log_bodies)?,
@@ -175,7 +189,10 @@ impl Matcher {
             })
         };
         matches(self.services.as_ref(), service)
-            && self.resources.iter().all(|expected| expected.is_in(attributes()))
+            && self
+                .resources
+                .iter()
+                .all(|expected| expected.is_in(attributes()))
     }
 
     fn scope(&self, entry: ScopeEntry<'_>) -> bool {
@@ -213,8 +230,13 @@ impl Matcher {
             Ok(number) => KINDS.get(number - 1).copied().unwrap_or_default(),
             Err(_) => "",
         };
-        self.span_names.as_ref().is_none_or(|texts| texts.matches(span.name()))
-            && self.span_kinds.as_ref().is_none_or(|texts| texts.matches(kind()))
+        self.span_names
+            .as_ref()
+            .is_none_or(|texts| texts.matches(span.name()))
+            && self
+                .span_kinds
+                .as_ref()
+                .is_none_or(|texts| texts.matches(kind()))
             && self.attributes(span.attributes())
     }
 
@@ -255,7 +277,10 @@ impl Choice {
         }
         Ok(Choice {
             include: include.map(Matcher::new).transpose()?,
-            exclude: exclude.map(Matcher::new).into_iter().collect::<Result<_, _>>()?,
+            exclude: exclude
+                .map(Matcher::new)
+                .into_iter()
+                .collect::<Result<_, _>>()?,
         })
     }
 

@@ -76,7 +76,9 @@ impl Sampler {
         match self {
             Sampler::Never => Threshold::NEVER,
             Sampler::Hash { threshold, .. } => threshold,
-            Sampler::Equalizing { threshold } => before.map_or(threshold, |before| before.max(threshold)),
+            Sampler::Equalizing { threshold } => {
+                before.map_or(threshold, |before| before.max(threshold))
+            }
             Sampler::Proportional { ratio, precision } => {
                 let before = before.map_or(1.0, Threshold::probability);
                 Threshold::of_probability(before * ratio, precision).unwrap_or(Threshold::NEVER)
@@ -99,7 +101,9 @@ impl Sampler {
         } = item;
         let mut failed = is_unusable || randomness.is_none();
         if let (false, Some(carrier), Some(randomness)) = (failed, &mut carrier, randomness)
-            && carrier.threshold.is_some_and(|before| !before.samples(randomness))
+            && carrier
+                .threshold
+                .is_some_and(|before| !before.samples(randomness))
         {
             // With this randomness it cannot have passed that threshold: what it says is wrong.
             carrier.threshold = None;

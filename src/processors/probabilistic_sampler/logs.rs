@@ -78,12 +78,20 @@ impl Logs {
         }
         let before = read(threshold.as_ref(), randomness.as_ref());
         let item = self.item(trace_id, hashed.as_ref(), before);
-        let prioritize = || priority.as_ref().and_then(|found| self.prioritized(&found.value));
+        let prioritize = || {
+            priority
+                .as_ref()
+                .and_then(|found| self.prioritized(&found.value))
+        };
         let decision = self.sampler.decide(item, self.fail_closed, prioritize);
         if let (true, Some(after)) = (decision.sampled, decision.carrier) {
             let texts = [
                 (THRESHOLD, threshold, after.threshold.map(Threshold::text)),
-                (RANDOMNESS, randomness, after.randomness.map(Randomness::text)),
+                (
+                    RANDOMNESS,
+                    randomness,
+                    after.randomness.map(Randomness::text),
+                ),
             ];
             write(texts, record, editor);
         }
@@ -150,7 +158,11 @@ fn write<'a>(
     editor: &mut Editor<'a>,
 ) {
     let mut texts = texts;
-    let place = |found: &Option<Found<'a>>| found.as_ref().map_or(usize::MAX, |found| found.field.offset);
+    let place = |found: &Option<Found<'a>>| {
+        found
+            .as_ref()
+            .map_or(usize::MAX, |found| found.field.offset)
+    };
     texts.sort_by_key(|(_, found, _)| place(found));
     for (key, found, text) in texts {
         let Some(text) = text else {

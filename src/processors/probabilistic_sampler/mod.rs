@@ -119,12 +119,18 @@ impl Validate for Config {
         if !percentage.is_finite() || percentage < 0.0 {
             problems.error(&[key], "must be a number from 0 to 100");
         } else if percentage == 0.0 {
-            problems.warning(&[key], "is 0: nothing passes but what has a priority of its own");
+            problems.warning(
+                &[key],
+                "is 0: nothing passes but what has a priority of its own",
+            );
         } else if percentage / 100.0 < LEAST_PROBABILITY {
             problems.error(&[key], "must be 0, or at least 1.4e-15: 56 bits decide");
         }
         if !(1..=DIGITS).contains(&self.sampling_precision) {
-            problems.error(&["sampling_precision"], "must be from 1 to 14 hexadecimal digits");
+            problems.error(
+                &["sampling_precision"],
+                "must be from 1 to 14 hexadecimal digits",
+            );
         }
         if self.attribute_source == AttributeSource::Record && self.from_attribute.is_empty() {
             problems.warning(
@@ -153,7 +159,8 @@ impl Config {
             Mode::HashSeed => {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // At most 2^14.
                 let taken = (percentage * BUCKETS_PER_PERCENT) as u64;
-                let threshold = Threshold::from_bits((BUCKETS - taken) << (4 * DIGITS - BUCKET_BITS));
+                let threshold =
+                    Threshold::from_bits((BUCKETS - taken) << (4 * DIGITS - BUCKET_BITS));
                 match taken {
                     0 => Sampler::Never,
                     _ => Sampler::Hash { seed, threshold },
@@ -179,10 +186,13 @@ impl ProcessorConfig for Config {
     fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let logs = self.logs();
         Ok(Stage::Pure(Box::new(ProbabilisticSampler {
-            metrics: SamplerMetrics::new(signal, Policy::ALL.map(|policy| match policy {
-                Policy::Attribute => self.from_attribute.clone(),
-                policy => policy.name().to_owned(),
-            })),
+            metrics: SamplerMetrics::new(
+                signal,
+                Policy::ALL.map(|policy| match policy {
+                    Policy::Attribute => self.from_attribute.clone(),
+                    policy => policy.name().to_owned(),
+                }),
+            ),
             logs,
         })))
     }
@@ -216,7 +226,9 @@ impl Processor for ProbabilisticSampler {
         }
         self.metrics.count(&sampling.counts);
         let dropped: u64 = sampling.counts.iter().map(|[dropped, _]| dropped).sum();
-        let items = batch.items().saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
+        let items = batch
+            .items()
+            .saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
         Ok(match changed {
             _ if left.parts().is_empty() && changed => None,
             true => Some(batch.with_wire(items, left)),

@@ -36,16 +36,26 @@ pub(super) fn sample<'a>(
             _ => {}
         }
     }
-    let text = trace_state.and_then(|field| field.value.bytes()).unwrap_or_default();
+    let text = trace_state
+        .and_then(|field| field.value.bytes())
+        .unwrap_or_default();
     let state = std::str::from_utf8(text).ok().and_then(TraceState::parse);
-    let item = item(sampler, trace_id, state.as_ref().map(|state| state.sampling));
-    let decision = sampler.decide(item, fail_closed, || priority.and_then(|value| prioritized(&value)));
+    let item = item(
+        sampler,
+        trace_id,
+        state.as_ref().map(|state| state.sampling),
+    );
+    let decision = sampler.decide(item, fail_closed, || {
+        priority.and_then(|value| prioritized(&value))
+    });
     if let (true, Some(carrier), Some(mut state)) = (decision.sampled, decision.carrier, state) {
         state.sampling = carrier;
         let after = state.text();
         match trace_state {
             _ if after.as_bytes() == text => {}
-            Some(field) => editor.replace(&field, |output| put_delimited(3, after.as_bytes(), output)),
+            Some(field) => {
+                editor.replace(&field, |output| put_delimited(3, after.as_bytes(), output))
+            }
             None => editor.append(span, |output| put_delimited(3, after.as_bytes(), output)),
         }
     }
@@ -67,12 +77,15 @@ pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) 
         _ if carrier.is_none() => (None, Policy::Missing),
         _ => (trace_id.map(Randomness::of_trace), Policy::TraceIdW3c),
     };
-    with_hash(sampler, Item {
-        randomness,
-        policy: randomness.map_or(Policy::Missing, |_| policy),
-        carrier,
-        is_unusable: carrier.is_none(),
-    })
+    with_hash(
+        sampler,
+        Item {
+            randomness,
+            policy: randomness.map_or(Policy::Missing, |_| policy),
+            carrier,
+            is_unusable: carrier.is_none(),
+        },
+    )
 }
 
 /// In hash mode an item that says anything about sampling is not to be judged by a hash; one that says nothing says

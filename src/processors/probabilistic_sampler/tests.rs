@@ -33,7 +33,10 @@ fn config(mode: &str, numbers: &[&str]) -> Config {
 
 fn processor(config: &Config, signal: Signal) -> Box<dyn Processor> {
     let id = "probabilistic_sampler".parse().unwrap();
-    match config.build(&Host::for_tests().context(&id), signal).unwrap() {
+    match config
+        .build(&Host::for_tests().context(&id), signal)
+        .unwrap()
+    {
         Stage::Pure(processor) => processor,
         Stage::Holding(_) => panic!("holds nothing"),
     }
@@ -79,7 +82,11 @@ fn spans(spans: Vec<Span>) -> Batch {
             ..ResourceSpans::default()
         }],
     };
-    Batch::new(Signal::Traces, spans.len(), Bytes::from(request.encode_to_vec()))
+    Batch::new(
+        Signal::Traces,
+        spans.len(),
+        Bytes::from(request.encode_to_vec()),
+    )
 }
 
 fn logs(records: Vec<LogRecord>) -> Batch {
@@ -92,7 +99,11 @@ fn logs(records: Vec<LogRecord>) -> Batch {
             ..ResourceLogs::default()
         }],
     };
-    Batch::new(Signal::Logs, records.len(), Bytes::from(request.encode_to_vec()))
+    Batch::new(
+        Signal::Logs,
+        records.len(),
+        Bytes::from(request.encode_to_vec()),
+    )
 }
 
 fn result_of_span(config: &Config, trace_id: &str, state: &str, priority: &str) -> String {
@@ -131,13 +142,20 @@ fn result_of_record(config: &Config, trace_id: &str, attributes: Vec<Option<KeyV
             let request = ExportLogsServiceRequest::decode(bytes).unwrap();
             let record = &request.resource_logs[0].scope_logs[0].log_records[0];
             let get = |key: &str| {
-                let found = record.attributes.iter().find(|attribute| attribute.key == key);
+                let found = record
+                    .attributes
+                    .iter()
+                    .find(|attribute| attribute.key == key);
                 match found.and_then(|found| found.value.clone()?.value) {
                     Some(Value::StringValue(text)) => text,
                     _ => String::new(),
                 }
             };
-            format!("+{},{}", get("sampling.threshold"), get("sampling.randomness"))
+            format!(
+                "+{},{}",
+                get("sampling.threshold"),
+                get("sampling.randomness")
+            )
         }
     }
 }
@@ -171,7 +189,9 @@ fn decisions_and_what_is_written_about_them_are_those_of_the_collector() {
         };
         // What cannot be read is left alone here; the Collector may write its own over it.
         let unreadable = ["bad state", "ot=rv:1", "zz", ",1"];
-        if unreadable.iter().any(|text| fields[7] == *text || fields[8].starts_with(*text) || fields[8].ends_with(*text)) {
+        if unreadable.iter().any(|text| {
+            fields[7] == *text || fields[8].starts_with(*text) || fields[8].ends_with(*text)
+        }) {
             assert_eq!(result[..1], expected[..1], "{line}");
         } else {
             // Zeros at the end of a threshold say nothing, and are left out here.
@@ -215,7 +235,13 @@ fn settings_that_cannot_be_meant_are_told() {
         config.validate(&mut problems);
         let found = problems.found().iter();
         found
-            .map(|problem| format!("{}{}", if problem.warning { "~" } else { "" }, problem.path.join(".")))
+            .map(|problem| {
+                format!(
+                    "{}{}",
+                    if problem.warning { "~" } else { "" },
+                    problem.path.join(".")
+                )
+            })
             .collect()
     };
     assert!(problems("{sampling_percentage: 15.3}").is_empty());

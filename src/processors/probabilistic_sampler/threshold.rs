@@ -129,10 +129,14 @@ fn fnv1a(bytes: &[u8], seed: u32) -> u32 {
     const PRIME: u32 = 0x0100_0193;
     let seed = seed.to_le_bytes();
     let all = seed.iter().chain(bytes);
-    all.fold(OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME))
+    all.fold(OFFSET, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    is_plain
+        .then(|| u64::from_str_radix(text, 16).ok())
+        .flatten()
 }

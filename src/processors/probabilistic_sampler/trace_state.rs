@@ -87,7 +87,9 @@ impl<'t> TraceState<'t> {
         let randomness = self.sampling.randomness.map(Randomness::text);
         let threshold = self.sampling.threshold.map(Threshold::text);
         let own = [("rv", randomness.as_deref()), ("th", threshold.as_deref())];
-        let own = own.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let own = own
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
         let mut text = String::new();
         for (key, value) in own.chain(self.others.iter().copied()) {
             text.push_str(if text.is_empty() { "ot=" } else { ";" });
@@ -110,9 +112,8 @@ impl<'t> TraceState<'t> {
 fn is_key(key: &str) -> bool {
     let starts = |part: &str, with_digit: bool| {
         let first = part.bytes().next();
-        first.is_some_and(|first| {
-            first.is_ascii_lowercase() || with_digit && first.is_ascii_digit()
-        })
+        first
+            .is_some_and(|first| first.is_ascii_lowercase() || with_digit && first.is_ascii_digit())
     };
     let rest = |part: &str| {
         part.bytes().all(|byte| {
@@ -173,9 +174,28 @@ mod tests {
         let many = vec!["a=1"; 32].join(",");
         let long = format!("a={}", "x".repeat(LONGEST));
         for text in [
-            "a", "A=1", "=1", "a=", "a=1 2\u{e9}", "a==", "1a=1", "a@=1", "a@1=1", "ot=", "ot=th",
-            "ot=th:;", "ot=th:", "ot=th:123456789012345", "ot=th:+1", "ot=rv:1", "ot=TH:1",
-            "ot=rv:0000000000000g", "ot=th:1;;", "ot=:1", &many, &long,
+            "a",
+            "A=1",
+            "=1",
+            "a=",
+            "a=1 2\u{e9}",
+            "a==",
+            "1a=1",
+            "a@=1",
+            "a@1=1",
+            "ot=",
+            "ot=th",
+            "ot=th:;",
+            "ot=th:",
+            "ot=th:123456789012345",
+            "ot=th:+1",
+            "ot=rv:1",
+            "ot=TH:1",
+            "ot=rv:0000000000000g",
+            "ot=th:1;;",
+            "ot=:1",
+            &many,
+            &long,
         ] {
             assert!(TraceState::parse(text).is_none(), "{text}");
         }

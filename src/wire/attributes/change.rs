@@ -132,19 +132,35 @@ mod tests {
             (Value::IntValue(-7), Type::String, Some(text("-7"))),
             (Value::DoubleValue(1.0), Type::String, Some(text("1"))),
             (Value::DoubleValue(1e21), Type::String, Some(text("1e+21"))),
-            (Value::DoubleValue(1.5e-7), Type::String, Some(text("1.5e-7"))),
+            (
+                Value::DoubleValue(1.5e-7),
+                Type::String,
+                Some(text("1.5e-7")),
+            ),
             (Value::BoolValue(true), Type::String, Some(text("true"))),
-            (Value::BytesValue(vec![1, 2]), Type::String, Some(text("AQI="))),
+            (
+                Value::BytesValue(vec![1, 2]),
+                Type::String,
+                Some(text("AQI=")),
+            ),
             (text("x"), Type::String, None),
             (text("+42"), Type::Int, Some(Value::IntValue(42))),
             (text("42.5"), Type::Int, None),
-            (Value::DoubleValue(-2.9), Type::Int, Some(Value::IntValue(-2))),
+            (
+                Value::DoubleValue(-2.9),
+                Type::Int,
+                Some(Value::IntValue(-2)),
+            ),
             (Value::BoolValue(true), Type::Int, Some(Value::IntValue(1))),
             (Value::BytesValue(vec![]), Type::Int, None),
             (text("1e3"), Type::Double, Some(Value::DoubleValue(1000.0))),
             (text("1e999"), Type::Double, None),
             (text("many"), Type::Double, None),
-            (Value::IntValue(3), Type::Double, Some(Value::DoubleValue(3.0))),
+            (
+                Value::IntValue(3),
+                Type::Double,
+                Some(Value::DoubleValue(3.0)),
+            ),
         ] {
             assert_eq!(convert(value.clone(), to), expected, "{value:?} {to:?}");
         }

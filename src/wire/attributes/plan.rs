@@ -453,12 +453,7 @@ impl Plan {
     }
 }
 
-fn set_value<'a>(
-    key: &[u8],
-    found: &Found<'a>,
-    value: Option<&[u8]>,
-    editor: &mut Editor<'a>,
-) {
+fn set_value<'a>(key: &[u8], found: &Found<'a>, value: Option<&[u8]>, editor: &mut Editor<'a>) {
     let attribute = &found.attribute;
     if found.plain {
         return editor.replace(attribute, |output| {

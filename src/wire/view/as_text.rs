@@ -127,12 +127,18 @@ mod tests {
         for (value, expected) in [
             (text("<a> \"b\""), "<a> \"b\""),
             (Value::DoubleValue(0.000_001), "0.000001"),
-            (Value::DoubleValue(100_000_000_000_000_000_000.0), "100000000000000000000"),
+            (
+                Value::DoubleValue(100_000_000_000_000_000_000.0),
+                "100000000000000000000",
+            ),
             (Value::DoubleValue(-2.5e30), "-2.5e+30"),
             (Value::DoubleValue(f64::NEG_INFINITY), "-Infinity"),
             (
                 map(vec![
-                    entry("z", Some(list(vec![Value::IntValue(1), Value::BoolValue(false)]))),
+                    entry(
+                        "z",
+                        Some(list(vec![Value::IntValue(1), Value::BoolValue(false)])),
+                    ),
                     entry("a", Some(text("<&>\n\u{2028}"))),
                     entry("none", None),
                     entry("bytes", Some(Value::BytesValue(vec![1, 2]))),

@@ -122,8 +122,12 @@ fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool 
         (Value::Nil, Value::Nil) => Some(Ordering::Equal),
         (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
         (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
-        (Value::Int(left), Value::Double(right)) => return numbers(*left as f64, comparison, *right),
-        (Value::Double(left), Value::Int(right)) => return numbers(*left, comparison, *right as f64),
+        (Value::Int(left), Value::Double(right)) => {
+            return numbers(*left as f64, comparison, *right);
+        }
+        (Value::Double(left), Value::Int(right)) => {
+            return numbers(*left, comparison, *right as f64);
+        }
         (Value::Double(left), Value::Double(right)) => return numbers(*left, comparison, *right),
         (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
         (Value::Bytes(left), Value::Bytes(right)) => Some(left.cmp(right)),
@@ -319,7 +323,9 @@ fn of_span<'a>(span: Span<'a>, field: Field) -> Value<'a> {
         Field::TraceState => text(span.trace_state()),
         Field::Kind => Value::Int(span.kind().into()),
         Field::KindText => {
-            let name = usize::try_from(span.kind()).ok().and_then(|at| KINDS.get(at));
+            let name = usize::try_from(span.kind())
+                .ok()
+                .and_then(|at| KINDS.get(at));
             text(name.copied().unwrap_or_default())
         }
         Field::StartTime => int(span.start_time_unix_nano()),

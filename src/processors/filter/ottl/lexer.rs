@@ -38,7 +38,8 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
                 continue;
             }
             _ => {
-                let (kind, length) = token(rest, first).map_err(|message| Mistake { at, message })?;
+                let (kind, length) =
+                    token(rest, first).map_err(|message| Mistake { at, message })?;
                 tokens.push(Token { at, kind });
                 length
             }

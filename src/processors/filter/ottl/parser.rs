@@ -180,7 +180,11 @@ impl<'t> Parser<'t> {
             }
             "IsRootSpan" => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
-                if self.context.or(self.deepest).is_some_and(|context| context != Context::Span) {
+                if self
+                    .context
+                    .or(self.deepest)
+                    .is_some_and(|context| context != Context::Span)
+                {
                     return Err(wrong("IsRootSpan is for conditions about spans"));
                 }
                 self.reaches(Context::Span, at)?;
@@ -246,7 +250,9 @@ impl<'t> Parser<'t> {
             Kind::Symbol(name) => match number(name) {
                 Some(number) => Operand::Int(number),
                 None => {
-                    let message = format!("{name} is no name of a number, and no function, that is supported");
+                    let message = format!(
+                        "{name} is no name of a number, and no function, that is supported"
+                    );
                     return Err(self.mistake(message));
                 }
             },
@@ -266,7 +272,9 @@ impl<'t> Parser<'t> {
             Some(Kind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
             _ => {
                 let digits = 2 * length;
-                return Err(self.mistake(format!("0x and {digits} hexadecimal digits are expected here")));
+                return Err(self.mistake(format!(
+                    "0x and {digits} hexadecimal digits are expected here"
+                )));
             }
         };
         self.next();
@@ -354,7 +362,9 @@ impl<'t> Parser<'t> {
     fn contexts(&self) -> impl Iterator<Item = &'static str> {
         let signal = self.signal;
         let names = Context::NAMES.into_iter();
-        names.filter(move |(_, context)| context.is_of(signal)).map(|(name, _)| name)
+        names
+            .filter(move |(_, context)| context.is_of(signal))
+            .map(|(name, _)| name)
     }
 
     /// The condition looks at this context.

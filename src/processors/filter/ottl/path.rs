@@ -42,12 +42,16 @@ impl Context {
 
     pub(in crate::processors::filter) fn of_name(name: &str) -> Option<Self> {
         let mut names = Context::NAMES.iter();
-        names.find(|(known, _)| *known == name).map(|(_, context)| *context)
+        names
+            .find(|(known, _)| *known == name)
+            .map(|(_, context)| *context)
     }
 
     pub(in crate::processors::filter) fn name(self) -> &'static str {
         let mut names = Context::NAMES.iter();
-        names.find(|(_, context)| *context == self).map_or("", |(name, _)| name)
+        names
+            .find(|(_, context)| *context == self)
+            .map_or("", |(name, _)| name)
     }
 
     pub(in crate::processors::filter) fn depth(self) -> Depth {
@@ -248,5 +252,7 @@ pub(super) fn number(name: &str) -> Option<i64> {
         return i64::try_from(at).ok().map(|at| 4 * at + 1 + step);
     }
     let mut names = NAMES.iter();
-    names.find(|(known, _)| *known == name).map(|(_, number)| *number)
+    names
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number)
 }
