@@ -248,12 +248,7 @@ fn steps() -> Vec<Step> {
 }
 
 /// A step that sends all samples through a processor.
-fn through(
-    name: &'static str,
-    processor: &'static str,
-    yaml: &str,
-    requests: Vec<Bytes>,
-) -> Step {
+fn through(name: &'static str, processor: &'static str, yaml: &str, requests: Vec<Bytes>) -> Step {
     let config: Option<Box<dyn ProcessorConfig>> = match processor {
         "filter" => serde_yaml::from_str::<filter::Config>(yaml)
             .ok()

@@ -393,8 +393,9 @@ impl Plan {
                             Some(value) => value,
                             None => continue,
                         },
-                        Origin::KeyOr(key, value) => current(states, *key)
-                            .unwrap_or_else(|| Some(Cow::Borrowed(value.as_slice()))),
+                        Origin::KeyOr(key, value) => {
+                            current(states, *key).unwrap_or(Some(Cow::Borrowed(value.as_slice())))
+                        }
                     };
                     if let Some(state) = states.get_mut(*key)
                         && match when {

@@ -452,8 +452,8 @@ fn of_profile(profile: &ProfileFields, field: Field) -> Value<'_> {
     }
 }
 
-/// Whether a data point of the metric has an attribute, with a value if one is given; what is not a text counts as the
-/// empty one.
+/// Whether any data point of the metric has an attribute, with a value if one is given; what is not a text counts as the
+/// empty one. (The Collector says the same, but looks for the value only in the first point that has the key.)
 fn has_attribute(here: &Here<'_>, key: &str, value: Option<&str>) -> bool {
     let matches = |attributes: Attributes<'_>| {
         let found = attributes
