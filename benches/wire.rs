@@ -14,7 +14,11 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
-use tributary::batch::{Decoded, Requests, Signal};
+use tributary::batch::{Batch, Decoded, Requests, Signal};
+use tributary::component::{Host, ProcessorConfig, Stage};
+use tributary::memory::Budget;
+use tributary::net::listeners::Listeners;
+use tributary::processors::{filter, probabilistic_sampler};
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
 use tributary::wire::stamp::Stamp;
 use tributary::wire::{self, Limit, json};
@@ -179,6 +183,37 @@ fn steps() -> Vec<Step> {
     step!("attributes: upsert, resource", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Resources, r)
     });
+    let actions = edit("client.address", Operation::Hash);
+    step!("attributes: hash, all hit", requests.clone(), |r| {
+        actions.apply(Signal::Traces, Level::Items, r)
+    });
+    let pattern = || regex::Regex::new("^client\\.");
+    let actions = pattern().map(Operation::DeleteMatching);
+    let actions = actions.map(|operation| edit("", operation));
+    step!("attributes: delete by pattern", requests.clone(), |r| {
+        actions
+            .as_ref()
+            .map(|actions| actions.apply(Signal::Traces, Level::Items, r))
+    });
+    for (name, processor, yaml) in [
+        (
+            "filter: attribute, no hit",
+            "filter",
+            "{trace_conditions: ['span.attributes[\"url.scheme\"] == \"no\"']}",
+        ),
+        (
+            "filter: kind, a third goes",
+            "filter",
+            "{trace_conditions: ['span.kind == SPAN_KIND_SERVER']}",
+        ),
+        (
+            "sampler: hash_seed, a tenth stays",
+            "probabilistic_sampler",
+            "{sampling_percentage: 10, hash_seed: 22}",
+        ),
+    ] {
+        steps.push(through(name, processor, yaml, requests.clone()));
+    }
     let stamp = Stamp::new("client.identity");
     let identity = Some("spiffe://example.com/ns/shop/sa/checkout");
     let forgeries = stamp.clone();
@@ -210,6 +245,40 @@ fn steps() -> Vec<Step> {
         text
     ));
     steps
+}
+
+/// A step that sends all samples through a processor.
+fn through(name: &'static str, processor: &'static str, yaml: &str, requests: Vec<Bytes>) -> Step {
+    let config: Option<Box<dyn ProcessorConfig>> = match processor {
+        "filter" => serde_yaml::from_str::<filter::Config>(yaml)
+            .ok()
+            .map(|config| Box::new(config) as _),
+        _ => serde_yaml::from_str::<probabilistic_sampler::Config>(yaml)
+            .ok()
+            .map(|config| Box::new(config) as _),
+    };
+    let host = Host {
+        budget: Budget::new(1 << 30),
+        listeners: Listeners::default(),
+        health: Default::default(),
+    };
+    let stage = processor.parse().ok().and_then(|id| {
+        let config = config.as_ref()?;
+        config.build(&host.context(&id), Signal::Traces).ok()
+    });
+    Step {
+        name,
+        items: SPANS * REQUESTS,
+        run: Box::new(move || {
+            let Some(Stage::Pure(processor)) = &stage else {
+                return;
+            };
+            for request in &requests {
+                let batch = Batch::new(Signal::Traces, SPANS, request.clone());
+                let _ = black_box(processor.process(batch));
+            }
+        }),
+    }
 }
 
 /// Requests as an SDK sends them. No two spans are alike, so that the processor cannot learn them by heart.

@@ -19,6 +19,7 @@ pub mod exposition;
 mod help;
 pub mod logs;
 mod process;
+mod processors;
 mod refusals;
 pub(crate) mod sampled_log;
 
@@ -34,6 +35,7 @@ use crate::net::Owner;
 use crate::net::server::Limit;
 use crate::net::tls::reason::Reason;
 
+pub use self::processors::{FilterMetrics, SamplerMetrics};
 pub use self::refusals::Refusals;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.

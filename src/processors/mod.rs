@@ -4,11 +4,15 @@ pub mod attributes;
 pub mod batch;
 pub mod compression;
 pub mod dedup;
+pub mod filter;
 mod holding;
 pub mod log_dedup;
+pub mod matching;
 pub mod memory_limiter;
 mod offer;
 mod partition;
+pub mod probabilistic_sampler;
+pub mod resource;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -18,6 +22,9 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     batch::ENTRY,
     compression::ENTRY,
     dedup::ENTRY,
+    filter::ENTRY,
     log_dedup::ENTRY,
     memory_limiter::ENTRY,
+    probabilistic_sampler::ENTRY,
+    resource::ENTRY,
 ];

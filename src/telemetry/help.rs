@@ -39,7 +39,31 @@ pub(super) fn describe() {
             );
         }
     }
+    for items in ["spans", "datapoints", "logs", "profiles"] {
+        describe_counter!(
+            format!("otelcol_processor_filter_{items}_filtered"),
+            match items {
+                "datapoints" =>
+                    "Number of metric data points dropped by the filter processor".to_owned(),
+                "profiles" =>
+                    "Number of samples of profiles dropped by the filter processor".to_owned(),
+                items => format!("Number of {items} dropped by the filter processor"),
+            }
+        );
+    }
     for (name, meaning) in [
+        (
+            "otelcol_processor_probabilistic_sampler_count_traces_sampled",
+            "Count of spans that were sampled or not; the name before count_spans_processed",
+        ),
+        (
+            "otelcol_processor_probabilistic_sampler_count_spans_processed",
+            "Count of spans that were sampled or not",
+        ),
+        (
+            "otelcol_processor_probabilistic_sampler_count_logs_sampled",
+            "Count of logs that were sampled or not",
+        ),
         (
             "otelcol_processor_incoming_items",
             "Number of items passed to the processor",

@@ -19,6 +19,14 @@ pub struct Editor<'a> {
     growth: isize,
 }
 
+/// A moment in the life of an [`Editor`].
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    patches: usize,
+    fresh: usize,
+    growth: isize,
+}
+
 #[derive(Debug)]
 struct Patch {
     out: Range<usize>,
@@ -65,6 +73,24 @@ impl<'a> Editor<'a> {
             patch.fresh = fresh;
         }
         result
+    }
+
+    /// How far the notes have come: see [`back_to`](Self::back_to).
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            patches: self.patches.len(),
+            fresh: self.fresh.len(),
+            growth: self.growth,
+        }
+    }
+
+    /// Forgets what was noted after the mark was made.
+    #[inline]
+    pub fn back_to(&mut self, mark: Mark) {
+        self.patches.truncate(mark.patches);
+        self.fresh.truncate(mark.fresh);
+        self.growth = mark.growth;
     }
 
     /// Takes a field out.

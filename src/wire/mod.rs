@@ -2,7 +2,8 @@
 //!
 //! - Where a request enters: [`validate`] and [`merge_repeated`], by tables made from OTLP's own [`descriptor`]s.
 //! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
-//! - Changing: [`attributes`], and the [`edit`]or under it; [`stamp`] for who sent a request.
+//! - Changing: [`attributes`], and the [`edit`]or under it; [`sieve`] for taking things out; [`stamp`] for who sent a
+//!   request.
 //! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)
 //! - OTLP/JSON: [`json`].
 //!
@@ -16,6 +17,7 @@ pub mod edit;
 pub mod json;
 pub mod reader;
 mod schema;
+pub mod sieve;
 mod split;
 pub mod stamp;
 mod validate;

@@ -1,7 +1,8 @@
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use proptest::prelude::*;
+use regex::Regex;
 use tributary::batch::Signal;
-use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
+use tributary::wire::attributes::{Action, Actions, Level, Operation, Source, Type};
 
 use crate::oracle::edits_like_prost;
 use crate::request;
@@ -14,11 +15,18 @@ fn key() -> impl Strategy<Value = String> {
 fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         key().prop_map(Source::Attribute),
+        key().prop_map(|key| Source::AttributeOr(key, Value::IntValue(7))),
         any::<i64>().prop_map(|number| Source::Value(Value::IntValue(number))),
         (0..300_usize).prop_map(|length| Source::Value(Value::StringValue("v".repeat(length)))),
         any::<bool>().prop_map(|flag| Source::Value(Value::BoolValue(flag))),
         (-1e9..1e9).prop_map(|number| Source::Value(Value::DoubleValue(number))),
     ]
+}
+
+/// Matches some of them, and others.
+fn pattern() -> impl Strategy<Value = Regex> {
+    let patterns = vec!["^[ab]$", "^text", "", "[c7]$", "^no such key$"];
+    prop::sample::select(patterns).prop_map(|pattern| Regex::new(pattern).unwrap())
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -27,6 +35,14 @@ fn action() -> impl Strategy<Value = Action> {
         source().prop_map(Operation::Update),
         source().prop_map(Operation::Upsert),
         Just(Operation::Delete),
+        pattern().prop_map(Operation::DeleteMatching),
+        Just(Operation::Hash),
+        pattern().prop_map(Operation::HashMatching),
+        Just(Operation::Extract(
+            Regex::new("^(?P<a>t)?(?P<new>.)").unwrap()
+        )),
+        prop::sample::select(vec![Type::String, Type::Int, Type::Double])
+            .prop_map(Operation::Convert),
     ];
     (key(), operation).prop_map(|(key, operation)| Action { key, operation })
 }

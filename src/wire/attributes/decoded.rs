@@ -1,51 +1,113 @@
 //! The same actions on decoded requests.
 
+use std::collections::BTreeSet;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::{Action, Level, Operation, Source};
+use super::{Action, Level, Operation, Source, change};
 use crate::batch::Decoded;
 
 /// Carries out one action on one set of attributes.
 pub(super) fn apply(action: &Action, attributes: &mut Vec<KeyValue>) {
-    let position = |key: &str| attributes.iter().position(|attribute| attribute.key == key);
-    let present = position(&action.key);
+    let find = |attributes: &[KeyValue], key: &str| {
+        let mut found = attributes.iter();
+        found.position(|attribute| attribute.key == key)
+    };
+    let present = find(attributes, &action.key);
     let source = match &action.operation {
         Operation::Delete => return attributes.retain(|attribute| attribute.key != action.key),
+        Operation::DeleteMatching(pattern) => {
+            return attributes.retain(|attribute| !pattern.is_match(&attribute.key));
+        }
+        Operation::Hash => return change_one(attributes, &action.key, hashed),
+        Operation::HashMatching(pattern) => {
+            let keys = attributes.iter().map(|attribute| attribute.key.clone());
+            let keys: BTreeSet<String> = keys.filter(|key| pattern.is_match(key)).collect();
+            return keys
+                .iter()
+                .for_each(|key| change_one(attributes, key, hashed));
+        }
+        Operation::Convert(to) => {
+            return change_one(attributes, &action.key, |value| {
+                change::encoded(value, |value| change::converted(value, *to))
+            });
+        }
+        Operation::Extract(pattern) => {
+            let value = present.and_then(|present| attributes.get(present));
+            let Some(Value::StringValue(text)) = value
+                .and_then(|attribute| attribute.value.as_ref())
+                .and_then(|value| value.value.as_ref())
+            else {
+                return;
+            };
+            for (name, text) in change::extracted(pattern, text) {
+                set(attributes, &name, any_value(Value::StringValue(text)));
+            }
+            return;
+        }
         Operation::Insert(source) if present.is_none() => source,
         Operation::Update(source) if present.is_some() => source,
         Operation::Upsert(source) => source,
         Operation::Insert(_) | Operation::Update(_) => return,
     };
-    let value = match source {
-        Source::Value(value) => Some(AnyValue {
-            value: Some(value.clone()),
-        }),
-        Source::Attribute(key) => {
-            match position(key).and_then(|position| attributes.get(position)) {
-                Some(attribute) => attribute.value.clone(),
-                None => return,
-            }
-        }
+    let of = |key: &str| {
+        let at = find(attributes, key)?;
+        attributes.get(at).map(|attribute| attribute.value.clone())
     };
-    match present {
-        None => attributes.push(KeyValue {
-            key: action.key.clone(),
+    let value = match source {
+        Source::Value(value) => any_value(value.clone()),
+        Source::Attribute(key) => match of(key) {
+            Some(value) => value,
+            None => return,
+        },
+        Source::AttributeOr(key, value) => of(key).unwrap_or_else(|| any_value(value.clone())),
+    };
+    set(attributes, &action.key, value);
+}
+
+fn any_value(value: Value) -> Option<AnyValue> {
+    Some(AnyValue { value: Some(value) })
+}
+
+fn hashed(value: Option<&AnyValue>) -> Option<Value> {
+    change::encoded(value, |value| Some(change::hashed(value)))
+}
+
+/// Changes the value of a key, if there is such a key and its value is to change.
+fn change_one(
+    attributes: &mut Vec<KeyValue>,
+    key: &str,
+    change: impl Fn(Option<&AnyValue>) -> Option<Value>,
+) {
+    let found = attributes.iter().find(|attribute| attribute.key == key);
+    if let Some(value) = found.and_then(|attribute| change(attribute.value.as_ref())) {
+        set(attributes, key, any_value(value));
+    }
+}
+
+/// Sets an attribute. The first of the key takes the value, and others of the key go.
+fn set(attributes: &mut Vec<KeyValue>, key: &str, value: Option<AnyValue>) {
+    let mut value = Some(value);
+    attributes.retain_mut(|attribute| {
+        if attribute.key != key {
+            return true;
+        }
+        let Some(value) = value.take() else {
+            return false;
+        };
+        attribute.value = value;
+        true
+    });
+    if let Some(value) = value {
+        attributes.push(KeyValue {
+            key: key.to_owned(),
             value,
             ..KeyValue::default()
-        }),
-        Some(first) => {
-            let mut at = 0;
-            attributes.retain_mut(|attribute| {
-                at += 1;
-                if at - 1 == first {
-                    attribute.value = value.clone();
-                }
-                at - 1 == first || attribute.key != action.key
-            });
-        }
+        });
     }
 }
 

@@ -1,20 +1,25 @@
-//! Setting and deleting attributes: of spans, data points and log records, or of resources.
+//! Changing attributes: of spans, data points and log records, or of resources.
 //!
-//! The usual request is edited on the wire. One in which an attribute or a message on the way to it occurs twice is
-//! decoded, edited and encoded, with the same result.
+//! The usual request is edited on the wire. A set in which a key occurs twice is decoded, edited and encoded; so is a
+//! request in which a message on the way to a set occurs twice where it should occur once. The result is the same.
 
+mod change;
 mod decoded;
 mod plan;
 mod walk;
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message;
+use regex::Regex;
 
+pub use self::change::Type;
 use self::plan::Plan;
+use self::walk::Walk;
 use super::Malformed;
 use super::edit::{Editor, put_delimited};
+use super::view::{Message as MessageView, ResourceEntry, ScopeEntry};
 use crate::batch::{Decoded, Signal};
 
 /// Which attributes.
@@ -27,16 +32,16 @@ pub enum Level {
 }
 
 /// What happens to one attribute.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Action {
-    /// The attribute.
+    /// The attribute; without a meaning for operations that have a pattern for keys.
     pub key: String,
     /// What to do.
     pub operation: Operation,
 }
 
 /// What to do with an attribute.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Operation {
     /// Sets it where it is missing.
     Insert(Source),
@@ -46,6 +51,17 @@ pub enum Operation {
     Upsert(Source),
     /// Removes it.
     Delete,
+    /// Removes all attributes whose key matches.
+    DeleteMatching(Regex),
+    /// Makes the SHA-256 of its value of it, in hexadecimal digits. A number counts as its 8 bytes in little-endian
+    /// order, a boolean as a byte; what is neither text, number nor boolean becomes the empty text.
+    Hash,
+    /// Hashes all attributes whose key matches.
+    HashMatching(Regex),
+    /// Where its value is a text that matches, sets an attribute for each named group.
+    Extract(Regex),
+    /// Makes a value of another type of it, where there is one.
+    Convert(Type),
 }
 
 /// Where a new value comes from.
@@ -55,7 +71,33 @@ pub enum Source {
     Value(Value),
     /// Another attribute of the same level; where that is missing, nothing happens.
     Attribute(String),
+    /// Another attribute of the same level, or a constant where that is missing.
+    AttributeOr(String, Value),
 }
+
+/// Which sets of attributes are edited: those for which all three say so. For resources only the first is asked.
+pub trait Select {
+    /// Whether something of what this resource sent is edited.
+    fn resource(&mut self, _resource: ResourceEntry<'_>) -> bool {
+        true
+    }
+
+    /// Whether something of what this scope made is edited.
+    fn scope(&mut self, _scope: ScopeEntry<'_>) -> bool {
+        true
+    }
+
+    /// Whether this span, metric (with all its data points) or log record is edited.
+    fn item(&mut self, _item: MessageView<'_>) -> bool {
+        true
+    }
+}
+
+/// All of them.
+#[derive(Debug, Clone, Copy)]
+pub struct All;
+
+impl Select for All {}
 
 /// A list of actions, carried out one after the other on each set of attributes.
 ///
@@ -90,31 +132,72 @@ impl Actions {
         level: Level,
         request: &[u8],
     ) -> Result<Option<Bytes>, Malformed> {
-        let mut editor = Editor::new(request);
-        if walk::walk(&self.plan, signal, level, request, &mut editor).is_ok() {
-            return Ok(editor.finish().map(Bytes::from));
+        self.apply_where(signal, level, request, &mut All)
+    }
+
+    /// [`apply`](Self::apply), to the sets that are selected.
+    ///
+    /// # Errors
+    /// When the request is not valid.
+    pub fn apply_where(
+        &self,
+        signal: Signal,
+        level: Level,
+        request: &[u8],
+        select: &mut impl Select,
+    ) -> Result<Option<Bytes>, Malformed> {
+        if signal == Signal::Profiles {
+            return Ok(None);
         }
-        let mut decoded = Decoded::decode(signal, request)
-            .map_err(|_| Malformed::new(0, "not a valid request"))?;
-        self.apply_decoded(level, &mut decoded);
-        Ok(Some(decoded.encode()))
+        let mut edit = |request: &[u8]| -> Result<Option<Bytes>, Ambiguous> {
+            let mut editor = Editor::new(request);
+            Walk::new(&self.plan, signal, level, select).request(request, &mut editor)?;
+            Ok(editor.finish().map(Bytes::from))
+        };
+        if let Ok(edited) = edit(request) {
+            return Ok(edited);
+        }
+        let merged = super::merge_repeated(signal, request)?;
+        edit(&merged).map_err(|Ambiguous| Malformed::new(0, "not a valid request"))
+    }
+
+    /// Edits one set of attributes.
+    pub fn apply_to(&self, attributes: &mut Vec<KeyValue>) {
+        for action in &self.actions {
+            decoded::apply(action, attributes);
+        }
+    }
+
+    /// Edits one set of attributes of many that belong to one thing, which has a set of its own: a constant is not added
+    /// here, because it is added there.
+    pub fn apply_to_part(&self, attributes: &mut Vec<KeyValue>) {
+        for action in &self.actions {
+            let has = |key: &str| attributes.iter().any(|attribute| attribute.key == key);
+            let adds_a_constant = match &action.operation {
+                Operation::Insert(source) | Operation::Upsert(source) => match source {
+                    Source::Value(_) => !has(&action.key),
+                    Source::AttributeOr(from, _) => !has(&action.key) && !has(from),
+                    Source::Attribute(_) => false,
+                },
+                _ => false,
+            };
+            if !adds_a_constant {
+                decoded::apply(action, attributes);
+            }
+        }
     }
 
     /// Edits a decoded request.
     pub fn apply_decoded(&self, level: Level, request: &mut Decoded) {
-        decoded::each_set(level, request, |attributes| {
-            for action in &self.actions {
-                decoded::apply(action, attributes);
-            }
-        });
+        decoded::each_set(level, request, |attributes| self.apply_to(attributes));
     }
 }
 
 /// The encoding of an attribute as a field of its set, from the encoding of its value.
-fn put_attribute(number: u32, key: &str, value: Option<&[u8]>, output: &mut Vec<u8>) {
+fn put_attribute(number: u32, key: &[u8], value: Option<&[u8]>, output: &mut Vec<u8>) {
     let mut attribute = Vec::with_capacity(key.len() + value.map_or(0, <[u8]>::len) + 12);
     if !key.is_empty() {
-        put_delimited(1, key.as_bytes(), &mut attribute);
+        put_delimited(1, key, &mut attribute);
     }
     if let Some(value) = value {
         put_delimited(2, value, &mut attribute);

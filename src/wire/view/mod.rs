@@ -4,6 +4,7 @@
 //! A getter looks through the fields of its message, so read each field once. A message that should occur once and
 //! occurs again is read as its last occurrence; [`merge_repeated`](super::merge_repeated) merges such messages when a request enters.
 
+mod as_text;
 mod common;
 mod log;
 mod message;

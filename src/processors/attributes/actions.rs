@@ -1,0 +1,397 @@
+//! The list of actions of `attributes` and `resource`: its configuration, and what becomes of it for a batch.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Metadata;
+use crate::component::BuildError;
+use crate::config::Problems;
+use crate::wire::attributes::{Action, Actions, Operation, Source, Type};
+
+/// What to do with one attribute, or with those whose keys match.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActionConfig {
+    /// The attribute. Required, except for `delete` and `hash` with a `pattern`.
+    #[serde(default)]
+    pub key: String,
+    /// What to do: `insert` sets it where it is missing, `update` where it is there, `upsert` everywhere; `delete`
+    /// removes it; `hash` puts the SHA-256 of its value in place of the value; `extract` sets an attribute for each named
+    /// group of `pattern` that its value, a text, matches; `convert` makes a value of `converted_type` of it. Required.
+    pub action: ActionKind,
+    /// For `insert`, `update` and `upsert`: the new value. One of this, `from_attribute`, `from_context` and
+    /// `default_value` is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Literal>,
+    /// For `insert`, `update` and `upsert`: the attribute of the same set to take the new value from. Where that is missing,
+    /// `default_value` is taken, or nothing happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_attribute: Option<String>,
+    /// For `insert`, `update` and `upsert`: a header that the client sent with the request, as in `metadata.tenant`, for
+    /// receivers with `include_metadata: true`. Several values are joined with `;`. Where there is none, `default_value`
+    /// is taken, or nothing happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_context: Option<String>,
+    /// The value where `from_attribute` or `from_context` finds none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_value: Option<Literal>,
+    /// For `delete` and `hash`: a regular expression; all attributes are meant whose keys it matches somewhere, besides
+    /// `key`. For `extract`: what to look for in the value; all its groups must have names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// For `convert`: `string`, `int` or `double`. A value of which none can be made stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converted_type: Option<ConvertedType>,
+}
+
+/// The kinds of actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionKind {
+    /// Sets the attribute where it is missing.
+    #[serde(alias = "INSERT")]
+    Insert,
+    /// Sets the attribute where it is there.
+    #[serde(alias = "UPDATE")]
+    Update,
+    /// Sets the attribute.
+    #[serde(alias = "UPSERT")]
+    Upsert,
+    /// Removes the attribute.
+    #[serde(alias = "DELETE")]
+    Delete,
+    /// Puts the SHA-256 of the value in its place.
+    #[serde(alias = "HASH")]
+    Hash,
+    /// Sets attributes from parts of the value.
+    #[serde(alias = "EXTRACT")]
+    Extract,
+    /// Changes the type of the value.
+    #[serde(alias = "CONVERT")]
+    Convert,
+}
+
+impl ActionKind {
+    fn name(self) -> &'static str {
+        match self {
+            ActionKind::Insert => "insert",
+            ActionKind::Update => "update",
+            ActionKind::Upsert => "upsert",
+            ActionKind::Delete => "delete",
+            ActionKind::Hash => "hash",
+            ActionKind::Extract => "extract",
+            ActionKind::Convert => "convert",
+        }
+    }
+}
+
+/// What `convert` makes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConvertedType {
+    /// A text.
+    String,
+    /// A whole number.
+    Int,
+    /// A floating-point number.
+    Double,
+}
+
+/// A value in a configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Literal {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number of up to 64 bits.
+    Int(i64),
+    /// Any other number.
+    Double(f64),
+    /// A text.
+    Text(String),
+    /// Several values.
+    List(Vec<Literal>),
+    /// Values by key.
+    Map(BTreeMap<String, Literal>),
+}
+
+impl Literal {
+    /// The value as OTLP has it.
+    pub fn to_value(&self) -> Value {
+        let any = |literal: &Literal| AnyValue {
+            value: Some(literal.to_value()),
+        };
+        match self {
+            Literal::Bool(value) => Value::BoolValue(*value),
+            Literal::Int(value) => Value::IntValue(*value),
+            Literal::Double(value) => Value::DoubleValue(*value),
+            Literal::Text(value) => Value::StringValue(value.clone()),
+            Literal::List(values) => Value::ArrayValue(ArrayValue {
+                values: values.iter().map(any).collect(),
+            }),
+            Literal::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| KeyValue {
+                    key: key.clone(),
+                    value: Some(any(value)),
+                    ..KeyValue::default()
+                });
+                Value::KvlistValue(KeyValueList {
+                    values: entries.collect(),
+                })
+            }
+        }
+    }
+}
+
+/// Checks a list of actions under that key of the configuration.
+pub(in crate::processors) fn validate(
+    list: &str,
+    actions: &[ActionConfig],
+    problems: &mut Problems,
+) {
+    if actions.is_empty() {
+        problems.error(
+            &[list],
+            "is required: list at least one action, such as {key: env, action: upsert, value: prod}",
+        );
+    }
+    for (position, action) in actions.iter().enumerate() {
+        let position = position.to_string();
+        action.validate(&mut |key: &str, message: &str| {
+            problems.error(&[list, &position, key], message);
+        });
+    }
+}
+
+impl ActionConfig {
+    fn validate(&self, error: &mut impl FnMut(&str, &str)) {
+        let kind = self.action;
+        let (sets, by_pattern) = match kind {
+            ActionKind::Insert | ActionKind::Update | ActionKind::Upsert => (true, false),
+            ActionKind::Delete | ActionKind::Hash => (false, true),
+            ActionKind::Extract | ActionKind::Convert => (false, false),
+        };
+        if self.key.is_empty() && (!by_pattern || self.pattern.is_none()) {
+            let or_pattern = "is required: the attribute to act on, or a pattern for keys";
+            error(
+                "key",
+                if by_pattern {
+                    or_pattern
+                } else {
+                    "is required: the attribute to act on"
+                },
+            );
+        }
+        for (key, given, has_meaning) in [
+            ("value", self.value.is_some(), sets),
+            ("from_attribute", self.from_attribute.is_some(), sets),
+            ("from_context", self.from_context.is_some(), sets),
+            ("default_value", self.default_value.is_some(), sets),
+            (
+                "pattern",
+                self.pattern.is_some(),
+                by_pattern || kind == ActionKind::Extract,
+            ),
+            (
+                "converted_type",
+                self.converted_type.is_some(),
+                kind == ActionKind::Convert,
+            ),
+        ] {
+            if given && !has_meaning {
+                error(
+                    key,
+                    &format!("has no meaning for {}: remove it", kind.name()),
+                );
+            }
+        }
+        if sets {
+            self.validate_sources(error);
+        }
+        if kind == ActionKind::Convert && self.converted_type.is_none() {
+            error("action", "needs a converted_type: string, int or double");
+        }
+        if kind == ActionKind::Extract && self.pattern.is_none() {
+            error(
+                "action",
+                "needs a pattern with named groups, such as ^(?P<user>[^@]+)@",
+            );
+        }
+        if let Some(pattern) = &self.pattern {
+            match Regex::new(pattern) {
+                Err(reason) => error("pattern", &format!("{}", Reason(&reason))),
+                Ok(pattern) if kind == ActionKind::Extract => {
+                    let mut names = pattern.capture_names().skip(1);
+                    if names.len() == 0 {
+                        error("pattern", "needs a named group, such as (?P<user>[a-z]+)");
+                    } else if names.any(|name| name.is_none()) {
+                        error(
+                            "pattern",
+                            "has a group without a name: write (?P<name>...), or (?:...) where none is needed",
+                        );
+                    }
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn validate_sources(&self, error: &mut impl FnMut(&str, &str)) {
+        let sources = [
+            ("value", self.value.is_some()),
+            ("from_attribute", self.from_attribute.is_some()),
+            ("from_context", self.from_context.is_some()),
+        ];
+        let mut given = sources.iter().filter(|(_, given)| *given);
+        match (given.next(), given.next()) {
+            (None, _) if self.default_value.is_none() => error(
+                "action",
+                "needs a new value: give one of value, from_attribute and from_context",
+            ),
+            (Some((first, _)), Some((second, _))) => error(
+                second,
+                &format!("cannot be combined with {first}: give one of the two"),
+            ),
+            (Some(("value", _)), None) if self.default_value.is_some() => error(
+                "default_value",
+                "would never be used: there is always a value. Remove one of the two",
+            ),
+            _ => {}
+        }
+        if self.from_attribute.as_deref() == Some("") {
+            error("from_attribute", "must not be empty");
+        }
+        match self.from_context.as_deref() {
+            Some("" | "metadata.") => {
+                error("from_context", "must name a header, as in metadata.tenant")
+            }
+            Some(context) if context == "client.address" || context.starts_with("auth.") => error(
+                "from_context",
+                "is not supported: of what is known about a client only its headers travel with the data, as in \
+                 `metadata.tenant`. Who it is can be written by the receiver: see its `client_identity_attribute`",
+            ),
+            _ => {}
+        }
+    }
+
+    /// The actions on the wire: none where the header is missing that the value should come from.
+    fn actions(&self, metadata: Option<&Metadata>) -> Result<Vec<Action>, BuildError> {
+        let broken = || BuildError(format!("the action on {} is incomplete", self.key));
+        let pattern = || match &self.pattern {
+            Some(pattern) => Regex::new(pattern).map(Some).map_err(|_| broken()),
+            None => Ok(None),
+        };
+        let action = |operation| Action {
+            key: self.key.clone(),
+            operation,
+        };
+        let by_key_and_pattern = |by_key, by_pattern: fn(Regex) -> Operation| {
+            let by_key = (!self.key.is_empty()).then_some(by_key);
+            let by_pattern = pattern()?.map(by_pattern);
+            Ok(by_key.into_iter().chain(by_pattern).map(action).collect())
+        };
+        let set: fn(Source) -> Operation = match self.action {
+            ActionKind::Insert => Operation::Insert,
+            ActionKind::Update => Operation::Update,
+            ActionKind::Upsert => Operation::Upsert,
+            ActionKind::Delete => {
+                return by_key_and_pattern(Operation::Delete, Operation::DeleteMatching);
+            }
+            ActionKind::Hash => {
+                return by_key_and_pattern(Operation::Hash, Operation::HashMatching);
+            }
+            ActionKind::Extract => {
+                let pattern = pattern()?.ok_or_else(broken)?;
+                return Ok(vec![action(Operation::Extract(pattern))]);
+            }
+            ActionKind::Convert => {
+                let to = match self.converted_type.ok_or_else(broken)? {
+                    ConvertedType::String => Type::String,
+                    ConvertedType::Int => Type::Int,
+                    ConvertedType::Double => Type::Double,
+                };
+                return Ok(vec![action(Operation::Convert(to))]);
+            }
+        };
+        let default = self.default_value.as_ref().map(Literal::to_value);
+        let source = match (&self.value, &self.from_attribute, &self.from_context) {
+            (Some(value), ..) => Some(Source::Value(value.to_value())),
+            (None, Some(key), _) => Some(match default {
+                Some(default) => Source::AttributeOr(key.clone(), default),
+                None => Source::Attribute(key.clone()),
+            }),
+            (None, None, Some(name)) => {
+                let value = header(name, metadata).map(Value::StringValue);
+                value.or(default).map(Source::Value)
+            }
+            (None, None, None) => Some(Source::Value(default.ok_or_else(broken)?)),
+        };
+        Ok(source.map(set).map(action).into_iter().collect())
+    }
+}
+
+/// A header by its name, with or without `metadata.` in front.
+fn header(name: &str, metadata: Option<&Metadata>) -> Option<String> {
+    let name = name.strip_prefix("metadata.").unwrap_or(name);
+    let values = metadata?.get(&name.to_ascii_lowercase())?;
+    (!values.is_empty()).then(|| values.join(";"))
+}
+
+/// A regular expression that cannot be used, in one line.
+pub(in crate::processors) struct Reason<'e>(pub(in crate::processors) &'e regex::Error);
+
+impl std::fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = self.0.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        let reason = last.trim_start_matches("error: ");
+        write!(f, "is not a regular expression that can be used: {reason}")
+    }
+}
+
+/// The actions as far as they are the same for all batches.
+#[derive(Debug)]
+pub(in crate::processors) struct Prepared {
+    configs: Vec<ActionConfig>,
+    fixed: Option<Actions>,
+}
+
+impl Prepared {
+    pub(in crate::processors) fn new(configs: &[ActionConfig]) -> Result<Self, BuildError> {
+        // All of them are made, whatever the batch: none can fail later.
+        let actions = all(configs, None)?;
+        let depends = configs.iter().any(|config| config.from_context.is_some());
+        Ok(Prepared {
+            configs: configs.to_vec(),
+            fixed: (!depends).then_some(actions),
+        })
+    }
+
+    /// Calls `run` with the actions for a batch that came with these headers.
+    pub(in crate::processors) fn with<R>(
+        &self,
+        metadata: Option<&Metadata>,
+        run: impl FnOnce(&Actions) -> R,
+    ) -> R {
+        match &self.fixed {
+            Some(actions) => run(actions),
+            None => {
+                let actions = all(&self.configs, metadata);
+                run(&actions.unwrap_or_else(|_| Actions::new(Vec::new())))
+            }
+        }
+    }
+}
+
+fn all(configs: &[ActionConfig], metadata: Option<&Metadata>) -> Result<Actions, BuildError> {
+    let mut actions = Vec::new();
+    for config in configs {
+        actions.extend(config.actions(metadata)?);
+    }
+    Ok(Actions::new(actions))
+}

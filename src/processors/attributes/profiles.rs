@@ -1,0 +1,205 @@
+//! The same actions on profiles, whose attributes are entries of a dictionary.
+//!
+//! The attributes of each profile and of each of its samples are a set of their own. What an action adds that says the same
+//! everywhere (a value from the configuration or from a header) is added to the profile alone.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+
+use crate::batch::{Nack, Signal};
+use crate::processors::matching::Choice;
+use crate::profiles::Profiles;
+use crate::profiles::dictionary::{Attribute, Dictionary};
+use crate::profiles::id::AttributeSetId;
+use crate::profiles::ingest::ingest;
+use crate::profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
+use crate::profiles::reindex::Memo;
+use crate::wire::attributes::{Actions, Level};
+use crate::wire::view::{self, Message, ResourceEntry, ScopeEntry, View as _};
+
+/// Edits a request; `None` when nothing changes. With the number of its samples.
+///
+/// # Errors
+/// When the request breaks the rules of the dictionary: what cannot be read cannot be edited.
+pub(in crate::processors) fn apply(
+    actions: &Actions,
+    level: Level,
+    choice: &Choice,
+    request: &[u8],
+) -> Result<Option<(usize, Bytes)>, Nack> {
+    let broken =
+        |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
+    let mut profiles = Profiles::default();
+    let dictionary = &mut profiles.dictionary;
+    profiles.resources = ingest(request, dictionary, &mut Memo::default(), None)
+        .map_err(|fault| broken(fault.to_string()))?
+        .resources;
+    let mut editor = Editor {
+        actions,
+        choice,
+        dictionary: &mut profiles.dictionary,
+        of_profiles: HashMap::default(),
+        of_samples: HashMap::default(),
+        changed: false,
+    };
+    for resource in &mut profiles.resources {
+        match level {
+            Level::Resources => editor.resource(resource),
+            Level::Items => editor.items(resource),
+        }
+    }
+    let changed = editor.changed;
+    Ok(changed.then(|| (profiles.samples(), profiles.encode())))
+}
+
+type Edited = HashMap<AttributeSetId, AttributeSetId, RandomState>;
+
+struct Editor<'e> {
+    actions: &'e Actions,
+    choice: &'e Choice,
+    dictionary: &'e mut Dictionary,
+    /// Sets that were edited before, and what became of them.
+    of_profiles: Edited,
+    of_samples: Edited,
+    changed: bool,
+}
+
+impl Editor<'_> {
+    fn resource(&mut self, profiles: &mut ResourceProfiles) {
+        let before = profiles.resource.clone();
+        let resource = profiles.resource.get_or_insert_default();
+        self.actions.apply_to(&mut resource.attributes);
+        if before.is_none() && resource.attributes.is_empty() {
+            profiles.resource = None;
+        }
+        self.changed |= profiles.resource != before;
+    }
+
+    fn items(&mut self, profiles: &mut ResourceProfiles) {
+        let mut selecting = self.choice.selecting(Signal::Profiles);
+        let header = encoded_resource(profiles.resource.as_ref());
+        if !selecting.of_resource(ResourceEntry::view(Message::new(&header))) {
+            return;
+        }
+        for scope in &mut profiles.scopes {
+            let header = encoded_scope(scope.scope.as_ref());
+            if !selecting.of_scope(ScopeEntry::view(Message::new(&header))) {
+                continue;
+            }
+            self.scope(scope, |attributes| {
+                let attributes = Resource {
+                    attributes: attributes.to_vec(),
+                    ..Resource::default()
+                };
+                let attributes = attributes.encode_to_vec();
+                selecting
+                    .of_attributes(view::Resource::view(Message::new(&attributes)).attributes())
+            });
+        }
+    }
+
+    fn scope(&mut self, scope: &mut ScopeProfiles, select: impl Fn(&[KeyValue]) -> bool) {
+        for profile in &mut scope.profiles {
+            let set = profile.header.attributes;
+            if !select(&self.key_values(set)) {
+                continue;
+            }
+            profile.header.attributes = self.edited(set, true);
+            let mut samples = Samples::default();
+            samples.reserve(profile.samples.len());
+            for sample in profile.samples.iter() {
+                let mut key = sample.key;
+                key.attributes = self.edited(key.attributes, false);
+                samples.push(key, sample.values, sample.timestamps);
+            }
+            profile.samples = samples;
+        }
+    }
+
+    fn key_values(&self, set: AttributeSetId) -> Vec<KeyValue> {
+        let attributes = self.dictionary.attributes(set).iter();
+        attributes
+            .map(|id| {
+                let attribute = self.dictionary.get_attribute(*id);
+                KeyValue {
+                    key: self.dictionary.text(attribute.key).to_owned(),
+                    value: Some(self.dictionary.any_value(attribute.value)),
+                    ..KeyValue::default()
+                }
+            })
+            .collect()
+    }
+
+    fn edited(&mut self, set: AttributeSetId, of_profile: bool) -> AttributeSetId {
+        let known = match of_profile {
+            true => &self.of_profiles,
+            false => &self.of_samples,
+        };
+        if let Some(edited) = known.get(&set) {
+            return *edited;
+        }
+        let before = self.key_values(set);
+        let mut after = before.clone();
+        match of_profile {
+            true => self.actions.apply_to(&mut after),
+            false => self.actions.apply_to_part(&mut after),
+        }
+        let edited = if before == after {
+            set
+        } else {
+            self.changed = true;
+            self.intern(set, &after)
+        };
+        match of_profile {
+            true => self.of_profiles.insert(set, edited),
+            false => self.of_samples.insert(set, edited),
+        };
+        edited
+    }
+
+    /// What keeps its key keeps its unit.
+    fn intern(&mut self, before: AttributeSetId, attributes: &[KeyValue]) -> AttributeSetId {
+        let units: BTreeMap<_, _> = self
+            .dictionary
+            .attributes(before)
+            .iter()
+            .map(|id| self.dictionary.get_attribute(*id))
+            .map(|attribute| (attribute.key, attribute.unit))
+            .collect();
+        let ids: Vec<_> = attributes
+            .iter()
+            .map(|attribute| {
+                let none = AnyValue::default();
+                let key = self.dictionary.string(&attribute.key);
+                let value = self
+                    .dictionary
+                    .value(attribute.value.as_ref().unwrap_or(&none));
+                let unit = units.get(&key).copied().unwrap_or_default();
+                self.dictionary.attribute(Attribute { key, value, unit })
+            })
+            .collect();
+        self.dictionary.attribute_set(&ids)
+    }
+}
+
+fn encoded_resource(resource: Option<&Resource>) -> Vec<u8> {
+    let entry = proto::ResourceProfiles {
+        resource: resource.cloned(),
+        ..proto::ResourceProfiles::default()
+    };
+    entry.encode_to_vec()
+}
+
+fn encoded_scope(scope: Option<&InstrumentationScope>) -> Vec<u8> {
+    let entry = proto::ScopeProfiles {
+        scope: scope.cloned(),
+        ..proto::ScopeProfiles::default()
+    };
+    entry.encode_to_vec()
+}

@@ -1,0 +1,296 @@
+//! The configuration of `filter`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::processors::matching::{
+    MatchAttribute, MatchConfig, MatchType, RegexpCache, SeverityConfig,
+};
+
+/// Configuration of the `filter` processor. What a condition is true of is dropped.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What happens when a condition cannot be evaluated, because it looks for a key in something that has no keys:
+    /// `ignore` takes it as not true and logs it, `silent` does not log it, `propagate` refuses the request. Default:
+    /// `ignore`.
+    pub error_mode: ErrorMode,
+    /// Conditions about traces, in which every path says what it is about: `resource`, `scope`, `span`, `spanevent`, as in
+    /// `span.attributes["http.route"] == "/healthz"`. What the deepest of them is about is dropped: a span, or an event of a
+    /// span. Either texts, or groups with `context`, `error_mode` and `conditions`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trace_conditions: Vec<ConditionEntry>,
+    /// The same about metrics: `resource`, `scope`, `metric`, `datapoint`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metric_conditions: Vec<ConditionEntry>,
+    /// The same about logs: `resource`, `scope`, `log`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_conditions: Vec<ConditionEntry>,
+    /// The same about profiles: `resource`, `scope`, `profile`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profile_conditions: Vec<ConditionEntry>,
+    /// Conditions about traces in the older form, in which paths without a prefix belong to what the list is about.
+    pub traces: TraceFilters,
+    /// Conditions about metrics in the older form, or properties.
+    pub metrics: MetricFilters,
+    /// Conditions about logs in the older form, or properties.
+    pub logs: LogFilters,
+    /// Conditions about profiles in the older form.
+    pub profiles: ProfileFilters,
+    /// Which spans pass, by properties.
+    pub spans: SpanFilters,
+}
+
+/// What happens when a condition cannot be evaluated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorMode {
+    /// It is not true, and logged.
+    #[default]
+    Ignore,
+    /// It is not true.
+    Silent,
+    /// The request is refused.
+    Propagate,
+}
+
+/// A condition, or several.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ConditionEntry {
+    /// A condition.
+    Text(String),
+    /// Several, with settings.
+    Group(ConditionGroup),
+}
+
+/// Several conditions, with settings.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionGroup {
+    /// What the conditions are about, and what paths without a prefix belong to. Default: what the deepest path of each
+    /// condition is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Replaces the processor's `error_mode`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_mode: Option<ErrorMode>,
+    /// The conditions. Where any is true, the thing is dropped.
+    #[serde(default)]
+    pub conditions: Vec<String>,
+}
+
+/// Conditions about traces.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TraceFilters {
+    /// About resources: all of a resource's spans are dropped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource: Vec<String>,
+    /// About spans.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub span: Vec<String>,
+    /// About events of spans. A span without events left stays.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spanevent: Vec<String>,
+}
+
+/// Conditions about metrics, or properties.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricFilters {
+    /// About resources: all of a resource's metrics are dropped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource: Vec<String>,
+    /// About metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metric: Vec<String>,
+    /// About data points. A metric without data points left is dropped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub datapoint: Vec<String>,
+    /// Only metrics that match all of this pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include: Option<MetricProperties>,
+    /// Metrics that match the names, or whose resource matches the attributes, do not pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<MetricProperties>,
+    /// How the Collector remembers results; without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regexp: Option<RegexpCache>,
+}
+
+/// Properties of metrics.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricProperties {
+    /// How texts are compared: `strict` or `regexp`. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_type: Option<MetricMatchType>,
+    /// How the Collector remembers results; without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regexp: Option<RegexpCache>,
+    /// The name must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metric_names: Vec<String>,
+    /// Not supported: see `metric_conditions`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expressions: Vec<String>,
+    /// All of these attributes of the resource must be there, with these values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_attributes: Vec<MatchAttribute>,
+}
+
+/// How properties of metrics are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricMatchType {
+    /// Texts must be equal.
+    Strict,
+    /// A regular expression must match somewhere.
+    Regexp,
+    /// Not supported: see `metric_conditions`.
+    Expr,
+}
+
+impl MetricProperties {
+    pub(super) fn properties(&self) -> MatchConfig {
+        MatchConfig {
+            match_type: match self.match_type {
+                Some(MetricMatchType::Strict) => Some(MatchType::Strict),
+                Some(MetricMatchType::Regexp) => Some(MatchType::Regexp),
+                _ => None,
+            },
+            metric_names: self.metric_names.clone(),
+            resources: self.resource_attributes.clone(),
+            ..MatchConfig::default()
+        }
+    }
+}
+
+/// Conditions about logs, or properties.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogFilters {
+    /// About resources: all of a resource's records are dropped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource: Vec<String>,
+    /// About log records.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_record: Vec<String>,
+    /// Only records that match all of this pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include: Option<LogProperties>,
+    /// Records that match all of this do not pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<LogProperties>,
+}
+
+/// Properties of log records.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogProperties {
+    /// How texts are compared: `strict` or `regexp`. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_type: Option<MatchType>,
+    /// All of these attributes of the resource must be there, with these values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_attributes: Vec<MatchAttribute>,
+    /// All of these attributes of the record must be there, with these values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub record_attributes: Vec<MatchAttribute>,
+    /// The severity text must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub severity_texts: Vec<String>,
+    /// The least severity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity_number: Option<SeverityName>,
+    /// The body, as text, must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bodies: Vec<String>,
+}
+
+/// The least severity, by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SeverityName {
+    /// The name, as in `INFO` or `WARN2`, or the number in quotes. Default: any severity.
+    pub min: String,
+    /// Whether records without a severity number match. Default: false.
+    pub match_undefined: bool,
+}
+
+impl SeverityName {
+    /// The number; `None` when there is none of that name.
+    pub(super) fn number(&self) -> Option<i32> {
+        const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+        if self.min.is_empty() {
+            return Some(0);
+        }
+        if let Ok(number) = self.min.parse::<i32>() {
+            return (1..=24).contains(&number).then_some(number);
+        }
+        let text = self.min.to_ascii_uppercase();
+        let name = text.trim_end_matches(['2', '3', '4']);
+        let step = match text.strip_prefix(name)? {
+            "" => 0,
+            "2" => 1,
+            "3" => 2,
+            "4" => 3,
+            _ => return None,
+        };
+        let at = NAMES.iter().position(|known| *known == name)?;
+        i32::try_from(at).ok().map(|at| 4 * at + 1 + step)
+    }
+}
+
+impl LogProperties {
+    pub(super) fn is_empty(&self) -> bool {
+        self.resource_attributes.is_empty()
+            && self.record_attributes.is_empty()
+            && self.severity_texts.is_empty()
+            && self.severity_number.is_none()
+            && self.bodies.is_empty()
+    }
+
+    pub(super) fn properties(&self) -> MatchConfig {
+        MatchConfig {
+            match_type: self.match_type,
+            resources: self.resource_attributes.clone(),
+            attributes: self.record_attributes.clone(),
+            log_severity_texts: self.severity_texts.clone(),
+            log_severity_number: self
+                .severity_number
+                .as_ref()
+                .map(|severity| SeverityConfig {
+                    min: severity.number().unwrap_or_default(),
+                    match_undefined: severity.match_undefined,
+                }),
+            log_bodies: self.bodies.clone(),
+            ..MatchConfig::default()
+        }
+    }
+}
+
+/// Conditions about profiles.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProfileFilters {
+    /// About resources: all of a resource's profiles are dropped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource: Vec<String>,
+    /// About profiles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<String>,
+}
+
+/// Properties of spans.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpanFilters {
+    /// Only spans that match all of this pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include: Option<MatchConfig>,
+    /// Spans that match all of this do not pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<MatchConfig>,
+}

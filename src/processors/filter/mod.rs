@@ -1,0 +1,192 @@
+//! `filter`: drops telemetry by conditions or by properties.
+//!
+//! Key names and meanings are those of the Collector's filter processor; of the language of its conditions, what
+//! [`ottl`] says is here. What becomes empty by dropping, such as a scope, goes too.
+
+mod config;
+mod ottl;
+mod profiles;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use self::config::{
+    ConditionEntry, ConditionGroup, Config, ErrorMode, LogFilters, LogProperties, MetricFilters,
+    MetricMatchType, MetricProperties, ProfileFilters, SeverityName, SpanFilters, TraceFilters,
+};
+use self::ottl::Here;
+use self::ottl::path::Depth;
+use self::rules::Rules;
+use super::matching::Selecting;
+use crate::batch::{Batch, Nack, Requests, Signal};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::config::{Problems, Validate};
+use crate::pipeline::Processor;
+use crate::telemetry::FilterMetrics;
+use crate::wire::edit::Editor;
+use crate::wire::reader::{Fault, Field};
+use crate::wire::sieve::{Sieve, Sieved, each, sieve};
+use crate::wire::view::{Message, ResourceEntry, ScopeEntry};
+
+/// The registry line.
+pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
+    dyn ProcessorConfig,
+    Config,
+    "filter",
+    aliases: &[],
+    "Drops telemetry by conditions or by properties.",
+    ALL_SIGNALS
+);
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        rules::validate(self, problems);
+    }
+}
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        Ok(Stage::Pure(Box::new(Filter {
+            rules: Rules::new(self, signal)?,
+            metrics: FilterMetrics::new(&cx.id, signal),
+        })))
+    }
+}
+
+/// The processor.
+struct Filter {
+    rules: Rules,
+    metrics: FilterMetrics,
+}
+
+impl Processor for Filter {
+    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+        if self.rules.is_empty() {
+            return Ok(Some(batch));
+        }
+        let signal = batch.signal();
+        let mut left = Requests::default();
+        let mut changed = false;
+        let mut items = batch.items();
+        for part in batch.wire().parts() {
+            let sieved = match signal {
+                Signal::Profiles => profiles::filter(&self.rules, part)?,
+                _ => Filtering::filter(&self.rules, signal, part)?,
+            };
+            changed |= sieved != Sieved::Same;
+            let count = |part: &[u8]| crate::wire::count(signal, part);
+            match sieved {
+                Sieved::Same => left.push(part.clone()),
+                Sieved::Changed(after) => {
+                    items = (items + count(&after)).saturating_sub(count(part));
+                    left.push(after.into());
+                }
+                Sieved::Nothing => items = items.saturating_sub(count(part)),
+            }
+        }
+        if !changed {
+            return Ok(Some(batch));
+        }
+        self.metrics.filtered(batch.items().saturating_sub(items));
+        Ok((!left.parts().is_empty()).then(|| batch.with_wire(items, left)))
+    }
+}
+
+/// A walk through a request.
+struct Filtering<'f, 'a> {
+    rules: &'f Rules,
+    signal: Signal,
+    selecting: Selecting<'f>,
+    here: Here<'a>,
+    /// The first error that is to be propagated.
+    error: Option<String>,
+}
+
+impl<'f, 'a> Filtering<'f, 'a> {
+    fn filter(rules: &'f Rules, signal: Signal, request: &'a [u8]) -> Result<Sieved, Nack> {
+        let mut filtering = Filtering {
+            rules,
+            signal,
+            selecting: rules.choice.selecting(signal),
+            here: Here::default(),
+            error: None,
+        };
+        let sieved = sieve(request, &mut filtering)
+            .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?;
+        match filtering.error {
+            Some(error) => Err(Nack::invalid(error)),
+            None => Ok(sieved),
+        }
+    }
+
+    fn passes(&mut self, depth: Depth) -> bool {
+        match self.rules.any_is_true(depth, &self.here) {
+            Ok(dropped) => !dropped,
+            Err(error) => {
+                self.error.get_or_insert(error);
+                true
+            }
+        }
+    }
+
+    fn events(&mut self, span: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, Fault> {
+        each(span.fields(), 11, editor, |event, _| {
+            self.here.inner = message(event);
+            Ok(self.passes(Depth::Inner))
+        })?;
+        // A span without events is still a span.
+        Ok(true)
+    }
+
+    fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, Fault> {
+        let mut any_left = true;
+        for field in metric.fields() {
+            let field = field?;
+            if !matches!(field.number, 5 | 7 | 9 | 10 | 11) || field.value.bytes().is_none() {
+                continue;
+            }
+            self.here.form = field.number;
+            any_left = editor.message(&field, |editor| {
+                each(field.fields(), 1, editor, |point, _| {
+                    self.here.inner = message(point);
+                    Ok(self.passes(Depth::Inner))
+                })
+            })?;
+        }
+        Ok(any_left)
+    }
+}
+
+fn message<'a>(field: &Field<'a>) -> Message<'a> {
+    Message::new(field.value.bytes().unwrap_or_default())
+}
+
+impl<'a> Sieve<'a> for Filtering<'_, 'a> {
+    fn resource(&mut self, entry: ResourceEntry<'a>) -> bool {
+        self.here.resource = entry.message();
+        self.selecting.of_resource(entry) && self.passes(Depth::Resource)
+    }
+
+    fn scope(&mut self, entry: ScopeEntry<'a>) -> bool {
+        self.here.scope = entry.message();
+        self.selecting.of_scope(entry) && self.passes(Depth::Scope)
+    }
+
+    fn item(&mut self, item: &Field<'a>, editor: &mut Editor<'a>) -> bool {
+        self.here.item = message(item);
+        if !(self.selecting.of_item(self.here.item) && self.passes(Depth::Item)) {
+            return false;
+        }
+        if !self.rules.asks(Depth::Inner) {
+            return true;
+        }
+        let left = match self.signal {
+            Signal::Traces => self.events(item, editor),
+            _ => self.points(item, editor),
+        };
+        left.unwrap_or_else(|fault| {
+            self.error.get_or_insert(fault.text().to_owned());
+            true
+        })
+    }
+}

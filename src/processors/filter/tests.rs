@@ -1,0 +1,455 @@
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, InstrumentationScope, KeyValue, KeyValueList,
+};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use opentelemetry_proto::tonic::metrics::v1::{
+    Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics,
+    Sum, Summary, SummaryDataPoint,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::Event;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use prost::Message as _;
+
+use super::*;
+use crate::batch::Decoded;
+use crate::component::Host;
+
+/// Configurations, each in a line, and in the next what the Collector's processor (contrib 0.156) let pass of
+/// [`traces`], [`metrics`] and [`logs`]: spans with their events, metrics with their number of data points, records.
+const GOLDEN: &str = include_str!("golden.txt");
+
+fn text(text: &str) -> Value {
+    Value::StringValue(text.to_owned())
+}
+
+fn attributes<const N: usize>(entries: [(&str, Value); N]) -> Vec<KeyValue> {
+    let entries = entries.into_iter().map(|(key, value)| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    });
+    entries.collect()
+}
+
+fn resource(service: &str) -> Option<Resource> {
+    Some(Resource {
+        attributes: attributes([
+            ("service.name", text(service)),
+            ("replica", Value::IntValue(2)),
+        ]),
+        ..Resource::default()
+    })
+}
+
+fn scope(name: &str) -> Option<InstrumentationScope> {
+    Some(InstrumentationScope {
+        name: name.to_owned(),
+        version: "1.0".to_owned(),
+        ..InstrumentationScope::default()
+    })
+}
+
+fn span(name: &str, kind: i32, status: i32, attributes: Vec<KeyValue>, events: &[&str]) -> Span {
+    let event = |name: &&str| Event {
+        name: (*name).to_owned(),
+        attributes: self::attributes([("grpc", Value::BoolValue(name.starts_with('g')))]),
+        ..Event::default()
+    };
+    Span {
+        trace_id: vec![kind as u8; 16],
+        span_id: vec![7; 8],
+        parent_span_id: if kind == 2 { Vec::new() } else { vec![1; 8] },
+        name: name.to_owned(),
+        kind,
+        start_time_unix_nano: 100,
+        end_time_unix_nano: 100 + kind as u64,
+        status: (status != 0).then(|| Status {
+            code: status,
+            message: "failed".to_owned(),
+        }),
+        attributes,
+        events: events.iter().map(event).collect(),
+        ..Span::default()
+    }
+}
+
+fn traces() -> Decoded {
+    let nested = Value::KvlistValue(KeyValueList {
+        values: attributes([("inner", text("deep"))]),
+    });
+    let of = |service: &str, name: &str, spans: Vec<Span>| ResourceSpans {
+        resource: resource(service),
+        scope_spans: vec![ScopeSpans {
+            scope: scope(name),
+            spans,
+            ..ScopeSpans::default()
+        }],
+        ..ResourceSpans::default()
+    };
+    let path = |path: &str| attributes([("path", text(path)), ("code", Value::IntValue(200))]);
+    Decoded::Traces(ExportTraceServiceRequest {
+        resource_spans: vec![
+            of(
+                "shop",
+                "http",
+                vec![
+                    span("health", 2, 1, path("/healthz"), &["grpc.timeout", "log"]),
+                    span("pay", 2, 2, path("/pay"), &[]),
+                    span(
+                        "query",
+                        3,
+                        0,
+                        attributes([("map", nested), ("ratio", Value::DoubleValue(0.5))]),
+                        &["x"],
+                    ),
+                ],
+            ),
+            of(
+                "db",
+                "sql",
+                vec![span("select", 1, 0, path("/healthz"), &["g"])],
+            ),
+        ],
+    })
+}
+
+fn metrics() -> Decoded {
+    let point = |value, code| NumberDataPoint {
+        attributes: attributes([("code", text(code))]),
+        value: Some(value),
+        ..NumberDataPoint::default()
+    };
+    let metric = |name: &str, data| Metric {
+        name: name.to_owned(),
+        unit: "s".to_owned(),
+        data: Some(data),
+        ..Metric::default()
+    };
+    let gauge = Data::Gauge(Gauge {
+        data_points: vec![
+            point(Number::AsInt(4), "a"),
+            point(Number::AsDouble(1.5), "b"),
+        ],
+    });
+    let sum = Data::Sum(Sum {
+        data_points: vec![point(Number::AsInt(5), "a")],
+        aggregation_temporality: 2,
+        is_monotonic: true,
+    });
+    let histogram = Data::Histogram(Histogram {
+        data_points: vec![HistogramDataPoint {
+            attributes: attributes([("code", text("c"))]),
+            count: 9,
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: 1,
+    });
+    let summary = Data::Summary(Summary {
+        data_points: vec![SummaryDataPoint {
+            count: 1,
+            sum: 2.0,
+            ..SummaryDataPoint::default()
+        }],
+    });
+    let of = |service: &str, metrics: Vec<Metric>| ResourceMetrics {
+        resource: resource(service),
+        scope_metrics: vec![ScopeMetrics {
+            scope: scope("meter"),
+            metrics,
+            ..ScopeMetrics::default()
+        }],
+        ..ResourceMetrics::default()
+    };
+    Decoded::Metrics(ExportMetricsServiceRequest {
+        resource_metrics: vec![
+            of("shop", vec![metric("load", gauge), metric("requests", sum)]),
+            of(
+                "db",
+                vec![metric("latency", histogram), metric("sizes", summary)],
+            ),
+        ],
+    })
+}
+
+fn logs() -> Decoded {
+    let record = |name: &str, severity: i32, level: &str, body: Option<Value>| LogRecord {
+        event_name: name.to_owned(),
+        severity_number: severity,
+        severity_text: level.to_owned(),
+        body: body.map(|value| AnyValue { value: Some(value) }),
+        attributes: attributes([
+            ("user", text(name)),
+            ("raw", Value::BytesValue(vec![1, 255])),
+        ]),
+        ..LogRecord::default()
+    };
+    let of = |service: &str, records: Vec<LogRecord>| ResourceLogs {
+        resource: resource(service),
+        scope_logs: vec![ScopeLogs {
+            scope: scope("logger"),
+            log_records: records,
+            ..ScopeLogs::default()
+        }],
+        ..ResourceLogs::default()
+    };
+    let map = Value::KvlistValue(KeyValueList {
+        values: attributes([("level", text("secret"))]),
+    });
+    Decoded::Logs(ExportLogsServiceRequest {
+        resource_logs: vec![
+            of(
+                "shop",
+                vec![
+                    record("one", 9, "INFO", Some(text("the password is"))),
+                    record("two", 13, "WARN", Some(map)),
+                    record("three", 0, "", None),
+                ],
+            ),
+            of(
+                "db",
+                vec![record("four", 17, "ERROR", Some(Value::IntValue(42)))],
+            ),
+        ],
+    })
+}
+
+fn config(yaml: &str) -> Config {
+    serde_yaml::from_str(yaml).unwrap()
+}
+
+fn filter(config: &Config, request: &Decoded, signal: Signal) -> Result<Option<Batch>, Nack> {
+    let bytes = request.encode();
+    let items = crate::wire::count(signal, &bytes);
+    let id = "filter".parse().unwrap();
+    let stage = config
+        .build(&Host::for_tests().context(&id), signal)
+        .unwrap();
+    let Stage::Pure(processor) = stage else {
+        panic!("holds nothing");
+    };
+    let batch = processor.process(Batch::new(signal, items, bytes))?;
+    if let Some(batch) = batch.clone() {
+        let items = batch.items();
+        let left = batch.into_wire().to_bytes();
+        assert_eq!(crate::wire::validate(signal, &left), Ok(items));
+    }
+    Ok(batch)
+}
+
+/// What passes, in words.
+fn passing(config: &Config) -> String {
+    let mut words = Vec::new();
+    for (signal, request) in [
+        (Signal::Traces, traces()),
+        (Signal::Metrics, metrics()),
+        (Signal::Logs, logs()),
+    ] {
+        match filter(config, &request, signal) {
+            Err(_) => words.push("error".to_owned()),
+            Ok(None) => {}
+            Ok(Some(mut batch)) => words.extend(named(batch.decoded().unwrap())),
+        }
+    }
+    words.join(" ")
+}
+
+fn named(request: &Decoded) -> Vec<String> {
+    match request {
+        Decoded::Traces(request) => {
+            let scopes = request
+                .resource_spans
+                .iter()
+                .flat_map(|entry| &entry.scope_spans);
+            let spans = scopes.flat_map(|scope| &scope.spans);
+            spans
+                .map(|span| {
+                    let events = span.events.iter().map(|event| format!("+{}", event.name));
+                    format!("{}{}", span.name, events.collect::<String>())
+                })
+                .collect()
+        }
+        Decoded::Metrics(request) => {
+            let scopes = request
+                .resource_metrics
+                .iter()
+                .flat_map(|entry| &entry.scope_metrics);
+            let metrics = scopes.flat_map(|scope| &scope.metrics);
+            metrics
+                .map(|metric| {
+                    let points = crate::wire::count(
+                        Signal::Metrics,
+                        &ExportMetricsServiceRequest {
+                            resource_metrics: vec![ResourceMetrics {
+                                scope_metrics: vec![ScopeMetrics {
+                                    metrics: vec![metric.clone()],
+                                    ..ScopeMetrics::default()
+                                }],
+                                ..ResourceMetrics::default()
+                            }],
+                        }
+                        .encode_to_vec(),
+                    );
+                    format!("{}:{points}", metric.name)
+                })
+                .collect()
+        }
+        Decoded::Logs(request) => {
+            let scopes = request
+                .resource_logs
+                .iter()
+                .flat_map(|entry| &entry.scope_logs);
+            let records = scopes.flat_map(|scope| &scope.log_records);
+            records.map(|record| record.event_name.clone()).collect()
+        }
+        Decoded::Profiles(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn what_passes_is_what_the_collector_lets_pass() {
+    let lines: Vec<&str> = GOLDEN.lines().collect();
+    for pair in lines.chunks(2) {
+        let config = config(pair[0]);
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        assert!(
+            problems.found().is_empty(),
+            "{}: {:?}",
+            pair[0],
+            problems.found()
+        );
+        assert_eq!(passing(&config), pair[1], "{}", pair[0]);
+    }
+}
+
+#[test]
+fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
+    let bytes = traces().encode();
+    let config = config("{trace_conditions: ['span.name == \"no such span\"']}");
+    let rules = Rules::new(&config, Signal::Traces).unwrap();
+    let metrics = FilterMetrics::new(&"filter".parse().unwrap(), Signal::Traces);
+    let batch = Batch::new(Signal::Traces, 4, bytes.clone());
+    let after = Filter { rules, metrics }.process(batch).unwrap().unwrap();
+    assert_eq!(after.into_wire().to_bytes().as_ptr(), bytes.as_ptr());
+}
+
+#[test]
+fn profiles_are_dropped_with_what_only_they_refer_to() {
+    use crate::profiles::testing_batches::named;
+    let mut request = named("shop", 1, ["a", "b"]);
+    let mut other = named("secret-shop", 1, ["a", "b"]);
+    request
+        .resource_profiles
+        .append(&mut other.resource_profiles);
+    let bytes = Bytes::from(request.encode_to_vec());
+    let request = Decoded::decode(Signal::Profiles, &bytes).unwrap();
+    let before = crate::wire::count(Signal::Profiles, &bytes);
+    let left = |yaml: &str| filter(&config(yaml), &request, Signal::Profiles).unwrap();
+    let none = left("{profile_conditions: ['profile.period >= 0']}");
+    assert!(none.is_none());
+    let all = left("{profiles: {resource: ['attributes[\"service.name\"] == \"x\"']}}").unwrap();
+    assert_eq!(all.items(), before);
+}
+
+#[test]
+fn a_condition_that_cannot_be_evaluated_refuses_only_when_told_to() {
+    let condition = "{traces: {span: ['attributes[\"path\"][\"a\"] == \"b\"']}, error_mode: MODE}";
+    for (mode, refused) in [("ignore", false), ("silent", false), ("propagate", true)] {
+        let config = config(&condition.replace("MODE", mode));
+        assert_eq!(filter(&config, &traces(), Signal::Traces).is_err(), refused);
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_told_with_its_place() {
+    for (condition, at, part) in [
+        ("span.nmae == \"a\"", 1, "nmae"),
+        ("name == \"a\"", 1, "put one of these in front"),
+        ("span.name = \"a\"", 11, "=="),
+        ("span.name == 'a'", 14, "double quotes"),
+        ("span.name == \"a", 14, "closing quote"),
+        ("span.name", 10, "comparison"),
+        ("span.name == \"a\" and", 21, "expected"),
+        ("(span.name == \"a\"", 18, "`)`"),
+        ("span.name == \"a\")", 17, "end"),
+        ("span.attributes == nil", 1, "key"),
+        ("span.attributes[0] == nil", 17, "positions"),
+        ("span.name[\"a\"] == nil", 1, "no keys"),
+        ("Len(span.name) > 3", 1, "Len"),
+        ("IsMatch(span.name, \"(\")", 20, "regular expression"),
+        ("IsMatch(span.name, span.name)", 20, "text"),
+        (
+            "span.end_time_unix_nano - span.start_time_unix_nano > 5",
+            25,
+            "arithmetic",
+        ),
+        ("span.kind == SPAN_KIND_SREVER", 14, "SPAN_KIND_SREVER"),
+        ("log.body == \"a\"", 1, "no log"),
+        ("span.trace_id == TraceID(0x01)", 26, "32"),
+        ("true", 1, "context"),
+        ("span.flags == 99999999999999999999", 15, "64 bits"),
+        ("gr\u{fc}n == 1", 3, "no meaning"),
+    ] {
+        let yaml = serde_yaml::to_string(&std::collections::BTreeMap::from([(
+            "trace_conditions",
+            vec![condition],
+        )]));
+        let mut problems = Problems::default();
+        config(&yaml.unwrap()).validate(&mut problems);
+        let [problem] = problems.found() else {
+            panic!("{condition}: {:?}", problems.found());
+        };
+        assert_eq!(problem.path, ["trace_conditions", "0"]);
+        let place = format!("character {at} of the condition: ");
+        assert!(
+            problem.message.starts_with(&place) && problem.message.contains(part),
+            "{condition}: {}",
+            problem.message
+        );
+    }
+}
+
+#[test]
+fn every_other_mistake_is_reported_at_its_place() {
+    let mut problems = Problems::default();
+    config(
+        "
+trace_conditions: [{context: log, conditions: ['true']}, {conditions: []}]
+traces: {span: ['name = 1']}
+metrics:
+  metric: ['name == \"a\"']
+  include: {match_type: expr, expressions: [x]}
+logs:
+  exclude: {match_type: strict, severity_number: {min: LOUD}}
+spans:
+  include: {services: [a]}
+",
+    )
+    .validate(&mut problems);
+    let found = problems.found().iter();
+    let mut paths: Vec<String> = found.map(|problem| problem.path.join(".")).collect();
+    paths.sort();
+    assert_eq!(
+        paths,
+        [
+            "logs.exclude.severity_number.min",
+            "metrics",
+            "metrics.include",
+            "metrics.include.expressions",
+            "metrics.include.match_type",
+            "spans.include.match_type",
+            "trace_conditions",
+            "trace_conditions.0.context",
+            "trace_conditions.1.conditions",
+            "traces.span.0",
+        ]
+    );
+}

@@ -1,0 +1,289 @@
+//! The configuration of `include` and `exclude`.
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Signal;
+use crate::component::BuildError;
+use crate::config::Problems;
+use crate::processors::attributes::Literal;
+use crate::processors::attributes::Reason;
+
+/// Properties that telemetry is compared with. All that are given must match.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MatchConfig {
+    /// How texts are compared: `strict` means equal, `regexp` that a regular expression matches somewhere in the text.
+    /// Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_type: Option<MatchType>,
+    /// How the Collector remembers results. It is accepted so that its files work, and has no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regexp: Option<RegexpCache>,
+    /// The resource's `service.name` must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
+    /// For traces: the name of the span must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub span_names: Vec<String>,
+    /// For traces: the kind of the span must match one of these, as in `SPAN_KIND_SERVER`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub span_kinds: Vec<String>,
+    /// For logs: the body of the record, as text, must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_bodies: Vec<String>,
+    /// For logs: the severity text must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_severity_texts: Vec<String>,
+    /// For logs: the least severity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_severity_number: Option<SeverityConfig>,
+    /// For metrics: the name of the metric must match one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metric_names: Vec<String>,
+    /// For traces, logs and profiles: all of these attributes must be there, with these values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<MatchAttribute>,
+    /// All of these attributes of the resource must be there, with these values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<MatchAttribute>,
+    /// The instrumentation scope must match all of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<LibraryConfig>,
+}
+
+/// How texts are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MatchType {
+    /// They must be equal.
+    Strict,
+    /// A regular expression must match somewhere.
+    Regexp,
+}
+
+/// How the Collector remembers results of regular expressions; without an effect here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegexpCache {
+    /// Whether it remembers results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cacheenabled: Option<bool>,
+    /// How many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cachemaxnumentries: Option<u64>,
+}
+
+/// An attribute that must be there.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MatchAttribute {
+    /// Its key. Required.
+    #[serde(default)]
+    pub key: String,
+    /// Its value: a text, a number or a boolean of the same type; with `match_type: regexp` a regular expression, with
+    /// which numbers and booleans are compared as texts. Default: any value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Literal>,
+}
+
+/// An instrumentation scope.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryConfig {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its version. Default: any version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// The least severity of log records.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SeverityConfig {
+    /// The least `SeverityNumber` that matches: 9 is INFO, 13 WARN, 17 ERROR. Default: 0.
+    pub min: i32,
+    /// Whether records without a severity number match. Default: false.
+    pub match_undefined: bool,
+}
+
+impl MatchConfig {
+    /// Checks it under that key of the configuration.
+    pub(in crate::processors) fn validate(&self, key: &str, problems: &mut Problems) {
+        self.validate_at(&[key], problems);
+    }
+
+    /// Checks it under that path of the configuration.
+    pub(in crate::processors) fn validate_at(&self, path: &[&str], problems: &mut Problems) {
+        let at = |key: &[&'static str]| -> Vec<String> {
+            path.iter()
+                .chain(key)
+                .map(|step| (*step).to_owned())
+                .collect()
+        };
+        let mut found: Vec<(Vec<String>, String)> = Vec::new();
+        if self.match_type.is_none() {
+            found.push((
+                at(&["match_type"]),
+                "is required: strict or regexp".to_owned(),
+            ));
+        }
+        if !self.says_anything() {
+            let message = "names nothing to match: give at least one property, such as services";
+            found.push((at(&[]), message.to_owned()));
+        }
+        let patterns = self.match_type == Some(MatchType::Regexp);
+        for (key, texts) in self.texts() {
+            for (position, text) in texts.iter().enumerate() {
+                let mut path = at(&[key]);
+                path.push(position.to_string());
+                if let Err(reason) = check(text, patterns) {
+                    found.push((path, reason));
+                }
+            }
+        }
+        for (position, library) in self.libraries.iter().enumerate() {
+            for (key, text) in [
+                ("name", Some(&library.name)),
+                ("version", library.version.as_ref()),
+            ] {
+                let mut path = at(&["libraries"]);
+                path.extend([position.to_string(), key.to_owned()]);
+                if let Some(Err(reason)) = text.map(|text| check(text, patterns)) {
+                    found.push((path, reason));
+                }
+            }
+        }
+        if !patterns {
+            for (position, kind) in self.span_kinds.iter().enumerate() {
+                if !KINDS.contains(&kind.as_str()) {
+                    let mut path = at(&["span_kinds"]);
+                    path.push(position.to_string());
+                    found.push((path, format!("is no kind of span: {}", KINDS.join(", "))));
+                }
+            }
+        }
+        for (key, attributes) in [
+            ("attributes", &self.attributes),
+            ("resources", &self.resources),
+        ] {
+            for (position, attribute) in attributes.iter().enumerate() {
+                if let Err((place, reason)) = attribute.check(patterns) {
+                    let mut path = at(&[key]);
+                    path.extend([position.to_string(), place.to_owned()]);
+                    found.push((path, reason));
+                }
+            }
+        }
+        for (path, message) in found {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            problems.error(&path, message);
+        }
+    }
+
+    fn texts(&self) -> [(&'static str, &[String]); 6] {
+        [
+            ("services", &self.services),
+            ("span_names", &self.span_names),
+            ("span_kinds", &self.span_kinds),
+            ("log_bodies", &self.log_bodies),
+            ("log_severity_texts", &self.log_severity_texts),
+            ("metric_names", &self.metric_names),
+        ]
+    }
+
+    fn says_anything(&self) -> bool {
+        let of_lists = self.texts().iter().any(|(_, texts)| !texts.is_empty());
+        of_lists
+            || self.log_severity_number.is_some()
+            || !(self.attributes.is_empty()
+                && self.resources.is_empty()
+                && self.libraries.is_empty())
+    }
+
+    /// Refuses what has no meaning in a pipeline of that signal.
+    pub(in crate::processors) fn check_signal(
+        &self,
+        key: &str,
+        signal: Signal,
+    ) -> Result<(), BuildError> {
+        let of = |signals: &[Signal]| signals.contains(&signal);
+        let traces = of(&[Signal::Traces]);
+        let logs = of(&[Signal::Logs]);
+        for (property, given, allowed) in [
+            ("span_names", !self.span_names.is_empty(), traces),
+            ("span_kinds", !self.span_kinds.is_empty(), traces),
+            ("log_bodies", !self.log_bodies.is_empty(), logs),
+            (
+                "log_severity_texts",
+                !self.log_severity_texts.is_empty(),
+                logs,
+            ),
+            (
+                "log_severity_number",
+                self.log_severity_number.is_some(),
+                logs,
+            ),
+            (
+                "metric_names",
+                !self.metric_names.is_empty(),
+                of(&[Signal::Metrics]),
+            ),
+            (
+                "attributes",
+                !self.attributes.is_empty(),
+                !of(&[Signal::Metrics]),
+            ),
+        ] {
+            if given && !allowed {
+                return Err(BuildError(format!(
+                    "`{key}.{property}` has no meaning for {signal}: use a processor of its own for them"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kinds of spans, at their numbers less one.
+pub(super) const KINDS: [&str; 5] = [
+    "SPAN_KIND_INTERNAL",
+    "SPAN_KIND_SERVER",
+    "SPAN_KIND_CLIENT",
+    "SPAN_KIND_PRODUCER",
+    "SPAN_KIND_CONSUMER",
+];
+
+fn check(text: &str, is_pattern: bool) -> Result<(), String> {
+    match is_pattern.then(|| Regex::new(text)) {
+        Some(Err(reason)) => Err(Reason(&reason).to_string()),
+        _ => Ok(()),
+    }
+}
+
+impl MatchAttribute {
+    /// The key at which something is wrong, and what.
+    pub(in crate::processors) fn check(
+        &self,
+        patterns: bool,
+    ) -> Result<(), (&'static str, String)> {
+        if self.key.is_empty() {
+            return Err(("key", "is required: the attribute to compare".to_owned()));
+        }
+        match &self.value {
+            Some(Literal::List(_) | Literal::Map(_)) => {
+                let message = "is not supported: only texts, numbers and booleans are compared";
+                Err(("value", message.to_owned()))
+            }
+            Some(Literal::Text(text)) => check(text, patterns).map_err(|reason| ("value", reason)),
+            Some(_) if patterns => {
+                let message = "must be a regular expression in quotes: match_type is regexp";
+                Err(("value", message.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

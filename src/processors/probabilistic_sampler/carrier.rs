@@ -1,0 +1,142 @@
+//! Whether an item is sampled, by its randomness and by what it says about sampling before.
+
+use super::threshold::{Randomness, Threshold};
+
+/// What an item says about how it was sampled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Carrier {
+    /// Its randomness, when it does not follow from the trace id.
+    pub(super) randomness: Option<Randomness>,
+    /// The threshold of the samplers before.
+    pub(super) threshold: Option<Threshold>,
+}
+
+/// Where the randomness that decided came from: the `policy` label of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Policy {
+    Missing,
+    TraceIdHash,
+    TraceIdW3c,
+    SamplingRandomness,
+    SamplingPriority,
+    Attribute,
+}
+
+impl Policy {
+    pub(super) const ALL: [Policy; 6] = [
+        Policy::Missing,
+        Policy::TraceIdHash,
+        Policy::TraceIdW3c,
+        Policy::SamplingRandomness,
+        Policy::SamplingPriority,
+        Policy::Attribute,
+    ];
+
+    /// The label's value; for [`Attribute`](Self::Attribute) it is the attribute's key.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Policy::Missing => "missing_randomness",
+            Policy::TraceIdHash => "trace_id_hash",
+            Policy::TraceIdW3c => "trace_id_w3c",
+            Policy::SamplingRandomness => "sampling_randomness",
+            Policy::SamplingPriority => "sampling_priority",
+            Policy::Attribute => "",
+        }
+    }
+}
+
+/// An item, as far as the decision is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    /// `None` when there is nothing to make randomness from.
+    pub(super) randomness: Option<Randomness>,
+    pub(super) policy: Policy,
+    /// What it says about sampling; `None` when that is not to be touched.
+    pub(super) carrier: Option<Carrier>,
+    /// What it says cannot be read, or cannot be used in this mode.
+    pub(super) is_unusable: bool,
+}
+
+/// How a threshold is found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Sampler {
+    /// Nothing is sampled, unless its priority says so.
+    Never,
+    /// By a hash with a seed.
+    Hash { seed: u32, threshold: Threshold },
+    /// The probability of what comes out is the given one, or less where it was less before.
+    Equalizing { threshold: Threshold },
+    /// The probability of what comes out is a fraction of what it was before.
+    Proportional { ratio: f64, precision: u32 },
+}
+
+impl Sampler {
+    fn threshold(self, carrier: Option<Carrier>) -> Threshold {
+        let before = carrier.and_then(|carrier| carrier.threshold);
+        match self {
+            Sampler::Never => Threshold::NEVER,
+            Sampler::Hash { threshold, .. } => threshold,
+            Sampler::Equalizing { threshold } => {
+                before.map_or(threshold, |before| before.max(threshold))
+            }
+            Sampler::Proportional { ratio, precision } => {
+                let before = before.map_or(1.0, Threshold::probability);
+                Threshold::of_probability(before * ratio, precision).unwrap_or(Threshold::NEVER)
+            }
+        }
+    }
+
+    /// Decides. `prioritize` may replace the threshold.
+    pub(super) fn decide(
+        self,
+        item: Item,
+        fail_closed: bool,
+        prioritize: impl FnOnce() -> Option<Threshold>,
+    ) -> Decision {
+        let Item {
+            randomness,
+            mut policy,
+            mut carrier,
+            is_unusable,
+        } = item;
+        let mut failed = is_unusable || randomness.is_none();
+        if let (false, Some(carrier), Some(randomness)) = (failed, &mut carrier, randomness)
+            && carrier
+                .threshold
+                .is_some_and(|before| !before.samples(randomness))
+        {
+            // With this randomness it cannot have passed that threshold: what it says is wrong.
+            carrier.threshold = None;
+            failed = true;
+        }
+        let mut threshold = match failed {
+            true if fail_closed => Threshold::NEVER,
+            true => Threshold::ALWAYS,
+            false => self.threshold(carrier),
+        };
+        if let Some(prioritized) = prioritize() {
+            threshold = prioritized;
+            policy = Policy::SamplingPriority;
+        }
+        let sampled = threshold.samples(randomness.unwrap_or(Randomness::ALL));
+        if let Some(carrier) = &mut carrier {
+            // A probability is never raised again.
+            let before = carrier.threshold.unwrap_or(threshold);
+            carrier.threshold = Some(before.max(threshold));
+        }
+        Decision {
+            sampled,
+            policy,
+            carrier,
+        }
+    }
+}
+
+/// What became of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) sampled: bool,
+    pub(super) policy: Policy,
+    /// What it says about sampling from now on.
+    pub(super) carrier: Option<Carrier>,
+}

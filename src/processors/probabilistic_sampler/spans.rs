@@ -1,0 +1,135 @@
+//! Sampling spans: by trace id, and by the `ot` member of the trace state.
+
+use super::carrier::{Carrier, Decision, Item, Policy, Sampler};
+use super::threshold::{Randomness, Threshold};
+use super::trace_state::TraceState;
+use crate::wire::edit::{Editor, put_delimited};
+use crate::wire::reader::Field;
+use crate::wire::view::{AnyValue, Attribute, Message, View as _};
+
+/// The attribute that overrides the decision: 0 means never, more means always.
+const PRIORITY: &[u8] = b"sampling.priority";
+
+/// Decides about a span, and notes in it what was decided if it is sampled.
+pub(super) fn sample<'a>(
+    sampler: Sampler,
+    fail_closed: bool,
+    span: &Field<'a>,
+    editor: &mut Editor<'a>,
+) -> Decision {
+    let mut trace_id: &[u8] = &[];
+    let mut trace_state: Option<Field<'a>> = None;
+    let mut priority = None;
+    for field in span.fields().map_while(Result::ok) {
+        let Some(bytes) = field.value.bytes() else {
+            continue;
+        };
+        match field.number {
+            1 => trace_id = bytes,
+            3 => trace_state = Some(field),
+            9 if priority.is_none() => {
+                let attribute = Attribute::view(Message::new(bytes));
+                if attribute.key_bytes() == PRIORITY {
+                    priority = Some(attribute.value().unwrap_or(AnyValue::Empty));
+                }
+            }
+            _ => {}
+        }
+    }
+    let text = trace_state
+        .and_then(|field| field.value.bytes())
+        .unwrap_or_default();
+    let state = std::str::from_utf8(text).ok().and_then(TraceState::parse);
+    let item = item(
+        sampler,
+        trace_id,
+        state.as_ref().map(|state| state.sampling),
+    );
+    let decision = sampler.decide(item, fail_closed, || {
+        priority.and_then(|value| prioritized(&value))
+    });
+    if let (true, Some(carrier), Some(mut state)) = (decision.sampled, decision.carrier, state) {
+        state.sampling = carrier;
+        let after = state.text();
+        match trace_state {
+            _ if after.as_bytes() == text => {}
+            Some(field) => {
+                editor.replace(&field, |output| put_delimited(3, after.as_bytes(), output))
+            }
+            None => editor.append(span, |output| put_delimited(3, after.as_bytes(), output)),
+        }
+    }
+    decision
+}
+
+/// A span by its trace id and what its trace state says; `None` when that cannot be read.
+pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) -> Item {
+    let trace_id: Option<&[u8; 16]> = trace_id.try_into().ok();
+    let trace_id = trace_id.filter(|id| **id != [0; 16]);
+    let (randomness, policy) = match (sampler, carrier.and_then(|carrier| carrier.randomness)) {
+        (Sampler::Never, _) => (Some(Randomness::ALL), Policy::SamplingPriority),
+        (Sampler::Hash { seed, .. }, _) => (
+            trace_id.map(|id| Randomness::of_hash(id, seed)),
+            Policy::TraceIdHash,
+        ),
+        (_, Some(randomness)) => (Some(randomness), Policy::SamplingRandomness),
+        // What cannot be read might have a randomness of its own.
+        _ if carrier.is_none() => (None, Policy::Missing),
+        _ => (trace_id.map(Randomness::of_trace), Policy::TraceIdW3c),
+    };
+    with_hash(
+        sampler,
+        Item {
+            randomness,
+            policy: randomness.map_or(Policy::Missing, |_| policy),
+            carrier,
+            is_unusable: carrier.is_none(),
+        },
+    )
+}
+
+/// In hash mode an item that says anything about sampling is not to be judged by a hash; one that says nothing says
+/// from now on what its randomness is.
+pub(super) fn with_hash(sampler: Sampler, mut item: Item) -> Item {
+    if !matches!(sampler, Sampler::Hash { .. }) {
+        return item;
+    }
+    item.carrier = match item.carrier {
+        Some(Carrier {
+            randomness: None,
+            threshold: None,
+        }) => Some(Carrier {
+            randomness: item.randomness.or(Some(Randomness::ALL)),
+            threshold: None,
+        }),
+        _ => {
+            item.is_unusable = true;
+            None
+        }
+    };
+    item
+}
+
+/// What the attribute says; nothing when it is not a number.
+fn prioritized(priority: &AnyValue<'_>) -> Option<Threshold> {
+    let number = match priority {
+        AnyValue::Int(0) => 0.0,
+        AnyValue::Int(number) => {
+            if *number > 0 {
+                1.0
+            } else {
+                -1.0
+            }
+        }
+        AnyValue::Double(number) => *number,
+        AnyValue::String(text) => text.parse().ok()?,
+        _ => return None,
+    };
+    if number == 0.0 {
+        Some(Threshold::NEVER)
+    } else if number > 0.0 {
+        Some(Threshold::ALWAYS)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,157 @@
+//! Any value as a text, in the Collector's form (`pcommon.Value.AsString`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::AnyValue;
+
+impl<'a> AnyValue<'a> {
+    /// The value as a text: numbers in decimal digits, bytes in base64, lists and maps as JSON with sorted keys,
+    /// nothing as nothing.
+    pub fn to_text(&self) -> Cow<'a, str> {
+        match self {
+            AnyValue::String(text) => Cow::Borrowed(text),
+            AnyValue::Empty | AnyValue::StringIndex(_) => Cow::Borrowed(""),
+            AnyValue::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+            AnyValue::Int(value) => Cow::Owned(value.to_string()),
+            AnyValue::Double(value) => Cow::Owned(number(*value)),
+            AnyValue::Bytes(bytes) => Cow::Owned(STANDARD.encode(bytes)),
+            AnyValue::Array(_) | AnyValue::Map(_) => {
+                let mut output = String::new();
+                // JSON has no infinities: the Collector then writes nothing at all.
+                match json(self, &mut output) {
+                    Some(()) => Cow::Owned(output),
+                    None => Cow::Borrowed(""),
+                }
+            }
+        }
+    }
+}
+
+/// As ECMAScript writes numbers.
+fn number(value: f64) -> String {
+    match value {
+        _ if value.is_nan() => "NaN".to_owned(),
+        f64::INFINITY => "Infinity".to_owned(),
+        f64::NEG_INFINITY => "-Infinity".to_owned(),
+        _ if value != 0.0 && !(1e-6..1e21).contains(&value.abs()) => {
+            let text = format!("{value:e}");
+            if text.contains("e-") {
+                text
+            } else {
+                text.replace('e', "e+")
+            }
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Values nest as deep as the validator allows.
+fn json(value: &AnyValue<'_>, output: &mut String) -> Option<()> {
+    match value {
+        AnyValue::Empty | AnyValue::StringIndex(_) => output.push_str("null"),
+        AnyValue::Double(value) if !value.is_finite() => return None,
+        AnyValue::Bool(_) | AnyValue::Int(_) | AnyValue::Double(_) => {
+            output.push_str(&value.to_text());
+        }
+        AnyValue::String(_) | AnyValue::Bytes(_) => quote(&value.to_text(), output),
+        AnyValue::Array(values) => {
+            output.push('[');
+            for (at, value) in values.clone().enumerate() {
+                if at > 0 {
+                    output.push(',');
+                }
+                json(&value, output)?;
+            }
+            output.push(']');
+        }
+        AnyValue::Map(entries) => {
+            // Of equal keys the last one counts.
+            let entries = entries.clone();
+            let sorted: BTreeMap<_, _> = entries
+                .map(|entry| (entry.key(), entry.value().unwrap_or(AnyValue::Empty)))
+                .collect();
+            output.push('{');
+            for (at, (key, value)) in sorted.iter().enumerate() {
+                if at > 0 {
+                    output.push(',');
+                }
+                quote(key, output);
+                output.push(':');
+                json(value, output)?;
+            }
+            output.push('}');
+        }
+    }
+    Some(())
+}
+
+fn quote(text: &str, output: &mut String) {
+    // A text can always be written as JSON.
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    output.push_str(
+        &quoted
+            .replace('\u{2028}', "\\u2028")
+            .replace('\u{2029}', "\\u2029"),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1 as proto;
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use prost::Message as _;
+
+    use super::*;
+    use crate::wire::view::{Message, View};
+
+    /// Values that `pcommon.Value.AsString` gave.
+    #[test]
+    fn values_are_written_as_the_collector_writes_them() {
+        let any = |value| proto::AnyValue { value: Some(value) };
+        let entry = |key: &str, value: Option<Value>| proto::KeyValue {
+            key: key.to_owned(),
+            value: value.map(any),
+            ..proto::KeyValue::default()
+        };
+        let text = |text: &str| Value::StringValue(text.to_owned());
+        let list = |values: Vec<Value>| {
+            Value::ArrayValue(proto::ArrayValue {
+                values: values.into_iter().map(any).collect(),
+            })
+        };
+        let map = |values| Value::KvlistValue(proto::KeyValueList { values });
+        for (value, expected) in [
+            (text("<a> \"b\""), "<a> \"b\""),
+            (Value::DoubleValue(0.000_001), "0.000001"),
+            (
+                Value::DoubleValue(100_000_000_000_000_000_000.0),
+                "100000000000000000000",
+            ),
+            (Value::DoubleValue(-2.5e30), "-2.5e+30"),
+            (Value::DoubleValue(f64::NEG_INFINITY), "-Infinity"),
+            (
+                map(vec![
+                    entry(
+                        "z",
+                        Some(list(vec![Value::IntValue(1), Value::BoolValue(false)])),
+                    ),
+                    entry("a", Some(text("<&>\n\u{2028}"))),
+                    entry("none", None),
+                    entry("bytes", Some(Value::BytesValue(vec![1, 2]))),
+                    entry("x", Some(Value::DoubleValue(1.0))),
+                ]),
+                r#"{"a":"<&>\n\u2028","bytes":"AQI=","none":null,"x":1,"z":[1,false]}"#,
+            ),
+            (list(vec![Value::DoubleValue(f64::NAN)]), ""),
+            (list(vec![]), "[]"),
+        ] {
+            let encoded = any(value).encode_to_vec();
+            let value = AnyValue::view(Message::new(&encoded));
+            assert_eq!(value.to_text(), expected);
+        }
+    }
+}
