@@ -2,7 +2,8 @@
 //!
 //! - Where a request enters: [`validate`] and [`merge_repeated`], by tables made from OTLP's own [`descriptor`]s.
 //! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
-//! - Changing: [`attributes`], and the [`edit`]or under it; [`stamp`] for who sent a request.
+//! - Changing: [`attributes`], and the [`edit`]or under it; [`stamp`] for who sent a request; [`strings`] for every
+//!   string there is.
 //! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)
 //! - OTLP/JSON: [`json`].
 //!
@@ -18,6 +19,7 @@ pub mod reader;
 mod schema;
 mod split;
 pub mod stamp;
+pub mod strings;
 mod validate;
 pub mod view;
 
