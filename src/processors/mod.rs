@@ -6,6 +6,7 @@ pub mod compression;
 pub mod dedup;
 pub mod memory_limiter;
 mod offer;
+pub mod redaction;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -16,4 +17,5 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     compression::ENTRY,
     dedup::ENTRY,
     memory_limiter::ENTRY,
+    redaction::ENTRY,
 ];

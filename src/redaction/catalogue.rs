@@ -127,6 +127,13 @@ impl DetectorId {
     /// How many custom ones a scanner can have.
     pub const CUSTOM: usize = DetectorId::COUNT - Detector::ALL.len();
 
+    /// The custom detector at a position of the configuration, if there can be one.
+    pub fn custom(position: usize) -> Option<DetectorId> {
+        let index = Detector::ALL.len().checked_add(position)?;
+        let index = u8::try_from(index).ok()?;
+        (usize::from(index) < DetectorId::COUNT).then_some(DetectorId(index))
+    }
+
     /// From 0 to [`DetectorId::COUNT`], for tables.
     pub fn index(self) -> usize {
         self.0.into()
