@@ -99,7 +99,7 @@ places! {
     AttributeKeys "attribute_keys" Identifier [],
     /// Types and keys of the entities that a resource refers to. Off unless listed.
     EntityRefs "entity_refs" Identifier [],
-    /// Strings in fields that OTLP will have in the future.
+    /// Strings in fields that OTLP will have in the future, and ids that are too long or too short to be one.
     Other "other" Content [],
 }
 

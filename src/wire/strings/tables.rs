@@ -17,6 +17,8 @@ pub(super) enum Step {
     Mismatch,
     /// A string.
     Text(Place),
+    /// The bytes of an id. Those that are too long or too short for one may be anything.
+    Id,
     /// An attribute.
     Attribute(Place),
     /// A string of a dictionary: what refers to it says where it stands.
@@ -154,6 +156,7 @@ fn step(descriptors: &Descriptors, parent: &str, field: &FieldDescriptor, places
             None => Step::Skip,
         },
         Type::Bytes if parent == "Profile" && field.name == "original_payload" => Step::Original,
+        Type::Bytes => chosen(Step::Id, Place::Other),
         Type::Message => {
             let Some(target) = field.message else {
                 return Step::Skip;

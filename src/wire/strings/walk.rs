@@ -137,6 +137,15 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     self.body(place, part, set.is_some(), depth)?;
                     part.rest
                 }
+                Step::Id => {
+                    let part = Part::read(start, key, rest)?;
+                    if !matches!(part.body.len(), 0 | 8 | 16)
+                        && self.string(Place::Other, part)? == Fate::Goes
+                    {
+                        self.remove(&part);
+                    }
+                    part.rest
+                }
                 Step::Shared => {
                     let (body, rest) = delimited(rest)?;
                     let text = utf8(body)?;
@@ -465,7 +474,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if !self.tables.places.has(place) {
             return Ok(Fate::Stays);
         }
-        if part.key == STRING {
+        if place != Place::Other && part.key == STRING {
             utf8(part.body)?;
         }
         // Usually one, and nothing behind it.
