@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +15,12 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
-use tributary::batch::{Decoded, Requests, Signal};
+use tributary::batch::{Batch, Decoded, Requests, Signal};
+use tributary::component::{BuildContext, ProcessorConfig, Stage};
+use tributary::config::ComponentId;
+use tributary::memory::Budget;
+use tributary::pipeline::Processor;
+use tributary::processors::redaction;
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
 use tributary::wire::stamp::Stamp;
 use tributary::wire::{self, Limit, json};
@@ -159,6 +165,30 @@ fn steps() -> Vec<Step> {
         let key = key.to_owned();
         Actions::new(vec![Action { key, operation }])
     };
+    let with_hits: Vec<Bytes> = samples_with_hits()
+        .iter()
+        .map(|sample| sample.encode_to_vec().into())
+        .collect();
+    for (name, requests, scan) in [
+        ("redaction: walk, no detectors", &requests, "[]"),
+        ("redaction: no hits", &requests, USUAL),
+        ("redaction: 1 hit in 5 spans", &with_hits, USUAL),
+    ] {
+        let processor = redaction(&format!("{{allow_all_keys: true, detectors: {scan}}}"));
+        let batches: Vec<Batch> = requests
+            .iter()
+            .map(|request| Batch::new(Signal::Traces, SPANS, request.clone()))
+            .collect();
+        steps.push(Step {
+            name,
+            items: SPANS * REQUESTS,
+            run: Box::new(move || {
+                for batch in &batches {
+                    let _ = black_box(processor.process(batch.clone()));
+                }
+            }),
+        });
+    }
     let actions = edit("client.address", Operation::Update(value()));
     step!("attributes: update, all hit", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Items, r)
@@ -210,6 +240,48 @@ fn steps() -> Vec<Step> {
         text
     ));
     steps
+}
+
+/// All detectors but `high_entropy`.
+const USUAL: &str = "[private_key, jwt, aws_access_key, gcp_api_key, github_token, slack_token, stripe_key, \
+    basic_auth, bearer_token, url_credentials, email, iban, credit_card, us_ssn, mac_address, ip_address, phone, \
+    home_directory]";
+
+fn redaction(config: &str) -> Box<dyn Processor> {
+    let Ok(config) = serde_yaml::from_str::<redaction::Config>(config) else {
+        unreachable!("it is a configuration");
+    };
+    let context = BuildContext {
+        id: ComponentId::new("redaction"),
+        budget: Budget::new(1 << 30),
+        listeners: Default::default(),
+        health: Arc::default(),
+        extensions: Default::default(),
+    };
+    match config.build(&context, Signal::Traces) {
+        Ok(Stage::Pure(processor)) => processor,
+        _ => unreachable!("it can be built and holds nothing"),
+    }
+}
+
+/// The same with an address in an attribute of every fifth span.
+fn samples_with_hits() -> Vec<ExportTraceServiceRequest> {
+    let mut samples = samples();
+    let spans = samples
+        .iter_mut()
+        .flat_map(|request| &mut request.resource_spans)
+        .flat_map(|resource| &mut resource.scope_spans)
+        .flat_map(|scope| &mut scope.spans);
+    for span in spans.step_by(5) {
+        if let Some(attribute) = span.attributes.get_mut(1)
+            && let Some(AnyValue {
+                value: Some(Value::StringValue(text)),
+            }) = &mut attribute.value
+        {
+            text.insert_str(0, "jane.roe@example.com ");
+        }
+    }
+    samples
 }
 
 /// Requests as an SDK sends them. No two spans are alike, so that the processor cannot learn them by heart.

@@ -43,7 +43,9 @@ fn generator(planted: &'static str, wild: bool, spared: &'static [&'static str])
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    bytes
+        .windows(text.len())
+        .any(|part| part == text.as_bytes())
 }
 
 fn entropy() -> impl Strategy<Value = Vec<u8>> {

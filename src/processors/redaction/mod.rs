@@ -30,9 +30,7 @@ use self::policy::Policy;
 use self::redactor::{Redactor, Refusal};
 pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
-use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage,
-};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::memory::Budget;
 use crate::pipeline::Processor;
 use crate::wire::strings::{Refused, rewrite};
@@ -132,10 +130,12 @@ impl Processor for Redaction {
         let mut changed = changed.into_iter().peekable();
         let parts = batch.wire().parts().iter().enumerate();
         let parts: Requests = parts
-            .map(|(at, part)| match changed.next_if(|(place, _)| *place == at) {
-                Some((_, redacted)) => redacted,
-                None => part.clone(),
-            })
+            .map(
+                |(at, part)| match changed.next_if(|(place, _)| *place == at) {
+                    Some((_, redacted)) => redacted,
+                    None => part.clone(),
+                },
+            )
             .collect();
         Ok(Some(batch.with_wire(items, parts)))
     }

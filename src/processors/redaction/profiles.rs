@@ -23,8 +23,8 @@ use crate::batch::{Nack, Signal};
 use crate::memory::Budget;
 use crate::profiles::ingest::ingest;
 use crate::profiles::names::BUILD_IDS;
-use crate::profiles::reindex::{Fault, Memo};
 use crate::profiles::references::References;
+use crate::profiles::reindex::{Fault, Memo};
 use crate::profiles::{Dictionary, Profiles, layout, pprof};
 use crate::redaction::{Hits, Outcome};
 use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
@@ -43,7 +43,8 @@ pub(super) fn redact(
         hits: Hits::default(),
         found: policy.rules.is_some(),
     };
-    let stripped = rewrite(&policy.tables, Signal::Profiles, request, &mut probe).map_err(refuse)?;
+    let stripped =
+        rewrite(&policy.tables, Signal::Profiles, request, &mut probe).map_err(refuse)?;
     if !probe.found {
         return Ok(stripped.map(Redacted::same_items));
     }

@@ -323,7 +323,8 @@ impl Rewriter for Redactor<'_> {
         if policy.sums_up()
             && policy.acts_on(place)
             && decided != Attribute::Remove
-            && keys().any(|key| key == seen.key) {
+            && keys().any(|key| key == seen.key)
+        {
             let (value, changed) = match decided {
                 Attribute::Replace(text) => (Some(Value::StringValue(text)), true),
                 _ => {

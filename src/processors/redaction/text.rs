@@ -146,9 +146,6 @@ mod tests {
                 entry("a", list),
             ],
         });
-        assert_eq!(
-            as_text(Some(&map)),
-            r#"{"a":[1,null],"z":"\u003c\"\n"}"#
-        );
+        assert_eq!(as_text(Some(&map)), r#"{"a":[1,null],"z":"\u003c\"\n"}"#);
     }
 }

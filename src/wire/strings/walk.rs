@@ -174,13 +174,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// The end of a message that has attributes.
-    fn close(
-        &mut self,
-        place: Place,
-        number: u32,
-        mark: &Mark,
-        message: &'a [u8],
-    ) {
+    fn close(&mut self, place: Place, number: u32, mark: &Mark, message: &'a [u8]) {
         let end = self.at(message) + message.len();
         for amendment in self.rewriter.close(place) {
             let put = |output: &mut Vec<u8>| put_delimited(number, &amendment.attribute, output);
