@@ -11,6 +11,8 @@
 //! - No text, and no part of one, is in any error, count or debug output.
 
 mod catalogue;
+#[cfg(test)]
+mod corpus;
 mod decode;
 mod detect;
 mod find;

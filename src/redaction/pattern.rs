@@ -149,6 +149,14 @@ fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
             };
             return (taken, regex::escape(text).into());
         }
+        ('p' | 'P' | 'x', _) => {
+            // `\\p{Greek}`, `\\x{3b1}`: braces that count nothing.
+            let braces = rest.get(2..).filter(|rest| rest.starts_with('{'));
+            let taken = braces
+                .and_then(|rest| rest.find('}'))
+                .map_or(2, |end| end + 3);
+            return (taken, rest.get(..taken).unwrap_or_default().into());
+        }
         _ => {
             let taken = 1 + second.len_utf8();
             return (taken, rest.get(..taken).unwrap_or_default().into());

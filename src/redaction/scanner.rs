@@ -286,3 +286,216 @@ fn check_name(name: &str, taken: &[String]) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+    use crate::redaction::{DetectorConfig, HashFunction};
+
+    fn scanner(
+        detectors: &[DetectorConfig],
+        custom: &[CustomDetectorConfig],
+        decode: bool,
+    ) -> Scanner {
+        let key = Secret::from("0123456789abcdef0123456789abcdef");
+        Scanner::new(&Settings {
+            detectors,
+            custom,
+            hash_function: None,
+            hmac_key: &key,
+            decode,
+        })
+        .unwrap()
+    }
+
+    fn usual(action: DetectorAction) -> Vec<DetectorConfig> {
+        Detector::usual()
+            .map(|name| DetectorConfig { name, action })
+            .collect()
+    }
+
+    fn redact(scanner: &Scanner, text: &str) -> String {
+        match scanner.scan(text, &mut Hits::default()).unwrap() {
+            Outcome::Clean => text.to_owned(),
+            Outcome::Rewritten(text) => text,
+            Outcome::Drop => "(dropped)".to_owned(),
+        }
+    }
+
+    fn custom(name: &str, regex: &str, action: DetectorAction) -> CustomDetectorConfig {
+        CustomDetectorConfig {
+            name: name.to_owned(),
+            regex: regex.to_owned(),
+            checksum: Checksum::None,
+            action,
+        }
+    }
+
+    #[test]
+    fn each_action_does_what_its_name_says() {
+        let text = "mail jane.doe@example.com today";
+        for (action, expected) in [
+            (DetectorAction::Mask, "mail **** today"),
+            (DetectorAction::Replace, "mail [EMAIL] today"),
+            (DetectorAction::Partial, "mail ****.com today"),
+            (DetectorAction::Truncate, "mail "),
+            (DetectorAction::Drop, "(dropped)"),
+        ] {
+            assert_eq!(redact(&scanner(&usual(action), &[], false), text), expected);
+        }
+        let hashed = redact(&scanner(&usual(DetectorAction::Hmac), &[], false), text);
+        assert!(
+            hashed.starts_with("mail [EMAIL:") && hashed.ends_with("] today"),
+            "{hashed}"
+        );
+        assert_eq!(hashed.len(), "mail [EMAIL:] today".len() + 64);
+        let again = redact(&scanner(&usual(DetectorAction::Hmac), &[], false), text);
+        assert_eq!(hashed, again);
+        let home = scanner(&usual(DetectorAction::Replace), &[], false);
+        assert_eq!(redact(&home, "/home/jane/src/x.rs"), "~/src/x.rs");
+    }
+
+    #[test]
+    fn hmac_without_a_key_fails_when_the_scanner_is_made() {
+        let detectors = usual(DetectorAction::Hmac);
+        let settings = Settings {
+            detectors: &detectors,
+            custom: &[],
+            hash_function: Some(HashFunction::HmacSha512),
+            hmac_key: &Secret::default(),
+            decode: false,
+        };
+        let error = Scanner::new(&settings).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "hmac_key must be at least 64 bytes long for hmac-sha512, and has 0"
+        );
+    }
+
+    #[test]
+    fn what_an_earlier_redaction_wrote_is_left_alone() {
+        let texts = [
+            "GET https://jane:secret-1@example.com/home?mail=jane@example.com from 192.0.2.17",
+            "Authorization: Bearer abcdefghijkl0123456789",
+            "Basic dXNlcjpwYXNzd29yZA== and /home/jane/.ssh and C:\\Users\\jane\\x",
+            "4111 1111 1111 1111, +49 30 90182012; 078-05-1120 00:1a:2b:3c:4d:5e",
+            "x@y.com4111111111111111@z.com",
+        ];
+        for action in [
+            DetectorAction::Mask,
+            DetectorAction::Replace,
+            DetectorAction::Hash,
+            DetectorAction::Hmac,
+            DetectorAction::Partial,
+            DetectorAction::Truncate,
+        ] {
+            let mut detectors = usual(action);
+            detectors.push(DetectorConfig {
+                name: Detector::HighEntropy,
+                action,
+            });
+            let scanner = scanner(&detectors, &[], true);
+            for text in texts {
+                let once = redact(&scanner, text);
+                assert_ne!(once, text);
+                assert_eq!(redact(&scanner, &once), once, "{action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_custom_pattern_that_matches_everything_settles_too() {
+        for action in [
+            DetectorAction::Mask,
+            DetectorAction::Replace,
+            DetectorAction::Hash,
+            DetectorAction::Partial,
+        ] {
+            let scanner = scanner(&[], &[custom("all", r"\S+", action)], false);
+            let once = redact(&scanner, "jane doe");
+            assert!(!once.contains("jane"), "{once}");
+            assert_eq!(redact(&scanner, &once), once);
+        }
+    }
+
+    #[test]
+    fn overlapping_hits_become_one_and_the_leftmost_decides() {
+        let mut detectors = usual(DetectorAction::Mask);
+        for detector in &mut detectors {
+            if detector.name == Detector::Email {
+                detector.action = DetectorAction::Replace;
+            }
+        }
+        let customs = [custom("customer", r"cust-\w+", DetectorAction::Replace)];
+        let scanner = scanner(&detectors, &customs, false);
+        assert_eq!(redact(&scanner, "cust-jane@example.com!"), "[CUSTOMER]!");
+        assert_eq!(
+            redact(&scanner, "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0."),
+            "Bearer ****."
+        );
+    }
+
+    #[test]
+    fn custom_detectors_have_checksums_and_names_that_are_theirs() {
+        let mut member = custom("member", r"M-(?P<value>\d+)", DetectorAction::Mask);
+        member.checksum = Checksum::Luhn;
+        let scanner = scanner(&[], std::slice::from_ref(&member), false);
+        assert_eq!(redact(&scanner, "M-18 M-19"), "M-**** M-19");
+        assert_eq!(scanner.detector_name(DetectorId(19)), "member");
+        let make = |custom: CustomDetectorConfig| {
+            Scanner::new(&Settings {
+                detectors: &[],
+                custom: &[custom],
+                hash_function: None,
+                hmac_key: &Secret::default(),
+                decode: false,
+            })
+        };
+        for (custom, error) in [
+            (
+                custom("", "x", DetectorAction::Mask),
+                "custom[0].name: is required: what metrics call it",
+            ),
+            (
+                custom("email", "x", DetectorAction::Mask),
+                "custom[0].name: is the name of another detector",
+            ),
+            (
+                custom("a", "", DetectorAction::Mask),
+                "custom[0].regex: is required: a regular expression of what to find",
+            ),
+        ] {
+            assert_eq!(make(custom).unwrap_err().to_string(), error);
+        }
+    }
+
+    #[test]
+    fn encoded_runs_are_looked_into_and_replaced_as_a_whole() {
+        let encoded = scanner(&usual(DetectorAction::Replace), &[], true);
+        for (text, expected) in [
+            (
+                "/find?mail=jane%40example.com&page=2",
+                "/find?mail=[EMAIL]&page=2",
+            ),
+            ("path=%2Fhome%2Fjane%2Fsrc end", "path=~ end"),
+            ("data: amFuZUBleGFtcGxlLmNvbQ== end", "data: [EMAIL] end"),
+            ("data: amFuZUBleGFtcGxlLmNvbQ end", "data: [EMAIL] end"),
+            ("100%25 sure", "100%25 sure"),
+        ] {
+            assert_eq!(redact(&encoded, text), expected);
+        }
+        let plain = scanner(&usual(DetectorAction::Replace), &[], false);
+        assert_eq!(
+            redact(&plain, "x=jane%40example.com"),
+            "x=jane%40example.com"
+        );
+    }
+
+    #[test]
+    fn nothing_private_is_in_debug_output() {
+        let scanner = scanner(&usual(DetectorAction::Hmac), &[], false);
+        let shown = format!("{scanner:?}");
+        assert!(!shown.contains("0123456789abcdef"), "{shown}");
+    }
+}

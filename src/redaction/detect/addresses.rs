@@ -74,7 +74,7 @@ fn version_before(text: &[u8], start: usize) -> bool {
                 end -= 1;
             }
             let name = letters(end);
-            let words: [&[u8]; 7] = [
+            let words: [&[u8]; 8] = [
                 b"version",
                 b"ver",
                 b"v",
@@ -82,6 +82,7 @@ fn version_before(text: &[u8], start: usize) -> bool {
                 b"build",
                 b"revision",
                 b"oid",
+                b"firmware",
             ];
             words.iter().any(|word| name.eq_ignore_ascii_case(word))
         }

@@ -90,8 +90,9 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
         .len()
         .min(2);
     let decoded = STANDARD.decode(token).ok()?;
-    let plain = std::str::from_utf8(&decoded).ok()?;
-    let fits = plain.len() >= 3 && plain.contains(':') && !plain.chars().any(char::is_control);
+    // In whatever character set.
+    let fits =
+        decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);
     fits.then_some(start..start + token.len() + padding)
 }
 

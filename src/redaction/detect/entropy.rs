@@ -31,10 +31,15 @@ fn random(token: &[u8]) -> bool {
         count(u8::is_ascii_uppercase),
         count(u8::is_ascii_lowercase),
     );
-    if digits < 2 || upper < 2 || lower < 2 || token.iter().all(u8::is_ascii_hexdigit) {
+    if digits < 2
+        || upper < 2
+        || lower < 2
+        || token.iter().all(u8::is_ascii_hexdigit)
+        || token.starts_with(b"_Z")
+    {
         return false;
     }
-    // Names change class at the beginnings of words, random texts at about every second character.
+    // (`_Z` begins names of C++ and Rust.) Names change class at the beginnings of words, random texts at about every second character.
     let class = |byte: &u8| match byte {
         b'0'..=b'9' => 0,
         b'A'..=b'Z' => 1,
@@ -45,7 +50,7 @@ fn random(token: &[u8]) -> bool {
         [first, second] => class(first) != class(second),
         _ => false,
     });
-    3 * changes.count() >= token.len() && entropy(token) >= BITS
+    20 * changes.count() >= 9 * token.len() && entropy(token) >= BITS
 }
 
 /// The entropy of the bytes in bits per byte (Shannon).

@@ -16,8 +16,9 @@ const SHARED: [&[u8]; 9] = [
 ];
 
 /// Where root file systems are mounted: a home directory below them is one too.
-const ROOTS: [&[u8]; 8] = [
-    b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data",
+const ROOTS: [&[u8]; 10] = [
+    b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
+    b"/export",
 ];
 
 /// `/home/NAME`, `/Users/NAME` or `C:\Users\NAME` whose first separator is at `separator`. The path must begin there, or
@@ -93,6 +94,14 @@ fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
     let part_of_path =
         earlier.is_ascii_alphanumeric() || b".-_~%*]}+\\".contains(&earlier) || earlier >= 0x80;
     if !part_of_path {
+        return Some(separator);
+    }
+    // `-I/home/NAME/include`
+    let option = separator >= 2
+        && matches!(earlier, b'I' | b'L')
+        && before(text, separator - 1) == b'-'
+        && !before(text, separator - 2).is_ascii_alphanumeric();
+    if option {
         return Some(separator);
     }
     // The directory above, unless it is a URL's.

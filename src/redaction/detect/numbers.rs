@@ -61,7 +61,7 @@ impl Groups {
 
 /// A card number that begins at a digit. The longest reading wins.
 pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
-    if matches!(before(text, start), b'.' | b',' | b'_') {
+    if before(text, start) == b'.' || thousands(text, start) {
         return None;
     }
     let groups = Groups::read(text, start, b" -");
@@ -83,6 +83,11 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
     let after = byte(text, end);
     let goes_on = matches!(after, b'.' | b',') && byte(text, end + 1).is_ascii_digit();
     (!word(after) && !goes_on && valid_card(text, start, end)).then_some(start..end)
+}
+
+/// Whether a number goes on after a comma, as in 4,111.
+pub(super) fn thousands(text: &[u8], start: usize) -> bool {
+    before(text, start) == b',' && before(text, start - 1).is_ascii_digit()
 }
 
 fn valid_card(text: &[u8], start: usize, end: usize) -> bool {

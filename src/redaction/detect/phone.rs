@@ -1,6 +1,6 @@
 //! Telephone numbers.
 
-use super::numbers::Groups;
+use super::numbers::{Groups, thousands};
 use super::{Span, before, byte, word};
 
 /// A number in one of the forms below, in which `start` is the first digit after anything but a digit:
@@ -20,7 +20,10 @@ pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
             }
             return national(text, start, start - 1);
         }
-        b'.' | b'-' | b'/' | b',' | b':' | b'$' | b'#' => return None,
+        b'.' | b'-' | b'/' | b'$' | b'#' => return None,
+        b',' if thousands(text, start) => return None,
+        // A time of day.
+        b':' if before(text, start - 1).is_ascii_digit() => return None,
         _ => {}
     }
     if text.get(start..start + 2) == Some(b"00") {
@@ -107,7 +110,7 @@ fn assigned(number: u64, digits: u32) -> bool {
 /// Without a country code; `start` is where the number begins, its parenthesis included.
 fn national(text: &[u8], digits: usize, start: usize) -> Option<Span> {
     if word(before(text, start))
-        || matches!(before(text, start), b'-' | b'.' | b'/' | b'=' if start != digits)
+        || matches!(before(text, start), b'-' | b'.' | b'/' if start != digits)
     {
         return None;
     }
@@ -174,7 +177,7 @@ fn grouped(text: &[u8], start: usize) -> Option<usize> {
     let rest = groups.groups.get(1..).unwrap_or_default();
     let fits = count <= 3
         && (3..=5).contains(&first)
-        && (10..=11).contains(&total)
+        && (10..=12).contains(&total)
         && rest.iter().all(|group| group.1 >= 3);
     fits.then(|| groups.end(count))
 }
