@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::process::Command;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -252,7 +253,7 @@ fn redaction(config: &str) -> Box<dyn Processor> {
         unreachable!("it is a configuration");
     };
     let context = BuildContext {
-        id: ComponentId::new("redaction"),
+        id: ComponentId::from_str("redaction").unwrap_or_else(|_| unreachable!()),
         budget: Budget::new(1 << 30),
         listeners: Default::default(),
         health: Arc::default(),
