@@ -20,6 +20,7 @@ mod hash;
 mod marks;
 mod masks;
 mod pattern;
+pub mod sanitize;
 mod scanner;
 mod settings;
 
