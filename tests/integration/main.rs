@@ -31,6 +31,7 @@ mod merged_refusal;
 mod mutual_tls;
 mod own_telemetry;
 mod profiles_check;
+mod redaction;
 mod redelivery;
 mod reload;
 mod retries;

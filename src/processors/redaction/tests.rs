@@ -329,6 +329,37 @@ fn an_attribute_goes_when_a_detector_drops_its_value() {
 }
 
 #[test]
+fn sanitizers_act_on_the_attributes_and_span_names_that_are_theirs() {
+    let yaml = "
+allow_all_keys: true
+url_sanitizer: {enabled: true, attributes: [http.url]}
+db_sanitizer:
+  sql: {enabled: true, attributes: [db.statement]}
+";
+    let before = json!({
+        "db.statement": "SELECT 1 FROM a WHERE b = 'x'",
+        "db.system": "MySQL",
+        "http.url": "/users/123/profile",
+        "other": "/users/123/profile",
+    });
+    let request = span(json!({
+        "kind": 2, "name": "/users/123/profile", "attributes": attributes(&before),
+    }));
+    let output = redacted(yaml, Signal::Traces, &request);
+    let span = &output["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    assert_eq!(span["name"], "/users/*/profile");
+    assert_eq!(
+        span["attributes"],
+        list(&[
+            ("db.statement", json!("SELECT ? FROM a WHERE b = ?")),
+            ("db.system", json!("MySQL")),
+            ("http.url", json!("/users/*/profile")),
+            ("other", json!("/users/123/profile")),
+        ])
+    );
+}
+
+#[test]
 fn in_mode_report_nothing_changes() {
     let yaml = "{mode: report, detectors: [email], unknown_fields: drop, summary: debug}";
     let request = everywhere("jane@example.com");
