@@ -375,17 +375,20 @@ fn bytes_are_looked_into_as_far_as_they_are_text() {
 }
 
 #[test]
-fn no_text_of_a_request_is_in_a_refusal() {
-    let yaml = "
-allow_all_keys: true
-custom: [{name: loop, regex: '[^a]+', action: replace}]
-";
-    let refused = processor(yaml, Signal::Traces)
-        .process(batch(Signal::Traces, &span(json!({"name": "sesame"}))));
-    if let Err(nack) = refused {
-        assert!(!nack.retryable);
-        assert!(!nack.reason.contains("sesame"), "{}", nack.reason);
+fn what_cannot_be_read_is_refused_for_good_without_a_word_of_it() {
+    // The name of a span, which is not UTF-8.
+    let mut request = b"\x2a\x07sesame\xff".to_vec();
+    for tag in [0x12, 0x12, 0x0a] {
+        let length = u8::try_from(request.len()).unwrap();
+        request.splice(0..0, [tag, length]);
     }
+    let batch = Batch::new(Signal::Traces, 1, Bytes::from(request));
+    let nack = processor(DETECT, Signal::Traces)
+        .process(batch)
+        .unwrap_err();
+    assert!(!nack.retryable);
+    assert!(nack.reason.contains("not UTF-8"), "{}", nack.reason);
+    assert!(!nack.reason.contains("sesame"), "{}", nack.reason);
 }
 
 #[test]
