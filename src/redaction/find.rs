@@ -198,8 +198,8 @@ impl Anchors {
             ask(Detector::Email, email::email, at);
         }
         for at in places(self.url, base) {
-            let rest = text.get(at..).unwrap_or_default();
-            if memchr::memchr(b'@', rest).is_some() {
+            let authority = text.get(at..text.len().min(at + credentials::AUTHORITY));
+            if memchr::memchr(b'@', authority.unwrap_or_default()).is_some() {
                 ask(Detector::UrlCredentials, credentials::url, at);
             }
             ask(Detector::SlackToken, credentials::slack_hook, at);

@@ -178,7 +178,6 @@ fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
     let before_that = start.checked_sub(2).map_or(0, |at| byte(text, at));
     // A colon before it separates it from its name.
     let joined = word(earlier)
-        || (earlier == separator
-            && (before_that.is_ascii_hexdigit() && separator != b'-' || separator == b'-'));
+        || (earlier == separator && (separator == b'-' || before_that.is_ascii_hexdigit()));
     !joined && !longer(after, byte(text, end + 1)) && !all(b'0') && !all(b'f')
 }
