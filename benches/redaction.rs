@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use tributary::config::Secret;
-use tributary::redaction::{Detector, DetectorConfig, Hits, Scanner, Settings};
+use tributary::redaction::{Detector, DetectorConfig, Hits, Scanner, Settings, SettingsError};
 
 /// What the attributes of spans are like.
 const CLEAN: [&str; 24] = [
@@ -101,9 +101,9 @@ struct Step {
 /// How often a step goes through its texts.
 const ROUNDS: usize = 2_000;
 
-fn main() {
+fn main() -> Result<(), SettingsError> {
     let arguments: Vec<String> = std::env::args().collect();
-    let steps = steps();
+    let steps = steps()?;
     // Called by itself, to count the instructions of one step.
     if let [_, flag, name, rounds] = arguments.as_slice()
         && flag == "--rounds-of"
@@ -112,11 +112,11 @@ fn main() {
         for step in steps.iter().filter(|step| step.name == *name) {
             (0..rounds).for_each(|_| (step.run)());
         }
-        return;
+        return Ok(());
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
         steps.iter().for_each(|step| (step.run)());
-        return;
+        return Ok(());
     }
     println!(
         "{:<28} {:>9} {:>9} {:>13}",
@@ -128,9 +128,10 @@ fn main() {
             instructions(step).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
         println!("{:<28} {best:>9.1} {median:>9.1} {count:>13}", step.name);
     }
+    Ok(())
 }
 
-fn scanner(detectors: &[DetectorConfig], decode: bool) -> Scanner {
+fn scanner(detectors: &[DetectorConfig], decode: bool) -> Result<Scanner, SettingsError> {
     let settings = Settings {
         detectors,
         custom: &[],
@@ -138,7 +139,7 @@ fn scanner(detectors: &[DetectorConfig], decode: bool) -> Scanner {
         hmac_key: &Secret::default(),
         decode,
     };
-    Scanner::new(&settings).unwrap_or_else(|error| panic!("{error}"))
+    Scanner::new(&settings)
 }
 
 fn step(name: String, scanner: Scanner, texts: Vec<&'static str>) -> Step {
@@ -154,7 +155,7 @@ fn step(name: String, scanner: Scanner, texts: Vec<&'static str>) -> Step {
     }
 }
 
-fn steps() -> Vec<Step> {
+fn steps() -> Result<Vec<Step>, SettingsError> {
     let usual: Vec<DetectorConfig> = Detector::usual().map(DetectorConfig::from).collect();
     let short: Vec<&str> = CLEAN
         .iter()
@@ -169,27 +170,27 @@ fn steps() -> Vec<Step> {
     let mut steps = vec![
         step(
             "all, clean, to 16 bytes".to_owned(),
-            scanner(&usual, false),
+            scanner(&usual, false)?,
             short,
         ),
         step(
             "all, clean, longer".to_owned(),
-            scanner(&usual, false),
+            scanner(&usual, false)?,
             long,
         ),
         step(
             "all, clean".to_owned(),
-            scanner(&usual, false),
+            scanner(&usual, false)?,
             CLEAN.to_vec(),
         ),
         step(
             "all and decode, clean".to_owned(),
-            scanner(&usual, true),
+            scanner(&usual, true)?,
             CLEAN.to_vec(),
         ),
         step(
             "all, private".to_owned(),
-            scanner(&usual, false),
+            scanner(&usual, false)?,
             DIRTY.iter().map(|(_, text)| *text).collect(),
         ),
     ];
@@ -197,16 +198,16 @@ fn steps() -> Vec<Step> {
         let name: String = text.chars().take(22).collect();
         steps.push(step(
             format!("all, {name}"),
-            scanner(&usual, false),
+            scanner(&usual, false)?,
             vec![text],
         ));
     }
     for (detector, text) in DIRTY {
         let alone = || scanner(&[detector.into()], false);
-        steps.push(step(format!("{detector}, clean"), alone(), CLEAN.to_vec()));
-        steps.push(step(format!("{detector}, private"), alone(), vec![text]));
+        steps.push(step(format!("{detector}, clean"), alone()?, CLEAN.to_vec()));
+        steps.push(step(format!("{detector}, private"), alone()?, vec![text]));
     }
-    steps
+    Ok(steps)
 }
 
 /// Nanoseconds per text.

@@ -21,6 +21,7 @@ mod headers;
 mod pprof;
 mod printed;
 mod profiles;
+mod redaction;
 pub mod seeds;
 mod telemetry;
 
@@ -35,4 +36,5 @@ pub use headers::headers;
 pub use pprof::pprof;
 pub use printed::debug;
 pub use profiles::profiles;
+pub use redaction::redaction;
 pub use telemetry::{edit, json, split, stamp, transcode, validate, view};

@@ -114,9 +114,9 @@ struct Anchors {
     slack: u64,
     /// The first of five dashes.
     pem: u64,
-    /// Spaces after a letter.
+    /// Spaces after the last letter of `Bearer` or `Basic`.
     space: u64,
-    /// Slashes and backslashes before a letter, and the first of two backslashes.
+    /// Slashes before `h` and `U`, backslashes before a letter, and the first of two backslashes.
     path: u64,
     /// `J`
     j: u64,
@@ -139,6 +139,8 @@ impl Anchors {
             slash,
             backslash,
             space,
+            home,
+            scheme,
             j,
             i,
         } = *masks;
@@ -158,8 +160,8 @@ impl Anchors {
             underscore: underscore & alpha << 1 & alpha << 2 & own,
             slack: dash & alpha << 1 & alpha << 2 & alpha << 3 & alpha << 4 & own,
             pem: dash & dash >> 1 & dash >> 2 & dash >> 3 & dash >> 4 & !(dash << 1) & own,
-            space: space & alpha << 1 & own,
-            path: (slash | backslash) & (alpha | backslash) >> 1 & own,
+            space: space & scheme << 1 & own,
+            path: (slash & home >> 1 | backslash & (alpha | backslash) >> 1) & own,
             j: j & own,
             i: i & own,
         };
@@ -196,7 +198,10 @@ impl Anchors {
             ask(Detector::Email, email::email, at);
         }
         for at in places(self.url, base) {
-            ask(Detector::UrlCredentials, credentials::url, at);
+            let authority = text.get(at..text.len().min(at + credentials::AUTHORITY));
+            if memchr::memchr(b'@', authority.unwrap_or_default()).is_some() {
+                ask(Detector::UrlCredentials, credentials::url, at);
+            }
             ask(Detector::SlackToken, credentials::slack_hook, at);
         }
         for at in places(self.path, base) {
@@ -288,12 +293,21 @@ fn number(
     if separator == b'.' {
         ask(Detector::IpAddress, addresses::ipv4, start);
     }
+    // The shortest that are left have 11 bytes. What follows are dates and versions most of the time.
+    if rest.len() < 10 {
+        return;
+    }
     match digits {
         3 => ask(Detector::UsSsn, numbers::us_ssn, start),
-        4 => ask(Detector::CreditCard, numbers::credit_card, start),
+        4 if byte(rest, 7).is_ascii_digit() && byte(rest, 8).is_ascii_digit() => {
+            ask(Detector::CreditCard, numbers::credit_card, start);
+        }
         _ => {}
     }
-    ask(Detector::Phone, phone::phone, start);
+    let first = byte(rest, 0);
+    if first == b'0' || digits == 3 || (digits == 1 && first == b'1') {
+        ask(Detector::Phone, phone::phone, start);
+    }
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl Hashers {
         use super::settings::HashFunction;
         let function = settings.hash_function;
         let hash = used(DetectorAction::Hash).then(|| function.unwrap_or(HashFunction::Sha3));
-        let hmac = used(DetectorAction::Hmac).then(|| match function {
+        let hmac = used(DetectorAction::Hmac).then_some(match function {
             Some(HashFunction::HmacSha512) => HashFunction::HmacSha512,
             _ => HashFunction::HmacSha256,
         });
@@ -118,6 +118,7 @@ pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize
         marks.push(start..start + asterisks + kept);
         from = start + asterisks;
     }
+    marks.sort_unstable_by_key(|mark| mark.start);
     marks
 }
 

@@ -31,6 +31,10 @@ pub(super) struct Masks {
     pub(super) space: u64,
     /// `J`, the third letter of every JSON Web Token.
     pub(super) j: u64,
+    /// `h` and `U`, which begin the directories of home directories.
+    pub(super) home: u64,
+    /// `r` and `c` in both cases, the ends of `Bearer` and `Basic`.
+    pub(super) scheme: u64,
     /// `I`, in the beginning of the keys of AWS and Google Cloud.
     pub(super) i: u64,
 }
@@ -94,6 +98,13 @@ impl Masks {
         self.slash |= equal(b'/');
         self.backslash |= equal(b'\\');
         self.space |= equal(b' ');
+        let either = |bytes: __m128i, first: u8, second: u8| {
+            let first = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(first as i8));
+            let second = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(second as i8));
+            bits(_mm_or_si128(first, second))
+        };
+        self.home |= either(bytes, b'h', b'U');
+        self.scheme |= either(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'r', b'c');
         self.j |= equal(b'J');
         self.i |= equal(b'I');
     }
@@ -122,6 +133,9 @@ impl Masks {
                     self.alpha |= bit;
                     self.j |= u64::from(*byte == b'J') << (position + offset);
                     self.i |= u64::from(*byte == b'I') << (position + offset);
+                    let is = |found: bool| u64::from(found) << (position + offset);
+                    self.home |= is(matches!(byte, b'h' | b'U'));
+                    self.scheme |= is(matches!(byte | 0x20, b'r' | b'c'));
                 }
                 _ => {}
             }

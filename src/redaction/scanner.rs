@@ -203,9 +203,9 @@ impl Scanner {
         };
         let marks = marks(text, known);
         hits.retain(|hit| {
-            !marks
-                .iter()
-                .any(|mark| mark.start <= hit.span.start && hit.span.end <= mark.end)
+            let later = marks.partition_point(|mark| mark.start <= hit.span.start);
+            let mark = later.checked_sub(1).and_then(|mark| marks.get(mark));
+            mark.is_none_or(|mark| hit.span.end > mark.end)
         });
     }
 

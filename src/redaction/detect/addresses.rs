@@ -93,6 +93,11 @@ fn version_before(text: &[u8], start: usize) -> bool {
 /// An IPv6 address that has a colon at `colon`. Not `::` and `::1`; in the short form only what begins as addresses
 /// in use do (IANA IPv6 address space), so that `abc::def` is a name of C++.
 pub(in super::super) fn ipv6(text: &[u8], colon: usize) -> Option<Span> {
+    // A name of C++ on either side.
+    let name = |byte: u8| word(byte) && !byte.is_ascii_hexdigit();
+    if byte(text, colon + 1) == b':' && (name(byte(text, colon + 2)) || name(before(text, colon))) {
+        return None;
+    }
     let part = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
     // The longest is that with an IPv4 address at its end: 45 bytes.
     let mut start = colon - run_back(text, colon, 46, part);
@@ -173,7 +178,6 @@ fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
     let before_that = start.checked_sub(2).map_or(0, |at| byte(text, at));
     // A colon before it separates it from its name.
     let joined = word(earlier)
-        || (earlier == separator
-            && (before_that.is_ascii_hexdigit() && separator != b'-' || separator == b'-'));
+        || (earlier == separator && (separator == b'-' || before_that.is_ascii_hexdigit()));
     !joined && !longer(after, byte(text, end + 1)) && !all(b'0') && !all(b'f')
 }

@@ -20,6 +20,9 @@ pub(in super::super) const URL_SAFE: GeneralPurpose =
 /// The longest header of a token that is decoded, in bytes.
 const HEADER: usize = 4096;
 
+/// How far from its `://` on a URL's authority is looked at, in bytes.
+pub(in super::super) const AUTHORITY: usize = 1024;
+
 /// What the parts of a JSON Web Token are made of.
 fn base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
@@ -114,7 +117,9 @@ pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
         return None;
     }
     let start = colon + 3;
-    let limit = text.get(..text.len().min(start + 1024)).unwrap_or_default();
+    let limit = text
+        .get(..text.len().min(colon + AUTHORITY))
+        .unwrap_or_default();
     let authority = run(limit, start, |byte| !b"/?# \t\r\n\"'<>`\\|".contains(&byte));
     let length = authority.iter().rposition(|byte| *byte == b'@')?;
     let user_information = authority.get(..length)?;

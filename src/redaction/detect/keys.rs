@@ -49,9 +49,10 @@ pub(in super::super) fn github(text: &[u8], underscore: usize) -> Option<Span> {
     let body = underscore + 1;
     if let Some(start) = body.checked_sub(b"github_pat_".len())
         && starts(text, start, b"github_pat_")
+        && !word(before(text, start))
     {
         let token = run(text, body, |byte| alphanumeric(byte) || byte == b'_');
-        let fits = token.len() >= 40 && varied(token) && !word(before(text, start));
+        let fits = token.len() >= 40 && varied(token);
         return fits.then_some(start..body + token.len());
     }
     let start = underscore.checked_sub(3)?;
@@ -94,6 +95,9 @@ fn crc32(bytes: &[u8]) -> u32 {
     sum.sum()
 }
 
+/// The longest token of Slack in bytes.
+const TOKEN: usize = 512;
+
 /// A token of Slack with the dash after its prefix at `dash`: `xoxb-` and the like, `xapp-`.
 pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
     let start = dash.checked_sub(4)?;
@@ -110,7 +114,8 @@ pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
     if !known || word(before(text, start)) {
         return None;
     }
-    let token = run(text, dash, |byte| {
+    let limit = text.len().min(dash + TOKEN);
+    let token = run(text.get(..limit).unwrap_or_default(), dash, |byte| {
         alphanumeric(byte) || byte == b'-' || byte == b'.'
     });
     let end = dash + run_back_trimmed(token);
@@ -147,7 +152,11 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     fits.then_some(start..body + token.len())
 }
 
-/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or to the end of the text if that is cut off.
+/// The longest private key in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many beginnings without an end
+/// do not each search the whole text.
+const KEY: usize = 16 << 10;
+
+/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or to the end of the text (16 KiB at most) if that is cut off.
 pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     if !starts(text, start, BEGIN) {
@@ -162,15 +171,16 @@ pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     if !private || !starts(text, body, b"-----") {
         return None;
     }
-    let rest = text.get(body + 5..).unwrap_or_default();
+    let limit = text.len().min(body + KEY);
+    let rest = text.get(body + 5..limit).unwrap_or_default();
     let Some(end) = memchr::memmem::find(rest, b"-----END ") else {
-        return Some(start..text.len());
+        return Some(start..limit);
     };
     let after = rest.get(end + 9..).unwrap_or_default();
     let closing = memchr::memmem::find(
         after.get(..after.len().min(64)).unwrap_or_default(),
         b"-----",
     );
-    let end = closing.map_or(text.len(), |closing| body + 5 + end + 9 + closing + 5);
+    let end = closing.map_or(limit, |closing| body + 5 + end + 9 + closing + 5);
     Some(start..end)
 }

@@ -57,11 +57,10 @@ fn write(query: &str, output: &mut String) -> Option<()> {
             }
             b'}' | b']' => {
                 let object = open.pop()?;
-                let fits = match (object, next) {
-                    (_, Next::CommaOrEnd) => true,
-                    (true, Next::KeyOrEnd) | (false, Next::ValueOrEnd) => true,
-                    _ => false,
-                };
+                let fits = matches!(
+                    (object, next),
+                    (_, Next::CommaOrEnd) | (true, Next::KeyOrEnd) | (false, Next::ValueOrEnd)
+                );
                 if !fits || object != (first == b'}') {
                     return None;
                 }

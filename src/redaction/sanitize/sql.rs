@@ -30,8 +30,16 @@ fn piece(rest: &str, first: char, last: char, output: &mut String) -> usize {
     let mut second = rest.chars().skip(1);
     match first {
         '\'' => literal(quoted(rest, '\''), output),
-        '"' if matches!(last, '=' | '<' | '>' | '(' | ',') && !rest.contains("\".") => {
-            literal(quoted(rest, '"'), output)
+        '"' if matches!(last, '=' | '<' | '>' | '(' | ',') => {
+            let length = quoted(rest, '"');
+            // `"table"."column"`
+            match rest
+                .get(length..)
+                .is_some_and(|after| after.starts_with('.'))
+            {
+                true => name(rest, length, output),
+                false => literal(length, output),
+            }
         }
         '"' | '`' => name(rest, quoted(rest, first), output),
         '-' if rest.starts_with("--") => {
