@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -14,11 +15,13 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
+use serde::de::DeserializeOwned;
 use tributary::batch::{Batch, Decoded, Requests, Signal};
 use tributary::component::{Host, ProcessorConfig, Stage};
 use tributary::memory::Budget;
 use tributary::net::listeners::Listeners;
-use tributary::processors::{filter, probabilistic_sampler};
+use tributary::pipeline::Processor;
+use tributary::processors::{filter, probabilistic_sampler, redaction};
 use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
 use tributary::wire::stamp::Stamp;
 use tributary::wire::{self, Limit, json};
@@ -163,6 +166,19 @@ fn steps() -> Vec<Step> {
         let key = key.to_owned();
         Actions::new(vec![Action { key, operation }])
     };
+    let with_hits: Vec<Bytes> = samples_with_hits()
+        .iter()
+        .map(|sample| sample.encode_to_vec().into())
+        .collect();
+    for (name, requests, detectors) in [
+        ("redaction: walk, no detectors", &requests, "[]"),
+        ("redaction: no hits", &requests, USUAL),
+        ("redaction: 1 hit in 5 spans", &with_hits, USUAL),
+    ] {
+        let yaml = format!("{{allow_all_keys: true, detectors: {detectors}}}");
+        let processor = processor::<redaction::Config>("redaction", &yaml);
+        steps.push(through(name, processor, requests));
+    }
     let actions = edit("client.address", Operation::Update(value()));
     step!("attributes: update, all hit", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Items, r)
@@ -195,25 +211,28 @@ fn steps() -> Vec<Step> {
             .as_ref()
             .map(|actions| actions.apply(Signal::Traces, Level::Items, r))
     });
-    for (name, processor, yaml) in [
+    for (name, yaml) in [
         (
             "filter: attribute, no hit",
-            "filter",
             "{trace_conditions: ['span.attributes[\"url.scheme\"] == \"no\"']}",
         ),
         (
             "filter: kind, a third goes",
-            "filter",
             "{trace_conditions: ['span.kind == SPAN_KIND_SERVER']}",
         ),
-        (
-            "sampler: hash_seed, a tenth stays",
-            "probabilistic_sampler",
-            "{sampling_percentage: 10, hash_seed: 22}",
-        ),
     ] {
-        steps.push(through(name, processor, yaml, requests.clone()));
+        let processor = processor::<filter::Config>("filter", yaml);
+        steps.push(through(name, processor, &requests));
     }
+    let sampler = processor::<probabilistic_sampler::Config>(
+        "probabilistic_sampler",
+        "{sampling_percentage: 10, hash_seed: 22}",
+    );
+    steps.push(through(
+        "sampler: hash_seed, a tenth stays",
+        sampler,
+        &requests,
+    ));
     let stamp = Stamp::new("client.identity");
     let identity = Some("spiffe://example.com/ns/shop/sa/checkout");
     let forgeries = stamp.clone();
@@ -248,37 +267,62 @@ fn steps() -> Vec<Step> {
 }
 
 /// A step that sends all samples through a processor.
-fn through(name: &'static str, processor: &'static str, yaml: &str, requests: Vec<Bytes>) -> Step {
-    let config: Option<Box<dyn ProcessorConfig>> = match processor {
-        "filter" => serde_yaml::from_str::<filter::Config>(yaml)
-            .ok()
-            .map(|config| Box::new(config) as _),
-        _ => serde_yaml::from_str::<probabilistic_sampler::Config>(yaml)
-            .ok()
-            .map(|config| Box::new(config) as _),
-    };
-    let host = Host {
-        budget: Budget::new(1 << 30),
-        listeners: Listeners::default(),
-        health: Default::default(),
-    };
-    let stage = processor.parse().ok().and_then(|id| {
-        let config = config.as_ref()?;
-        config.build(&host.context(&id), Signal::Traces).ok()
-    });
+fn through(name: &'static str, processor: Box<dyn Processor>, requests: &[Bytes]) -> Step {
+    let batches: Vec<Batch> = requests
+        .iter()
+        .map(|request| Batch::new(Signal::Traces, SPANS, request.clone()))
+        .collect();
     Step {
         name,
         items: SPANS * REQUESTS,
         run: Box::new(move || {
-            let Some(Stage::Pure(processor)) = &stage else {
-                return;
-            };
-            for request in &requests {
-                let batch = Batch::new(Signal::Traces, SPANS, request.clone());
-                let _ = black_box(processor.process(batch));
+            for batch in &batches {
+                let _ = black_box(processor.process(batch.clone()));
             }
         }),
     }
+}
+
+fn processor<C: ProcessorConfig + DeserializeOwned>(id: &str, yaml: &str) -> Box<dyn Processor> {
+    let host = Host {
+        budget: Budget::new(1 << 30),
+        listeners: Listeners::default(),
+        health: Arc::default(),
+    };
+    let config = serde_yaml::from_str::<C>(yaml);
+    let stage = config
+        .ok()
+        .zip(id.parse().ok())
+        .and_then(|(config, id)| config.build(&host.context(&id), Signal::Traces).ok());
+    match stage {
+        Some(Stage::Pure(processor)) => processor,
+        _ => unreachable!("it can be built and holds nothing"),
+    }
+}
+
+/// All detectors but `high_entropy`.
+const USUAL: &str = "[private_key, jwt, aws_access_key, gcp_api_key, github_token, slack_token, stripe_key, \
+    basic_auth, bearer_token, url_credentials, email, iban, credit_card, us_ssn, mac_address, ip_address, phone, \
+    home_directory]";
+
+/// The same with an address in an attribute of every fifth span.
+fn samples_with_hits() -> Vec<ExportTraceServiceRequest> {
+    let mut samples = samples();
+    let spans = samples
+        .iter_mut()
+        .flat_map(|request| &mut request.resource_spans)
+        .flat_map(|resource| &mut resource.scope_spans)
+        .flat_map(|scope| &mut scope.spans);
+    for span in spans.step_by(5) {
+        if let Some(attribute) = span.attributes.get_mut(1)
+            && let Some(AnyValue {
+                value: Some(Value::StringValue(text)),
+            }) = &mut attribute.value
+        {
+            text.insert_str(0, "jane.roe@example.com ");
+        }
+    }
+    samples
 }
 
 /// Requests as an SDK sends them. No two spans are alike, so that the processor cannot learn them by heart.

@@ -9,6 +9,7 @@
 //! 5. [`receivers`], [`processors`], [`exporters`], [`connectors`], [`extensions`]: one component, one file;
 //!    one registry line each.
 //! 6. [`profiles`]: the domain of profiles: the dictionary, merging, canonical identities, the checker.
+//!    [`redaction`]: what is private in a text, found and taken out.
 //! 7. [`queue`]: the sending queue in front of every network exporter.
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
@@ -41,6 +42,7 @@ pub mod processors;
 pub mod profiles;
 pub mod queue;
 pub mod receivers;
+pub mod redaction;
 pub mod service;
 pub mod telemetry;
 pub mod wire;

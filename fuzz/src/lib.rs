@@ -22,6 +22,7 @@ mod join;
 mod pprof;
 mod printed;
 mod profiles;
+mod redaction;
 pub mod seeds;
 mod telemetry;
 
@@ -37,4 +38,5 @@ pub use join::join_profiles;
 pub use pprof::pprof;
 pub use printed::debug;
 pub use profiles::profiles;
+pub use redaction::redaction;
 pub use telemetry::{edit, json, split, stamp, transcode, validate, view};

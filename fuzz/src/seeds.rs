@@ -47,6 +47,12 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\0Basic dTpw\0\0u:p\nv:{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc=\n#\nw:$2y$04$abc",
             "Token\0Token a\0Token b\0a\nb",
         ]),
+        "redaction" => lines(&[
+            "\0\x01\x02mail jane@example.com from 192.0.2.17",
+            "\x07\0\x09/find?mail=jane%40example.com&at=amFuZUBleGFtcGxlLmNvbQ==",
+            "\x02\x03\x04Basic dXNlcjpwYXNz, Bearer mF_9.B5f-4.1JqM, +49 30 90182012",
+            "\x03\x04\x05SELECT 'x' FROM t WHERE a = 5 -- [EMAIL] ****",
+        ]),
         "greeting" => lines(&[
             "\0\x01\x02\x03more",
             "\x02\x01\x01\x01hello",

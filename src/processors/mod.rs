@@ -12,6 +12,7 @@ pub mod memory_limiter;
 mod offer;
 mod partition;
 pub mod probabilistic_sampler;
+pub mod redaction;
 pub mod resource;
 
 use crate::component::{Entry, ProcessorConfig};
@@ -26,5 +27,6 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     log_dedup::ENTRY,
     memory_limiter::ENTRY,
     probabilistic_sampler::ENTRY,
+    redaction::ENTRY,
     resource::ENTRY,
 ];

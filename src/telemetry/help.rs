@@ -77,6 +77,10 @@ pub(super) fn describe() {
             "Number of times the batch was sent due to a size trigger",
         ),
         (
+            "otelcol_processor_redaction_hits",
+            "Number of times something private was found, by detector or rule, signal and place",
+        ),
+        (
             "tributary_processor_compression_flushes",
             "Number of summaries of profiles, by what ended their window: its time or the memory bound",
         ),

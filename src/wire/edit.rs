@@ -75,7 +75,7 @@ impl<'a> Editor<'a> {
         result
     }
 
-    /// How far the notes have come: see [`back_to`](Self::back_to).
+    /// The changes so far.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -85,12 +85,50 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Forgets what was noted after the mark was made.
+    /// Whether there were changes since.
     #[inline]
-    pub fn back_to(&mut self, mark: Mark) {
+    pub fn changed_since(&self, mark: &Mark) -> bool {
+        self.patches.len() > mark.patches
+    }
+
+    /// Forgets all changes since.
+    pub fn rollback(&mut self, mark: &Mark) {
         self.patches.truncate(mark.patches);
         self.fresh.truncate(mark.fresh);
         self.growth = mark.growth;
+    }
+
+    /// Notes the new length of a message, if there were changes since, all of them in its body: what
+    /// [`message`](Self::message) does, for who knows only afterwards whether there is anything to note. `head` is where
+    /// the message's key and length are, `body_len` the length.
+    pub fn enclose(&mut self, mark: &Mark, number: u32, head: Range<usize>, body_len: usize) {
+        if !self.changed_since(mark) {
+            return;
+        }
+        let body_len = body_len.saturating_add_signed(self.growth - mark.growth);
+        let start = self.fresh.len();
+        put_varint(u64::from(number << 3 | 2), &mut self.fresh);
+        put_varint(body_len as u64, &mut self.fresh);
+        self.insert(mark.patches, head, start..self.fresh.len());
+    }
+
+    /// Like [`splice`](Self::splice), for a range among or before changes that were made since.
+    pub fn splice_since(
+        &mut self,
+        mark: &Mark,
+        out: Range<usize>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let start = self.fresh.len();
+        write(&mut self.fresh);
+        let later = self.patches.get(mark.patches..).unwrap_or_default();
+        let at = mark.patches + later.partition_point(|patch| patch.out.start < out.start);
+        self.insert(at, out, start..self.fresh.len());
+    }
+
+    fn insert(&mut self, at: usize, out: Range<usize>, fresh: Range<usize>) {
+        self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
+        self.patches.insert(at, Patch { out, fresh });
     }
 
     /// Takes a field out.

@@ -3,7 +3,7 @@
 //! - Where a request enters: [`validate`] and [`merge_repeated`], by tables made from OTLP's own [`descriptor`]s.
 //! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
 //! - Changing: [`attributes`], and the [`edit`]or under it; [`sieve`] for taking things out; [`stamp`] for who sent a
-//!   request.
+//!   request; [`strings`] for every string there is.
 //! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)
 //! - OTLP/JSON: [`json`].
 //!
@@ -20,6 +20,7 @@ mod schema;
 pub mod sieve;
 mod split;
 pub mod stamp;
+pub mod strings;
 mod validate;
 pub mod view;
 

@@ -86,7 +86,7 @@ pub fn each<'a>(
         if editor.message(&field, |editor| stays(&field, editor))? {
             any_stays = true;
         } else {
-            editor.back_to(mark);
+            editor.rollback(&mark);
             editor.delete(&field);
             any_goes = true;
         }

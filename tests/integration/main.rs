@@ -34,6 +34,7 @@ mod own_telemetry;
 mod pprof_push;
 mod profiles_check;
 mod profiles_diff;
+mod redaction;
 mod redelivery;
 mod reload;
 mod retries;

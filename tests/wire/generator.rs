@@ -41,6 +41,10 @@ pub(crate) struct Generator {
     /// Whether to write what no encoder writes: unknown fields, repeated singular fields, over-long varints, fields
     /// in any order.
     pub(crate) wild: bool,
+    /// Whether varints may be longer than they need to be, if it is wild.
+    pub(crate) overlong: bool,
+    /// A text to plant in strings and bytes, but for these fields.
+    pub(crate) planted: Option<(&'static str, &'static [&'static str])>,
 }
 
 impl Generator {
@@ -48,6 +52,8 @@ impl Generator {
         Generator {
             descriptors: Descriptors::load(),
             wild,
+            overlong: true,
+            planted: None,
         }
     }
 
@@ -133,12 +139,20 @@ impl Generator {
                 }
                 Type::String => {
                     self.key(field.number, 2, entropy, &mut raw);
-                    let text = text(entropy);
+                    let mut text = text(entropy);
+                    if let Some(planted) = self.plant(&field.name, entropy) {
+                        text.push_str(&planted);
+                    }
                     self.delimited(text.as_bytes(), entropy, &mut raw);
                 }
                 Type::Bytes => {
                     self.key(field.number, 2, entropy, &mut raw);
-                    let bytes: Vec<u8> = (0..entropy.below(20)).map(|_| entropy.byte()).collect();
+                    let mut bytes: Vec<u8> =
+                        (0..entropy.below(20)).map(|_| entropy.byte()).collect();
+                    if let Some(planted) = self.plant(&field.name, entropy) {
+                        bytes.extend(planted.as_bytes());
+                        bytes.push(0xff);
+                    }
                     self.delimited(&bytes, entropy, &mut raw);
                 }
                 _ => {
@@ -153,6 +167,14 @@ impl Generator {
             }
             fields.push(raw);
         }
+    }
+
+    /// The planted text with something before and behind it, in every second place.
+    fn plant(&self, field: &str, entropy: &mut Entropy<'_>) -> Option<String> {
+        let (planted, spared) = self.planted?;
+        let chosen = entropy.below(2) == 1;
+        let spared = spared.contains(&field);
+        (chosen && !spared).then(|| format!(" {planted} {planted},"))
     }
 
     fn scalar(&self, field: &FieldDescriptor, entropy: &mut Entropy<'_>, output: &mut Vec<u8>) {
@@ -172,7 +194,10 @@ impl Generator {
         match wire_type {
             0 => self.varint(entropy.number(), entropy, &mut raw),
             1 => raw.extend([0xff; 8]),
-            2 => self.delimited(&[0xff; 3], entropy, &mut raw),
+            2 => match self.plant("unknown", entropy) {
+                Some(planted) => self.delimited(planted.as_bytes(), entropy, &mut raw),
+                None => self.delimited(&[0xff; 3], entropy, &mut raw),
+            },
             _ => raw.extend([0xff; 4]),
         }
         raw
@@ -191,7 +216,7 @@ impl Generator {
         let start = output.len();
         put_varint(number, output);
         // Over-long, but never beyond ten bytes.
-        if self.wild && output.len() - start < 9 && entropy.below(32) == 31 {
+        if self.wild && self.overlong && output.len() - start < 9 && entropy.below(32) == 31 {
             *output.last_mut().unwrap() |= 0x80;
             output.extend([0x80, 0x00]);
         }

@@ -7,8 +7,10 @@ mod attributes;
 mod generator;
 mod oracle;
 mod rebuild;
+mod redaction;
 mod split;
 mod stamp;
+mod strings;
 mod validate;
 mod view;
 

@@ -1,0 +1,88 @@
+//! Redaction: whatever the text, nothing private is left, and a second time changes nothing.
+
+use std::sync::LazyLock;
+
+use tributary::config::Secret;
+use tributary::redaction::{
+    Detector, DetectorAction, DetectorConfig, Hits, Outcome, Scanner, Settings, sanitize,
+};
+
+/// What is planted, between two spaces: found there whatever stands around it.
+const PLANTED: [&str; 6] = [
+    "canary@example.com",
+    "4111 1111 1111 1111",
+    "DE89 3704 0044 0532 0130 00",
+    "2001:db8::c0de",
+    "postgres://canary:s3cret@db/x",
+    "/home/canary",
+];
+
+/// One scanner per action, and those again with decoding.
+static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
+    let actions = [
+        DetectorAction::Mask,
+        DetectorAction::Replace,
+        DetectorAction::Hash,
+        DetectorAction::Hmac,
+        DetectorAction::Partial,
+        DetectorAction::Truncate,
+    ];
+    let scanner = |action, decode| {
+        let detectors = Detector::ALL.map(|name| DetectorConfig { name, action });
+        Scanner::new(&Settings {
+            detectors: &detectors,
+            custom: &[],
+            hash_function: None,
+            hmac_key: &Secret::from("0123456789abcdef0123456789abcdef"),
+            decode,
+        })
+        .unwrap()
+    };
+    let both = [false, true].into_iter();
+    both.flat_map(|decode| actions.map(|action| scanner(action, decode))).collect()
+});
+
+/// The first byte chooses the scanner, the second what is planted and the third where; the rest is the text.
+pub fn redaction(input: &[u8]) {
+    let [which, what, place, rest @ ..] = input else {
+        return;
+    };
+    let text = String::from_utf8_lossy(rest);
+    let scanner = &SCANNERS[usize::from(*which) % SCANNERS.len()];
+    check(scanner, &text);
+    let planted = PLANTED[usize::from(*what) % PLANTED.len()];
+    let place = text.floor_char_boundary(usize::from(*place).min(text.len()));
+    let with = format!("{} {planted} {}", &text[..place], &text[place..]);
+    if let Some(redacted) = check(scanner, &with) {
+        assert!(
+            !redacted.contains(planted) || text.contains(planted),
+            "what was planted is still there"
+        );
+    }
+    for once in [sanitize::url(&text), sanitize::redis(&text), sanitize::memcached(&text)] {
+        drop(once);
+    }
+    let once = sanitize::sql(&text);
+    assert_eq!(sanitize::sql(&once), once);
+    let once = sanitize::url(&text);
+    assert_eq!(sanitize::url(&once), once);
+    let _ = sanitize::json(&text);
+}
+
+/// The text without what is private; none if it cannot be scanned.
+fn check(scanner: &Scanner, text: &str) -> Option<String> {
+    let mut hits = Hits::default();
+    match scanner.scan(text, &mut hits).ok()? {
+        Outcome::Clean => {
+            assert!(hits.is_empty());
+            Some(text.to_owned())
+        }
+        Outcome::Rewritten(once) => {
+            assert!(!hits.is_empty());
+            let twice = scanner.scan(&once, &mut Hits::default());
+            assert!(twice == Ok(Outcome::Clean), "redacting again changes something");
+            Some(once)
+        }
+        Outcome::Drop => panic!("no detector drops"),
+    }
+}

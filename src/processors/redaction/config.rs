@@ -1,0 +1,253 @@
+//! What the user configures.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::sanitize::{DbSanitizerConfig, UrlSanitizerConfig};
+use crate::config::units::Secret;
+use crate::config::{Problems, Validate};
+use crate::redaction::{
+    CustomDetectorConfig, DetectorConfig, HashFunction, Hasher, Pattern, Scanner, Settings,
+    SettingsError,
+};
+use crate::wire::strings::{Place, Places};
+
+/// What is private, and what happens to it.
+///
+/// The keys up to `db_sanitizer` are those of the Collector's redaction processor and mean the same. Without `scan` they
+/// act where they act there: on the attributes of resources, scopes, spans, span events, log records and data points,
+/// on log bodies, and (the sanitizers) on span names. With `scan` they act in all the places that it lists. Detectors
+/// act in all of these places anyway.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Whether attributes stay that are not in `allowed_keys`. Off, as in the Collector: then all other attributes are
+    /// removed, and with an empty list every attribute.
+    pub allow_all_keys: bool,
+    /// The keys of the attributes that stay when `allow_all_keys` is off.
+    pub allowed_keys: Vec<String>,
+    /// Attributes with these keys stay as they are; nothing else is applied to them, no detector either.
+    pub ignored_keys: Vec<String>,
+    /// Attributes whose key matches one of these regular expressions (RE2) stay as they are, like `ignored_keys`.
+    pub ignored_key_patterns: Vec<String>,
+    /// Attributes whose key matches one of these regular expressions (RE2) keep their key; their value is masked.
+    pub blocked_key_patterns: Vec<String>,
+    /// Regular expressions (RE2). What they match in a value is masked, one expression after the other in this order.
+    pub blocked_values: Vec<String>,
+    /// Regular expressions (RE2). A value in which one of them matches anywhere stays as it is, whatever else is in it.
+    pub allowed_values: Vec<String>,
+    /// Whether values that are no strings are looked at as text too; what is found makes a string of them.
+    pub redact_all_types: bool,
+    /// Writes a hash in the place of what `blocked_key_patterns` and `blocked_values` find (`****` unless set), and is
+    /// what the detectors' actions `hash` and `hmac` compute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_function: Option<HashFunction>,
+    /// The key of `hmac-sha256` (at least 32 bytes), `hmac-sha512` (at least 64 bytes) and the action `hmac`.
+    pub hmac_key: Secret,
+    /// Whether attributes say what was done: `debug` for keys and numbers, `info` for numbers, `silent` for nothing.
+    pub summary: Verbosity,
+    /// Takes variable parts out of URLs.
+    pub url_sanitizer: UrlSanitizerConfig,
+    /// Takes literals out of database queries.
+    pub db_sanitizer: DbSanitizerConfig,
+    /// Detectors of private data that are at work: a list of names, or of mappings such as
+    /// `{name: email, action: replace}`. None unless listed.
+    pub detectors: Vec<DetectorConfig>,
+    /// Detectors of your own, each with a regular expression.
+    pub custom: Vec<CustomDetectorConfig>,
+    /// Whether detectors also look into what is percent-encoded or in base64, one level deep.
+    pub decode: bool,
+    /// Where to look: names of places, `default` for all that are not identifiers, `all` for every one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Vec<Chosen>>,
+    /// What happens to fields that OTLP does not have (yet): nobody can tell what is in them. `keep` or `drop`. In a
+    /// profiles request in which something is changed, they are always dropped.
+    pub unknown_fields: UnknownFields,
+    /// What happens to the file that a profile was converted from: `drop`, or `redact` by taking it apart, which is
+    /// possible for pprof only. It is never passed on as it is.
+    pub original_payload: OriginalPayload,
+    /// `redact`, or `report`: then everything is counted and nothing is changed.
+    pub mode: Mode,
+}
+
+/// How much the summary says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verbosity {
+    /// Keys and their number.
+    Debug,
+    /// Numbers.
+    Info,
+    /// Nothing.
+    #[default]
+    #[serde(alias = "")]
+    Silent,
+}
+
+/// What happens to unknown fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownFields {
+    /// They stay.
+    #[default]
+    Keep,
+    /// They go.
+    Drop,
+}
+
+/// What happens to the file that a profile was converted from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OriginalPayload {
+    /// It goes.
+    #[default]
+    Drop,
+    /// It is redacted like the profile; what cannot be taken apart goes.
+    Redact,
+}
+
+/// Whether anything is changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// What is found is taken out.
+    #[default]
+    Redact,
+    /// What is found is counted.
+    Report,
+}
+
+/// An entry of `scan`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chosen {
+    /// All places but identifiers.
+    Default,
+    /// All places.
+    All,
+    /// One place.
+    One(Place),
+}
+
+impl Chosen {
+    fn name(self) -> &'static str {
+        match self {
+            Chosen::Default => "default",
+            Chosen::All => "all",
+            Chosen::One(place) => place.name(),
+        }
+    }
+
+    fn has(self, place: Place) -> bool {
+        match self {
+            Chosen::Default => !place.is_identifier(),
+            Chosen::All => true,
+            Chosen::One(one) => one == place,
+        }
+    }
+}
+
+impl Serialize for Chosen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Chosen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match String::deserialize(deserializer)?.as_str() {
+            "default" => Chosen::Default,
+            "all" => Chosen::All,
+            name => Chosen::One(Place::deserialize(name.into_deserializer())?),
+        })
+    }
+}
+
+impl JsonSchema for Chosen {
+    fn schema_name() -> Cow<'static, str> {
+        "ScanPlace".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let places = Place::ALL.into_iter().map(Place::name);
+        let names: Vec<&str> = ["default", "all"].into_iter().chain(places).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
+}
+
+impl Config {
+    /// The places to look at.
+    pub(super) fn places(&self) -> Places {
+        let all = Place::ALL.into_iter();
+        match &self.scan {
+            None => Places::contents(),
+            Some(chosen) => all
+                .filter(|place| chosen.iter().any(|chosen| chosen.has(*place)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn scanner(&self) -> Result<Scanner, SettingsError> {
+        Scanner::new(&Settings {
+            detectors: &self.detectors,
+            custom: &self.custom,
+            hash_function: self.hash_function,
+            hmac_key: &self.hmac_key,
+            decode: self.decode,
+        })
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        for (key, patterns) in [
+            ("ignored_key_patterns", &self.ignored_key_patterns),
+            ("blocked_key_patterns", &self.blocked_key_patterns),
+            ("blocked_values", &self.blocked_values),
+            ("allowed_values", &self.allowed_values),
+        ] {
+            for (at, pattern) in patterns.iter().enumerate() {
+                if let Err(problem) = Pattern::new(pattern) {
+                    problems.error(&[key, &at.to_string()], problem);
+                }
+            }
+        }
+        if let Some(function) = self.hash_function
+            && let Err(error) = Hasher::new(function, &self.hmac_key)
+        {
+            problems.error(&["hmac_key"], hmac_problem(&error));
+        } else if let Err(error) = self.scanner() {
+            match error {
+                SettingsError::Custom {
+                    position,
+                    key,
+                    problem,
+                } => problems.error(&["custom", &position.to_string(), key], problem),
+                error @ SettingsError::Key { .. } => {
+                    problems.error(&["hmac_key"], hmac_problem(&error));
+                }
+                error => problems.error(&["custom"], error.to_string()),
+            }
+        }
+        if !self.allow_all_keys && self.allowed_keys.is_empty() {
+            problems.warning(
+                &["allow_all_keys"],
+                "is off and `allowed_keys` is empty, so every attribute is removed: set `allow_all_keys: true` to keep them",
+            );
+        }
+        if self.scan.as_ref().is_some_and(Vec::is_empty) {
+            problems.error(
+                &["scan"],
+                "must not be empty: list places to look at, or leave it out for all that are not identifiers",
+            );
+        }
+    }
+}
+
+/// Without the key's own name, which is where it is said.
+fn hmac_problem(error: &SettingsError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("hmac_key ").unwrap_or(&text).to_owned()
+}

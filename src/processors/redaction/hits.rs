@@ -1,0 +1,89 @@
+//! How often something was found, by what and where.
+
+use metrics::{Counter, counter};
+
+use crate::batch::Signal;
+use crate::component::BuildContext;
+use crate::redaction::{DetectorId, Hits};
+use crate::wire::strings::{Place, Places};
+
+/// What finds something besides detectors: the Collector's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    AllowedKeys,
+    BlockedKeyPatterns,
+    BlockedValues,
+    Sanitizers,
+}
+
+const RULES: [(Rule, &str); 4] = [
+    (Rule::AllowedKeys, "allowed_keys"),
+    (Rule::BlockedKeyPatterns, "blocked_key_patterns"),
+    (Rule::BlockedValues, "blocked_values"),
+    (Rule::Sanitizers, "sanitizers"),
+];
+
+const COLUMNS: usize = DetectorId::COUNT + RULES.len();
+
+/// `otelcol_processor_redaction_hits`: every series that there can be is there from the start, at zero, so that the first
+/// hit is an increase. Texts have no way in here.
+pub(super) struct Counters(Vec<Option<Counter>>);
+
+impl Counters {
+    /// The handles of a processor: for each place, the detectors and rules that are at work.
+    pub(super) fn new(
+        cx: &BuildContext,
+        signal: Signal,
+        places: Places,
+        detectors: &[(DetectorId, String)],
+        rules: bool,
+    ) -> Self {
+        let mut handles = Vec::new();
+        handles.resize_with(Place::ALL.len() * COLUMNS, || None);
+        for place in Place::ALL {
+            if !places.has(place) || !place.signals().contains(&signal) {
+                continue;
+            }
+            let rules = RULES.iter().filter(|_| rules);
+            let rules = rules.map(|(rule, name)| (DetectorId::COUNT + *rule as usize, *name));
+            let detectors = detectors
+                .iter()
+                .map(|(id, name)| (id.index(), name.as_str()));
+            for (column, name) in detectors.chain(rules) {
+                if let Some(handle) = handles.get_mut(place as usize * COLUMNS + column) {
+                    *handle = Some(counter!(
+                        "otelcol_processor_redaction_hits",
+                        "processor" => cx.id.to_string(),
+                        "detector" => name.to_owned(),
+                        "otel_signal" => signal.name(),
+                        "place" => place.name()
+                    ));
+                }
+            }
+        }
+        Counters(handles)
+    }
+
+    /// What a scan has found, which is forgotten there.
+    #[cold]
+    pub(super) fn found(&self, place: Place, hits: &mut Hits) {
+        for (detector, count) in hits.iter() {
+            self.add(place, detector.index(), count.into());
+        }
+        hits.clear();
+    }
+
+    /// What a rule has found.
+    pub(super) fn ruled(&self, place: Place, rule: Rule, count: u64) {
+        if count > 0 {
+            self.add(place, DetectorId::COUNT + rule as usize, count);
+        }
+    }
+
+    fn add(&self, place: Place, column: usize, count: u64) {
+        let handle = self.0.get(place as usize * COLUMNS + column);
+        if let Some(Some(handle)) = handle {
+            handle.increment(count);
+        }
+    }
+}

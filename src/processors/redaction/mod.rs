@@ -1,0 +1,142 @@
+//! `redaction`: takes out what is private, wherever in a request it stands.
+//!
+//! Requests are looked at on the wire. One in which nothing is found goes on as it is, the very same bytes; in one with
+//! hits only the strings with hits change, and the lengths around them. Profiles share their strings, so there each is
+//! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
+//!
+//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to hide.
+//! What cannot be looked at is refused. No error, log line or metric has a text of a request in it.
+
+mod body;
+mod config;
+mod hits;
+mod policy;
+mod profiles;
+mod redactor;
+mod rules;
+mod sanitize;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use self::config::{Chosen, Config, Mode, OriginalPayload, UnknownFields, Verbosity};
+use self::hits::Counters;
+use self::policy::Policy;
+use self::redactor::{Redactor, Refusal};
+pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
+use crate::batch::{Batch, Nack, Requests, Signal};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::memory::Budget;
+use crate::pipeline::Processor;
+use crate::wire::strings::{Refused, rewrite};
+
+/// The registry line.
+pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
+    dyn ProcessorConfig,
+    Config,
+    "redaction",
+    aliases: &[],
+    "Takes out what is private: attributes by their keys, values by patterns and detectors.",
+    ALL_SIGNALS
+);
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        Ok(Stage::Pure(Box::new(Redaction::new(self, cx, signal)?)))
+    }
+}
+
+/// The processor.
+struct Redaction {
+    policy: Policy,
+    counters: Counters,
+    budget: Arc<Budget>,
+}
+
+impl Redaction {
+    fn new(config: &Config, cx: &BuildContext, signal: Signal) -> Result<Self, BuildError> {
+        let policy = Policy::new(config)?;
+        let rules = policy.rules.is_some();
+        Ok(Redaction {
+            counters: Counters::new(cx, signal, policy.places, &policy.detectors, rules),
+            policy,
+            budget: cx.budget.clone(),
+        })
+    }
+
+    /// A request without what is private; none when it stays as it is.
+    fn redact(&self, signal: Signal, request: &Bytes) -> Result<Option<Redacted>, Nack> {
+        if signal == Signal::Profiles {
+            return profiles::redact(&self.policy, &self.counters, &self.budget, request);
+        }
+        let mut redactor = Redactor::new(&self.policy, &self.counters);
+        let redacted = rewrite(&self.policy.tables, signal, request, &mut redactor);
+        let redacted = redacted.map_err(|refused| refusal(signal, &refused))?;
+        Ok(redacted.map(Redacted::same_items))
+    }
+}
+
+/// What became of a request.
+struct Redacted {
+    request: Bytes,
+    /// How many items it has, where that may have changed.
+    items: Option<usize>,
+}
+
+impl Redacted {
+    fn same_items(request: Bytes) -> Self {
+        Redacted {
+            request,
+            items: None,
+        }
+    }
+}
+
+/// What cannot be scanned is not passed on.
+#[cold]
+fn refusal(signal: Signal, refused: &Refused<Refusal>) -> Nack {
+    let why = match refused {
+        Refused::Malformed(reason) => (*reason).to_owned(),
+        Refused::By(refusal) => refusal.to_string(),
+    };
+    Nack::invalid(format!(
+        "the {signal} request cannot be redacted, so it is not passed on: {why}"
+    ))
+}
+
+impl Processor for Redaction {
+    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+        let signal = batch.signal();
+        let mut items = batch.items();
+        let mut changed: Vec<(usize, Bytes)> = Vec::new();
+        for (at, part) in batch.wire().parts().iter().enumerate() {
+            let Some(redacted) = self.redact(signal, part)? else {
+                continue;
+            };
+            if let Some(after) = redacted.items {
+                let before = crate::wire::count(signal, part);
+                items = items.saturating_sub(before).saturating_add(after);
+            }
+            changed.push((at, redacted.request));
+        }
+        if changed.is_empty() {
+            return Ok(Some(batch));
+        }
+        let mut changed = changed.into_iter().peekable();
+        let parts = batch.wire().parts().iter().enumerate();
+        let parts: Requests = parts
+            .map(
+                |(at, part)| match changed.next_if(|(place, _)| *place == at) {
+                    Some((_, redacted)) => redacted,
+                    None => part.clone(),
+                },
+            )
+            .collect();
+        Ok(Some(batch.with_wire(items, parts)))
+    }
+}

@@ -1,0 +1,404 @@
+//! Profiles: their strings are shared, so what refers to a string decides about it.
+//!
+//! First every string is looked at once, wherever it stands. Only if one of them has something, the request is taken apart:
+//! strings that are referred to where something is to be taken out are copied, changed, and referred to instead; then the
+//! tables are written anew with what is still referred to. So the old string is gone unless something that is not looked
+//! at needs it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use prost::Message as _;
+
+use super::hits::Counters;
+use super::policy::Policy;
+use super::redactor::{Redactor, Refusal};
+use super::{Redacted, refusal};
+use crate::batch::{Nack, Signal};
+use crate::memory::Budget;
+use crate::profiles::ingest::ingest;
+use crate::profiles::names::BUILD_IDS;
+use crate::profiles::references::References;
+use crate::profiles::reindex::{Fault, Memo};
+use crate::profiles::{Dictionary, Profiles, layout, pprof};
+use crate::redaction::{Hits, Outcome};
+use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
+
+/// A profiles request without what is private; none when it stays as it is.
+pub(super) fn redact(
+    policy: &Policy,
+    counters: &Counters,
+    budget: &Arc<Budget>,
+    request: &Bytes,
+) -> Result<Option<Redacted>, Nack> {
+    layout::recognise(request).map_err(|old| Nack::invalid(old.to_string()))?;
+    let refuse = |refused| refusal(Signal::Profiles, &refused);
+    let mut probe = Probe {
+        policy,
+        hits: Hits::default(),
+        found: policy.rules.is_some(),
+    };
+    let stripped =
+        rewrite(&policy.tables, Signal::Profiles, request, &mut probe).map_err(refuse)?;
+    if !probe.found {
+        return Ok(stripped.map(Redacted::same_items));
+    }
+    let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
+        .map_err(|_| refuse(Refused::Malformed("it is not a profiles request")))?;
+    let mut rework = Rework {
+        redactor: Redactor::new(policy, counters),
+        budget,
+        changed: false,
+        strings: HashMap::new(),
+    };
+    let reworked = rework.request(decoded).map_err(refuse)?;
+    if policy.report || !rework.changed {
+        return Ok(stripped.map(Redacted::same_items));
+    }
+    let profiles = read(&reworked).map_err(|fault| broken(&fault))?;
+    Ok(Some(Redacted {
+        items: Some(profiles.samples()),
+        request: profiles.encode(),
+    }))
+}
+
+fn broken(fault: &Fault) -> Nack {
+    refusal(
+        Signal::Profiles,
+        &Refused::By(Refusal::Broken(fault.to_string())),
+    )
+}
+
+/// What is referred to, and nothing else.
+fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
+    let mut dictionary = Dictionary::new();
+    let request = request.encode_to_vec();
+    let ingested = ingest(&request, &mut dictionary, &mut Memo::default(), None)?;
+    Ok(Profiles {
+        dictionary,
+        resources: ingested.resources,
+    })
+}
+
+/// Looks whether there is anything at all.
+struct Probe<'p> {
+    policy: &'p Policy,
+    hits: Hits,
+    found: bool,
+}
+
+impl Rewriter for Probe<'_> {
+    type Refusal = Refusal;
+
+    fn text(&mut self, place: Place, text: &str) -> Result<Change, Refusal> {
+        if !self.found {
+            let outcome = self.policy.scanner.scan(text, &mut self.hits);
+            let outcome = outcome.map_err(|error| Refusal::Unscannable { place, error })?;
+            self.found = !matches!(outcome, Outcome::Clean);
+        }
+        Ok(Change::Keep)
+    }
+
+    fn shared(&mut self, text: &str) -> Result<(), Refusal> {
+        // Whoever refers to it may not be looked at: then this is no reason to refuse.
+        if !self.found {
+            let outcome = self.policy.scanner.scan(text, &mut self.hits);
+            self.found = !matches!(outcome, Ok(Outcome::Clean));
+        }
+        Ok(())
+    }
+
+    fn original(&mut self) {
+        self.found = true;
+    }
+}
+
+type Reworked<T> = Result<T, Refused<Refusal>>;
+
+struct Rework<'p> {
+    redactor: Redactor<'p>,
+    budget: &'p Arc<Budget>,
+    changed: bool,
+    /// What became of a string in a place.
+    strings: HashMap<(i32, Place), i32>,
+}
+
+impl Rework<'_> {
+    fn request(
+        &mut self,
+        mut request: ExportProfilesServiceRequest,
+    ) -> Reworked<ExportProfilesServiceRequest> {
+        self.originals(&mut request)?;
+        inline(&mut request).map_err(|fault| Refused::By(Refusal::Broken(fault.to_string())))?;
+        let kept = self.dictionary_rules(&mut request)?;
+        request = self.attributes(request)?;
+        let mut tables = request.dictionary.take().unwrap_or_default();
+        for (at, value) in kept {
+            if let Some(entry) = tables.attribute_table.get_mut(at) {
+                entry.value = value;
+            }
+        }
+        self.tables(&mut tables)?;
+        for scope in request
+            .resource_profiles
+            .iter_mut()
+            .flat_map(|resource| &mut resource.scope_profiles)
+        {
+            for profile in &mut scope.profiles {
+                for kind in [&mut profile.sample_type, &mut profile.period_type] {
+                    let Some(kind) = kind else { continue };
+                    let place = Place::SampleTypes;
+                    self.string(place, &mut kind.type_strindex, &mut tables.string_table)?;
+                    self.string(place, &mut kind.unit_strindex, &mut tables.string_table)?;
+                }
+            }
+        }
+        request.dictionary = Some(tables);
+        Ok(request)
+    }
+
+    /// The files that profiles were made of.
+    fn originals(&mut self, request: &mut ExportProfilesServiceRequest) -> Reworked<()> {
+        let profiles = request
+            .resource_profiles
+            .iter_mut()
+            .flat_map(|resource| &mut resource.scope_profiles)
+            .flat_map(|scope| &mut scope.profiles);
+        for profile in profiles {
+            if profile.original_payload.is_empty() && profile.original_payload_format.is_empty() {
+                continue;
+            }
+            self.changed = true;
+            let policy = self.redactor.policy;
+            let redacted = (policy.redacts_originals && profile.original_payload_format == "pprof")
+                .then(|| self.file(&profile.original_payload))
+                .flatten();
+            match redacted {
+                Some(redacted) => profile.original_payload = redacted,
+                None => {
+                    profile.original_payload.clear();
+                    profile.original_payload_format.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A pprof file without what is private; none when it cannot be taken apart.
+    fn file(&self, file: &[u8]) -> Option<Vec<u8>> {
+        let mut permit = self.budget.acquire(file.len()).ok()?;
+        let mut dictionary = Dictionary::new();
+        let converted = pprof::Reader::new()
+            .read(
+                file,
+                &pprof::Options::default(),
+                &mut permit,
+                &mut dictionary,
+                None,
+            )
+            .ok()?;
+        let resource = crate::profiles::model::ResourceProfiles {
+            scopes: vec![converted.profiles],
+            ..Default::default()
+        };
+        let encoded = Profiles {
+            dictionary,
+            resources: vec![resource],
+        }
+        .encode();
+        let Redactor {
+            policy, counters, ..
+        } = &self.redactor;
+        let redacted = redact(policy, counters, self.budget, &encoded).ok()?;
+        let encoded = redacted.map_or(encoded, |redacted| redacted.request);
+        let request = ExportProfilesServiceRequest::decode(encoded).ok()?;
+        let profiles = read(&request).ok()?;
+        let resource = profiles.resources.first()?;
+        let scope = resource.scopes.first()?;
+        let links = pprof::LinkLabels::default();
+        let mut files = pprof::write::write(&profiles.dictionary, resource, scope, &links);
+        // One file became one scope, which becomes one file again; if not, nobody knows what this is.
+        match files.len() {
+            1 => files.pop(),
+            _ => None,
+        }
+    }
+
+    /// The Collector's rules on the attributes of the dictionary. What no detector may look at is taken aside.
+    fn dictionary_rules(
+        &mut self,
+        request: &mut ExportProfilesServiceRequest,
+    ) -> Reworked<Vec<(usize, Option<AnyValue>)>> {
+        let mut kept = Vec::new();
+        let Some(tables) = &mut request.dictionary else {
+            return Ok(kept);
+        };
+        let place = Place::ProfileAttributes;
+        let proto::ProfilesDictionary {
+            attribute_table,
+            string_table,
+            ..
+        } = tables;
+        for (at, entry) in attribute_table.iter_mut().enumerate() {
+            let key = usize::try_from(entry.key_strindex).ok();
+            let key = key.and_then(|key| string_table.get(key));
+            let key = key.map(String::as_str).unwrap_or_default();
+            if BUILD_IDS.contains(&key) {
+                // Without them nobody finds symbols, and they are nobody's secret.
+                kept.push((at, entry.value.take()));
+                continue;
+            }
+            if *entry == proto::KeyValueAndUnit::default() {
+                continue;
+            }
+            let value = entry.value.as_ref().map(prost::Message::encode_to_vec);
+            let seen = Seen {
+                key,
+                value: value.as_deref(),
+                plain: true,
+                at: (0, 0),
+            };
+            let decided = self.redactor.rule(place, seen).map_err(Refused::By)?;
+            match decided {
+                Attribute::Look => {}
+                Attribute::Keep | Attribute::Later => kept.push((at, entry.value.take())),
+                Attribute::Remove => {
+                    *entry = proto::KeyValueAndUnit::default();
+                    self.changed = true;
+                }
+                Attribute::Replace(text) => {
+                    let value = Some(Value::StringValue(text));
+                    kept.push((at, Some(AnyValue { value })));
+                    entry.value = None;
+                    self.changed = true;
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// All that is written out, once nothing in it refers to the dictionary: on the wire, like the other signals.
+    fn attributes(
+        &mut self,
+        request: ExportProfilesServiceRequest,
+    ) -> Reworked<ExportProfilesServiceRequest> {
+        let policy = self.redactor.policy;
+        let encoded = request.encode_to_vec();
+        let rewritten = rewrite(
+            &policy.tables,
+            Signal::Profiles,
+            &encoded,
+            &mut self.redactor,
+        )?;
+        let Some(rewritten) = rewritten else {
+            return Ok(request);
+        };
+        self.changed = true;
+        let mut fresh = ExportProfilesServiceRequest::decode(rewritten)
+            .map_err(|_| Refused::Malformed("it is not a profiles request"))?;
+        let before = request.dictionary.iter().flat_map(|d| &d.attribute_table);
+        let after = fresh.dictionary.iter_mut();
+        let after = after.flat_map(|d| &mut d.attribute_table);
+        for (before, after) in before.zip(after) {
+            // The value went, and the attribute goes with it.
+            if before.value.is_some() && after.value.is_none() {
+                *after = proto::KeyValueAndUnit::default();
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// What refers to strings by their index.
+    fn tables(&mut self, tables: &mut proto::ProfilesDictionary) -> Reworked<()> {
+        let proto::ProfilesDictionary {
+            mapping_table,
+            function_table,
+            attribute_table,
+            string_table,
+            ..
+        } = tables;
+        for mapping in mapping_table {
+            let place = Place::MappingFiles;
+            self.string(place, &mut mapping.filename_strindex, string_table)?;
+        }
+        for function in function_table {
+            let place = Place::FunctionFiles;
+            self.string(place, &mut function.filename_strindex, string_table)?;
+            let place = Place::FunctionNames;
+            self.string(place, &mut function.name_strindex, string_table)?;
+            self.string(place, &mut function.system_name_strindex, string_table)?;
+        }
+        for attribute in attribute_table {
+            let place = Place::AttributeKeys;
+            self.string(place, &mut attribute.key_strindex, string_table)?;
+            let place = Place::SampleTypes;
+            self.string(place, &mut attribute.unit_strindex, string_table)?;
+        }
+        Ok(())
+    }
+
+    /// A reference to a string, which leads to another one afterwards if there is something in it.
+    fn string(
+        &mut self,
+        place: Place,
+        reference: &mut i32,
+        strings: &mut Vec<String>,
+    ) -> Reworked<()> {
+        if !self.redactor.policy.places.has(place) || *reference == 0 {
+            return Ok(());
+        }
+        if let Some(known) = self.strings.get(&(*reference, place)) {
+            *reference = *known;
+            return Ok(());
+        }
+        let at = usize::try_from(*reference).ok();
+        let Some(text) = at.and_then(|at| strings.get(at)) else {
+            // Refused when the tables are read again.
+            return Ok(());
+        };
+        let change = self.redactor.text(place, text).map_err(Refused::By)?;
+        let fresh = match change {
+            Change::Keep => *reference,
+            Change::Remove => 0,
+            Change::Replace(text) => {
+                strings.push(text);
+                let last = i32::try_from(strings.len() - 1);
+                last.map_err(|_| Refused::Malformed("it has too many strings"))?
+            }
+        };
+        self.changed |= fresh != *reference;
+        self.strings.insert((*reference, place), fresh);
+        *reference = fresh;
+        Ok(())
+    }
+}
+
+/// Puts strings where attributes refer to them, so that all of an attribute is in one place.
+fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), Fault> {
+    let Some(tables) = &mut request.dictionary else {
+        return Ok(());
+    };
+    let mut references = References::new(&tables.string_table);
+    for resource in &mut request.resource_profiles {
+        if let Some(resource) = &mut resource.resource {
+            references.resolve(&mut resource.attributes)?;
+        }
+        for scope in &mut resource.scope_profiles {
+            if let Some(scope) = &mut scope.scope {
+                references.resolve(&mut scope.attributes)?;
+            }
+        }
+    }
+    for entry in &mut tables.attribute_table {
+        if let Some(value) = &entry.value {
+            let resolved = references.resolved(value)?.into_owned();
+            entry.value = Some(resolved);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! Decides about every string of a request.
+
+use std::borrow::Cow;
+
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use prost::Message as _;
+use smallvec::SmallVec;
+
+use super::hits::{Counters, Rule};
+use super::policy::Policy;
+use super::rules::{Rules, Verdict};
+use super::sanitize::About;
+use super::summary::{Deed, Summary, keys};
+use super::text::as_text;
+use crate::redaction::{Hits, Outcome, Unscannable};
+use crate::wire::strings::{Amendment, Attribute, Body, Change, Place, Rewriter, Seen};
+
+/// Why a string is refused: where it stands, and never what it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The scanner gave up.
+    #[error("a string in {} cannot be scanned: {error}", place.name())]
+    Unscannable {
+        /// Where it stands.
+        place: Place,
+        /// Why.
+        error: Unscannable,
+    },
+    /// A body or an attribute's value is not a value.
+    #[error("a value in {} cannot be read", .0.name())]
+    Unreadable(Place),
+    /// Tables of a dictionary do not fit together.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// One request's.
+pub(super) struct Redactor<'p> {
+    pub(super) policy: &'p Policy,
+    pub(super) counters: &'p Counters,
+    hits: Hits,
+    /// The sets of attributes around, the innermost last.
+    sets: SmallVec<[Set; 2]>,
+}
+
+#[derive(Default)]
+struct Set {
+    summary: Summary,
+    about: About,
+    place: Option<Place>,
+    /// The attribute whose strings are looked at.
+    looking: Option<String>,
+}
+
+impl<'p> Redactor<'p> {
+    pub(super) fn new(policy: &'p Policy, counters: &'p Counters) -> Self {
+        Redactor {
+            policy,
+            counters,
+            hits: Hits::default(),
+            sets: SmallVec::new(),
+        }
+    }
+
+    /// What the detectors make of a text.
+    #[inline(always)]
+    pub(super) fn scan(&mut self, place: Place, text: &str) -> Result<Outcome, Refusal> {
+        let outcome = self
+            .policy
+            .scanner
+            .scan(text, &mut self.hits)
+            .map_err(|error| Refusal::Unscannable { place, error })?;
+        if !matches!(outcome, Outcome::Clean) {
+            self.counters.found(place, &mut self.hits);
+        }
+        Ok(outcome)
+    }
+
+    /// What blocked values and sanitizers leave of a text.
+    pub(super) fn block<'t>(
+        &self,
+        rules: &Rules,
+        place: Place,
+        text: &'t str,
+        sanitize: impl FnOnce(&str) -> Option<String>,
+    ) -> Cow<'t, str> {
+        let mut count = 0;
+        let blocked = rules.block(text, &mut count);
+        self.counters.ruled(place, Rule::BlockedValues, count);
+        match sanitize(&blocked) {
+            Some(sanitized) => {
+                self.counters.ruled(place, Rule::Sanitizers, 1);
+                Cow::Owned(sanitized)
+            }
+            None => blocked,
+        }
+    }
+
+    /// Rules, then detectors.
+    #[cold]
+    fn ruled_text(&mut self, rules: &Rules, place: Place, text: &str) -> Result<Change, Refusal> {
+        if self.policy.acts_on(place) && rules.allows_value(text) {
+            return Ok(Change::Keep);
+        }
+        let empty = About::default();
+        let about = self.sets.last().map_or(&empty, |set| &set.about);
+        let blocked = match place {
+            // A name is no value: only sanitizers treat it as one, unless it was asked for.
+            Place::SpanNames if !self.policy.everywhere => rules
+                .sanitizers
+                .span_name(text, about)
+                .map_or(Cow::Borrowed(text), |name| {
+                    self.counters.ruled(place, Rule::Sanitizers, 1);
+                    Cow::Owned(name)
+                }),
+            Place::SpanNames => self.block(rules, place, text, |text| {
+                rules.sanitizers.span_name(text, about)
+            }),
+            _ if self.policy.everywhere => self.block(rules, place, text, |_| None),
+            _ => Cow::Borrowed(text),
+        };
+        let change = match (self.scan(place, &blocked)?, blocked) {
+            (Outcome::Drop, _) => Change::Remove,
+            (Outcome::Rewritten(text), _) | (Outcome::Clean, Cow::Owned(text)) => {
+                Change::Replace(text)
+            }
+            (Outcome::Clean, Cow::Borrowed(_)) => Change::Keep,
+        };
+        if !matches!(change, Change::Keep)
+            && let Some(set) = self.sets.last_mut()
+            && set.place == Some(place)
+            && let Some(key) = set.looking.take()
+        {
+            set.summary.add(Deed::Masked, &key, rules.verbosity);
+        }
+        Ok(change)
+    }
+
+    /// An attribute under the Collector's rules, in their order: ignored and removed keys, allowed values, blocked keys,
+    /// blocked values, sanitizers; then the detectors.
+    fn ruled_attribute(
+        &mut self,
+        rules: &Rules,
+        place: Place,
+        seen: &Seen<'_>,
+    ) -> Result<Attribute, Refusal> {
+        let key = seen.key;
+        let verbosity = rules.verbosity;
+        match rules.key(key) {
+            Verdict::Ignored => {
+                self.note(Deed::Ignored, key, rules);
+                return Ok(Attribute::Keep);
+            }
+            Verdict::Removed => {
+                self.note(Deed::Redacted, key, rules);
+                self.counters.ruled(place, Rule::AllowedKeys, 1);
+                return Ok(Attribute::Remove);
+            }
+            Verdict::Open => {}
+        }
+        let (text, only) = self.text_of(rules, place, seen)?;
+        if rules.allows_value(&text) {
+            self.note(Deed::Allowed, key, rules);
+            return Ok(Attribute::Keep);
+        }
+        if rules.blocks_key(key) {
+            self.note(Deed::Masked, key, rules);
+            self.counters.ruled(place, Rule::BlockedKeyPatterns, 1);
+            return Ok(Attribute::Replace(rules.mask_all(&text)));
+        }
+        let empty = About::default();
+        let about = self.sets.last().map_or(&empty, |set| &set.about);
+        let blocked = self.block(rules, place, &text, |text| {
+            rules.sanitizers.attribute(key, text, about)
+        });
+        let changed = blocked != text;
+        let scanned = match changed || only != Only::Nothing {
+            true => self.scan(place, &blocked)?,
+            false => Outcome::Clean,
+        };
+        let fresh = match (scanned, blocked) {
+            (Outcome::Drop, _) => {
+                self.note(Deed::Redacted, key, rules);
+                return Ok(Attribute::Remove);
+            }
+            (Outcome::Rewritten(text), _) => text,
+            (Outcome::Clean, Cow::Owned(text)) if changed => text,
+            (Outcome::Clean, _) => {
+                if only == Only::String && !self.policy.looks_at_keys {
+                    return Ok(Attribute::Keep);
+                }
+                if let Only::Seen(true) = only {
+                    // What a reader does not see may be anything, and no rule has seen it either.
+                    return Ok(Attribute::Replace(text.into_owned()));
+                }
+                if let Some(set) = self.sets.last_mut() {
+                    set.looking = Some(key.to_owned());
+                }
+                return Ok(Attribute::Look);
+            }
+        };
+        if let Some(set) = self.sets.last_mut() {
+            set.summary.add(Deed::Masked, key, verbosity);
+        }
+        Ok(Attribute::Replace(fresh))
+    }
+
+    /// What the rules say about an attribute: in mode `report`, whether anybody still has to look at it.
+    pub(super) fn rule(&mut self, place: Place, seen: Seen<'_>) -> Result<Attribute, Refusal> {
+        let policy = self.policy;
+        let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
+            return Ok(Attribute::Look);
+        };
+        let decided = self.ruled_attribute(rules, place, &seen)?;
+        Ok(match decided {
+            Attribute::Look => Attribute::Look,
+            _ if policy.report => Attribute::Keep,
+            decided => decided,
+        })
+    }
+
+    /// A value as text, and how much of the value that is.
+    fn text_of<'s>(
+        &self,
+        rules: &Rules,
+        place: Place,
+        seen: &Seen<'s>,
+    ) -> Result<(Cow<'s, str>, Only), Refusal> {
+        let value = seen.value.unwrap_or_default();
+        if seen.plain
+            && let Some(text) = only_string(value)
+        {
+            return Ok((Cow::Borrowed(text), Only::String));
+        }
+        let value = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
+        Ok(match value.value {
+            // There may be more in the attribute than its reader sees.
+            Some(Value::StringValue(text)) => (Cow::Owned(text), Only::Seen(true)),
+            value if rules.all_types => (Cow::Owned(as_text(value.as_ref())), Only::Seen(false)),
+            _ => (Cow::Borrowed(""), Only::Nothing),
+        })
+    }
+
+    pub(super) fn note(&mut self, deed: Deed, key: &str, rules: &Rules) {
+        if let Some(set) = self.sets.last_mut() {
+            set.summary.add(deed, key, rules.verbosity);
+        }
+    }
+}
+
+/// How much of an attribute's value its text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    /// All of it: a string.
+    String,
+    /// What a reader sees of it; whether that is a string.
+    Seen(bool),
+    /// The rules see nothing in it.
+    Nothing,
+}
+
+/// The string that is all of an encoded value.
+fn only_string(value: &[u8]) -> Option<&str> {
+    let [0x0a, rest @ ..] = value else {
+        return None;
+    };
+    let (text, rest) = crate::wire::reader::delimited(rest).ok()?;
+    rest.is_empty()
+        .then(|| std::str::from_utf8(text).ok())
+        .flatten()
+}
+
+impl Rewriter for Redactor<'_> {
+    type Refusal = Refusal;
+
+    #[inline(always)]
+    fn text(&mut self, place: Place, text: &str) -> Result<Change, Refusal> {
+        let policy = self.policy;
+        let change = match &policy.rules {
+            None => match self.scan(place, text)? {
+                Outcome::Clean => return Ok(Change::Keep),
+                Outcome::Rewritten(text) => Change::Replace(text),
+                Outcome::Drop => Change::Remove,
+            },
+            Some(rules) => self.ruled_text(rules, place, text)?,
+        };
+        Ok(match policy.report {
+            true => Change::Keep,
+            false => change,
+        })
+    }
+
+    fn rules(&self) -> bool {
+        self.policy.rules.is_some()
+    }
+
+    fn counts(&self) -> bool {
+        self.policy.report
+    }
+
+    fn open(&mut self, place: Place, message: &[u8]) -> Result<(), Refusal> {
+        let mut set = Set {
+            place: Some(place),
+            ..Set::default()
+        };
+        if let Some(rules) = &self.policy.rules
+            && !rules.sanitizers.is_empty()
+        {
+            set.about = rules.sanitizers.about(place, message);
+        }
+        self.sets.push(set);
+        Ok(())
+    }
+
+    fn attribute(&mut self, place: Place, seen: Seen<'_>) -> Result<Attribute, Refusal> {
+        let policy = self.policy;
+        let decided = self.rule(place, seen)?;
+        if policy.report {
+            return Ok(decided);
+        }
+        // What an earlier processor has summed up may have to be added to.
+        if policy.sums_up()
+            && policy.acts_on(place)
+            && decided != Attribute::Remove
+            && keys().any(|key| key == seen.key)
+        {
+            let (value, changed) = match decided {
+                Attribute::Replace(text) => (Some(Value::StringValue(text)), true),
+                _ => {
+                    let value = AnyValue::decode(seen.value.unwrap_or_default());
+                    let value = value.map_err(|_| Refusal::Unreadable(place))?.value;
+                    (value, !seen.plain)
+                }
+            };
+            if let Some(set) = self.sets.last_mut() {
+                set.looking = None;
+                set.summary.found(seen.key, seen.at, value, changed);
+            }
+            return Ok(Attribute::Later);
+        }
+        Ok(decided)
+    }
+
+    fn body(&mut self, place: Place, value: &[u8]) -> Result<Body, Refusal> {
+        let policy = self.policy;
+        let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
+            return Ok(Body::Look);
+        };
+        let body = super::body::redact(self, rules, place, value)?;
+        Ok(match policy.report {
+            true => Body::Keep,
+            false => body,
+        })
+    }
+
+    fn close(&mut self, _: Place) -> Vec<Amendment> {
+        let policy = self.policy;
+        match (self.sets.pop(), &policy.rules) {
+            (Some(set), Some(rules)) if !policy.report => set.summary.amendments(rules.verbosity),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The Collector's own keys: which attributes stay, and what is masked in the others.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::config::{Config, Verbosity};
+use super::sanitize::Sanitizers;
+use crate::component::BuildError;
+use crate::config::Secret;
+use crate::redaction::{Hasher, Pattern};
+
+/// The rules of a configuration, compiled.
+#[derive(Debug)]
+pub(super) struct Rules {
+    allow_all_keys: bool,
+    allowed_keys: HashSet<String>,
+    ignored_keys: HashSet<String>,
+    ignored_key_patterns: Vec<Pattern>,
+    blocked_key_patterns: Vec<Pattern>,
+    blocked_values: Vec<Pattern>,
+    allowed_values: Vec<Pattern>,
+    pub(super) all_types: bool,
+    pub(super) verbosity: Verbosity,
+    pub(super) sanitizers: Sanitizers,
+    hasher: Option<Hasher>,
+}
+
+/// What becomes of an attribute for its key alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nobody looks at it.
+    Ignored,
+    /// It goes.
+    Removed,
+    /// Its value decides.
+    Open,
+}
+
+impl Rules {
+    /// None when the configuration has no rules, so that only detectors are at work.
+    pub(super) fn new(config: &Config) -> Result<Option<Rules>, BuildError> {
+        let sanitizers = Sanitizers::new(config);
+        let lists = [
+            &config.ignored_keys,
+            &config.ignored_key_patterns,
+            &config.blocked_key_patterns,
+            &config.blocked_values,
+            &config.allowed_values,
+        ];
+        let idle = config.allow_all_keys
+            && !config.redact_all_types
+            && config.summary == Verbosity::Silent
+            && sanitizers.is_empty()
+            && lists.iter().all(|list| list.is_empty());
+        if idle {
+            return Ok(None);
+        }
+        let mut allowed_keys: HashSet<String> = config.allowed_keys.iter().cloned().collect();
+        allowed_keys.extend(super::summary::keys().map(str::to_owned));
+        Ok(Some(Rules {
+            allow_all_keys: config.allow_all_keys,
+            allowed_keys,
+            ignored_keys: config.ignored_keys.iter().cloned().collect(),
+            ignored_key_patterns: patterns(&config.ignored_key_patterns)?,
+            blocked_key_patterns: patterns(&config.blocked_key_patterns)?,
+            blocked_values: patterns(&config.blocked_values)?,
+            allowed_values: patterns(&config.allowed_values)?,
+            all_types: config.redact_all_types,
+            verbosity: config.summary,
+            sanitizers,
+            hasher: hasher(config, &config.hmac_key)?,
+        }))
+    }
+
+    /// Looks at a key.
+    pub(super) fn key(&self, key: &str) -> Verdict {
+        if self.ignored_keys.contains(key) || any(&self.ignored_key_patterns, key) {
+            Verdict::Ignored
+        } else if !self.allow_all_keys && !self.allowed_keys.contains(key) {
+            Verdict::Removed
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// Whether values under this key are masked as a whole.
+    pub(super) fn blocks_key(&self, key: &str) -> bool {
+        any(&self.blocked_key_patterns, key)
+    }
+
+    /// Whether a value stays as it is.
+    pub(super) fn allows_value(&self, text: &str) -> bool {
+        any(&self.allowed_values, text)
+    }
+
+    /// The value without what is blocked, pattern by pattern in the order of the configuration; how often is counted.
+    pub(super) fn block<'t>(&self, text: &'t str, count: &mut u64) -> Cow<'t, str> {
+        let mut output = Cow::Borrowed(text);
+        for pattern in &self.blocked_values {
+            if !pattern.is_match(&output) {
+                continue;
+            }
+            if output.is_empty() {
+                // The one match that is nothing and nevertheless masked, as there.
+                *count += 1;
+                output = Cow::Owned(self.mask(""));
+                continue;
+            }
+            let replaced = pattern.replace_all(&output, |found| {
+                *count += 1;
+                self.mask(found)
+            });
+            if let Cow::Owned(replaced) = replaced {
+                output = Cow::Owned(replaced);
+            }
+        }
+        output
+    }
+
+    /// A value under a blocked key: each of its lines is masked, as the Collector's `.*` does.
+    pub(super) fn mask_all(&self, text: &str) -> String {
+        let lines: Vec<String> = text.split('\n').map(|line| self.mask(line)).collect();
+        lines.join("\n")
+    }
+
+    fn mask(&self, text: &str) -> String {
+        match &self.hasher {
+            Some(hasher) => hasher.hex(text),
+            None => "****".to_owned(),
+        }
+    }
+}
+
+fn any(patterns: &[Pattern], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.is_match(text))
+}
+
+fn patterns(list: &[String]) -> Result<Vec<Pattern>, BuildError> {
+    let compiled = list.iter().map(|pattern| Pattern::new(pattern));
+    compiled.collect::<Result<_, _>>().map_err(BuildError)
+}
+
+fn hasher(config: &Config, key: &Secret) -> Result<Option<Hasher>, BuildError> {
+    let hasher = config.hash_function.map(|f| Hasher::new(f, key));
+    hasher
+        .transpose()
+        .map_err(|error| BuildError(error.to_string()))
+}

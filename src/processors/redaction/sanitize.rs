@@ -1,0 +1,255 @@
+//! What takes variable parts out of URLs and database queries: which texts go there.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::config::Config;
+use crate::redaction::sanitize::{self, Database};
+use crate::wire::reader::{Field, Fields, Value};
+use crate::wire::strings::Place;
+
+/// Takes variable parts out of URLs.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UrlSanitizerConfig {
+    /// Whether it is on.
+    pub enabled: bool,
+    /// The attributes that are URLs.
+    pub attributes: Vec<String>,
+    /// Whether names of client and server spans with a `/` or with attributes of HTTP are treated as URLs too.
+    pub sanitize_span_name: bool,
+}
+
+impl Default for UrlSanitizerConfig {
+    fn default() -> Self {
+        UrlSanitizerConfig {
+            enabled: false,
+            attributes: Vec::new(),
+            sanitize_span_name: true,
+        }
+    }
+}
+
+/// Takes literals out of database queries.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DbSanitizerConfig {
+    /// Whether names of client, server and internal spans of a database are treated as queries too.
+    pub sanitize_span_name: bool,
+    /// Whether attributes of a set without `db.system.name` or `db.system` are sanitized for every system that is on.
+    pub allow_fallback_without_system: bool,
+    /// SQL.
+    pub sql: SystemConfig,
+    /// Redis.
+    pub redis: SystemConfig,
+    /// Valkey.
+    pub valkey: SystemConfig,
+    /// Memcached.
+    pub memcached: SystemConfig,
+    /// MongoDB.
+    pub mongo: SystemConfig,
+    /// OpenSearch.
+    pub opensearch: SystemConfig,
+    /// Elasticsearch.
+    pub es: SystemConfig,
+}
+
+impl Default for DbSanitizerConfig {
+    fn default() -> Self {
+        DbSanitizerConfig {
+            sanitize_span_name: true,
+            allow_fallback_without_system: false,
+            sql: SystemConfig::default(),
+            redis: SystemConfig::default(),
+            valkey: SystemConfig::default(),
+            memcached: SystemConfig::default(),
+            mongo: SystemConfig::default(),
+            opensearch: SystemConfig::default(),
+            es: SystemConfig::default(),
+        }
+    }
+}
+
+/// One kind of database.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SystemConfig {
+    /// Whether its queries are sanitized.
+    pub enabled: bool,
+    /// The attributes that are queries.
+    pub attributes: Vec<String>,
+}
+
+/// The sanitizers of a configuration.
+#[derive(Debug)]
+pub(super) struct Sanitizers {
+    url: Option<UrlSanitizerConfig>,
+    databases: Vec<(Database, Vec<String>)>,
+    database_names: bool,
+    fallback: bool,
+}
+
+impl Sanitizers {
+    pub(super) fn new(config: &Config) -> Self {
+        let url = &config.url_sanitizer;
+        let db = &config.db_sanitizer;
+        let systems = [
+            (Database::Sql, &db.sql),
+            (Database::Redis, &db.redis),
+            (Database::Valkey, &db.valkey),
+            (Database::Memcached, &db.memcached),
+            (Database::Mongo, &db.mongo),
+            (Database::OpenSearch, &db.opensearch),
+            (Database::Elasticsearch, &db.es),
+        ];
+        let enabled = systems.into_iter().filter(|(_, system)| system.enabled);
+        Sanitizers {
+            url: url.enabled.then(|| url.clone()),
+            databases: enabled
+                .map(|(database, system)| (database, system.attributes.clone()))
+                .collect(),
+            database_names: db.sanitize_span_name,
+            fallback: db.allow_fallback_without_system,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.url.is_none() && self.databases.is_empty()
+    }
+
+    /// An attribute's value without what varies; none when it stays as it is.
+    pub(super) fn attribute(&self, key: &str, text: &str, about: &About) -> Option<String> {
+        let listed = |keys: &[String]| keys.iter().any(|listed| listed == key);
+        let mut output = Cow::Borrowed(text);
+        if self.url.as_ref().is_some_and(|url| listed(&url.attributes)) {
+            replace(&mut output, sanitize::url);
+        }
+        let chosen = self.databases.iter().filter(|(_, keys)| listed(keys));
+        if about.db_system.is_empty() {
+            for (database, _) in chosen.filter(|_| self.fallback) {
+                replace(&mut output, |text| database.sanitize(text));
+            }
+        } else if let Some(system) = Database::of_system(&about.db_system) {
+            for (database, _) in chosen.filter(|(database, _)| *database == system) {
+                replace(&mut output, |text| database.sanitize(text));
+            }
+        }
+        changed(output)
+    }
+
+    /// A text of a body without what varies; none when it stays as it is.
+    pub(super) fn body(&self, text: &str) -> Option<String> {
+        let mut output = Cow::Borrowed(text);
+        if self.url.is_some() {
+            replace(&mut output, sanitize::url);
+        }
+        for (database, _) in &self.databases {
+            replace(&mut output, |text| database.sanitize(text));
+        }
+        changed(output)
+    }
+
+    /// The name of a span without what varies; none when it stays as it is.
+    pub(super) fn span_name(&self, name: &str, about: &About) -> Option<String> {
+        const INTERNAL: u64 = 1;
+        const SERVER: u64 = 2;
+        const CLIENT: u64 = 3;
+        if self.url.as_ref().is_some_and(|url| url.sanitize_span_name)
+            && matches!(about.kind, SERVER | CLIENT)
+            && (about.http || name.contains('/'))
+            && let Some(name) = sanitize::span_name(name)
+        {
+            return Some(name);
+        }
+        if !self.database_names || !matches!(about.kind, INTERNAL | SERVER | CLIENT) {
+            return None;
+        }
+        let system = Database::of_system(&about.db_system)?;
+        let (database, _) = self.databases.iter().find(|(known, _)| *known == system)?;
+        // A name that says nothing any more is worse than the one before.
+        changed(database.sanitize(name)).filter(|name| !matches!(name.as_str(), "" | "..."))
+    }
+
+    /// What has to be known about a message before its strings are looked at.
+    pub(super) fn about(&self, place: Place, message: &[u8]) -> About {
+        const KIND: u32 = 6;
+        let (mut name, mut older) = (String::new(), String::new());
+        let mut about = About::default();
+        for field in Fields::new(message).map_while(Result::ok) {
+            match field.value {
+                Value::Varint(kind) if field.number == KIND && place == Place::SpanAttributes => {
+                    about.kind = kind;
+                }
+                // Whichever its number: nothing else has such a string at its beginning.
+                Value::Bytes(_) => match key_of(&field) {
+                    Some("db.system.name") if name.is_empty() => name = text_of(&field),
+                    Some("db.system") if older.is_empty() => older = text_of(&field),
+                    Some(key) => about.http |= HTTP.contains(&key),
+                    None => {}
+                },
+                _ => {}
+            }
+        }
+        about.db_system = if name.is_empty() { older } else { name };
+        about
+    }
+}
+
+/// Attributes that say that a span is one of HTTP: semantic conventions 1.25 and 1.40.
+const HTTP: [&str; 9] = [
+    "http.route",
+    "http.request.method",
+    "http.request.method_original",
+    "http.response.status_code",
+    "url.full",
+    "http.scheme",
+    "http.target",
+    "http.method",
+    "http.url",
+];
+
+fn key_of<'a>(attribute: &Field<'a>) -> Option<&'a str> {
+    let mut fields = attribute.fields().map_while(Result::ok);
+    let key = fields.find(|field| field.number == 1)?;
+    std::str::from_utf8(key.value.bytes()?).ok()
+}
+
+/// The string that is an attribute's value, in lower case; empty when it is something else.
+fn text_of(attribute: &Field<'_>) -> String {
+    let text = attribute
+        .fields()
+        .map_while(Result::ok)
+        .filter(|field| field.number == 2)
+        .flat_map(|value| value.fields().map_while(Result::ok))
+        .filter(|field| field.number == 1)
+        .find_map(|field| std::str::from_utf8(field.value.bytes()?).ok());
+    text.unwrap_or_default().to_ascii_lowercase()
+}
+
+fn replace(text: &mut Cow<'_, str>, sanitize: impl FnOnce(&str) -> Cow<'_, str>) {
+    let sanitized = match sanitize(text) {
+        Cow::Owned(sanitized) => sanitized,
+        Cow::Borrowed(_) => return,
+    };
+    *text = Cow::Owned(sanitized);
+}
+
+fn changed(text: Cow<'_, str>) -> Option<String> {
+    match text {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    }
+}
+
+/// What a message says about what it describes.
+#[derive(Debug, Default)]
+pub(super) struct About {
+    /// `db.system.name` or `db.system`, in lower case; empty when there is none.
+    db_system: String,
+    /// The kind of a span.
+    kind: u64,
+    /// Whether it has attributes of HTTP.
+    http: bool,
+}

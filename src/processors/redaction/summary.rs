@@ -1,0 +1,163 @@
+//! The attributes that say what was done to a set: the Collector's names.
+
+use prost::Message as _;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+
+use super::config::Verbosity;
+use crate::wire::strings::Amendment;
+
+/// What was done, in the order in which the attributes are written: the names' attribute, if there is one, before the
+/// number's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    Redacted,
+    Masked,
+    Allowed,
+    Ignored,
+    BodyRedacted,
+    BodyMasked,
+    BodyAllowed,
+    BodyIgnored,
+}
+
+const DEEDS: [(Option<&str>, &str); 8] = [
+    (Some("redaction.redacted.keys"), "redaction.redacted.count"),
+    (Some("redaction.masked.keys"), "redaction.masked.count"),
+    (Some("redaction.allowed.keys"), "redaction.allowed.count"),
+    (None, "redaction.ignored.count"),
+    (
+        Some("redaction.body.redacted.keys"),
+        "redaction.body.redacted.count",
+    ),
+    (
+        Some("redaction.body.masked.keys"),
+        "redaction.body.masked.count",
+    ),
+    (
+        Some("redaction.body.allowed.keys"),
+        "redaction.body.allowed.count",
+    ),
+    (None, "redaction.body.ignored.count"),
+];
+
+/// All keys of summaries.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    DEEDS
+        .iter()
+        .flat_map(|(names, count)| names.iter().copied().chain([*count]))
+}
+
+/// What was done to a set so far.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    deeds: [Names; DEEDS.len()],
+    /// The summary that an earlier processor has left in the set.
+    found: Vec<Found>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Names {
+    count: i64,
+    names: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Found {
+    key: String,
+    place: (usize, usize),
+    value: Option<Value>,
+    /// Whether it must be written even if nothing is added to it.
+    changed: bool,
+}
+
+impl Summary {
+    /// Something was done to the attribute, or part of a body, of that name.
+    pub(super) fn add(&mut self, deed: Deed, name: &str, verbosity: Verbosity) {
+        let Some(entry) = self.deeds.get_mut(deed as usize) else {
+            return;
+        };
+        entry.count += 1;
+        if verbosity == Verbosity::Debug {
+            entry.names.push(name.to_owned());
+        }
+    }
+
+    /// The set has a summary already; this is one of its attributes, with what is left of its value.
+    pub(super) fn found(
+        &mut self,
+        key: &str,
+        place: (usize, usize),
+        value: Option<Value>,
+        changed: bool,
+    ) {
+        self.found.push(Found {
+            key: key.to_owned(),
+            place,
+            value,
+            changed,
+        });
+    }
+
+    /// The attributes to write, in the order of [`Deed`]. Names are sorted; those that are there already are kept.
+    pub(super) fn amendments(self, verbosity: Verbosity) -> Vec<Amendment> {
+        let Summary { deeds, mut found } = self;
+        let mut amendments = Vec::new();
+        for (done, (names, count)) in deeds.into_iter().zip(DEEDS) {
+            if done.count == 0 || verbosity == Verbosity::Silent {
+                continue;
+            }
+            if let Some(key) = names
+                && verbosity == Verbosity::Debug
+            {
+                let earlier = take(&mut found, key);
+                let mut all = done.names;
+                if let Some(Value::StringValue(text)) = earlier.as_ref().and_then(Found::value)
+                    && !text.is_empty()
+                {
+                    all.extend(text.split(',').map(str::to_owned));
+                }
+                all.sort_unstable();
+                let value = Value::StringValue(all.join(","));
+                amendments.push(amendment(key, earlier, Some(value)));
+            }
+            let earlier = take(&mut found, count);
+            let before = match earlier.as_ref().and_then(Found::value) {
+                Some(Value::IntValue(before)) => *before,
+                _ => 0,
+            };
+            let value = Value::IntValue(before.saturating_add(done.count));
+            amendments.push(amendment(count, earlier, Some(value)));
+        }
+        for mut rest in found.into_iter().filter(|found| found.changed) {
+            let key = std::mem::take(&mut rest.key);
+            let value = rest.value.take();
+            amendments.push(amendment(&key, Some(rest), value));
+        }
+        amendments
+    }
+}
+
+impl Found {
+    fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+}
+
+fn take(found: &mut Vec<Found>, key: &str) -> Option<Found> {
+    let at = found.iter().position(|found| found.key == key)?;
+    Some(found.remove(at))
+}
+
+fn amendment(key: &str, earlier: Option<Found>, value: Option<Value>) -> Amendment {
+    let attribute = KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value }),
+        ..KeyValue::default()
+    };
+    Amendment {
+        place: earlier.map(|found| found.place.0..found.place.1),
+        attribute: attribute.encode_to_vec(),
+    }
+}

@@ -1,0 +1,428 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::component::Host;
+use crate::config::{Problems, Validate};
+use crate::wire::json::{from_wire, to_wire};
+use crate::wire::{self};
+
+fn config(yaml: &str) -> Config {
+    serde_yaml::from_str(yaml).unwrap()
+}
+
+fn processor(yaml: &str, signal: Signal) -> Redaction {
+    let cx = Host::for_tests().context(&"redaction".parse().unwrap());
+    Redaction::new(&config(yaml), &cx, signal).unwrap()
+}
+
+fn encoded(signal: Signal, request: &Value) -> Bytes {
+    to_wire(signal, request.to_string().as_bytes())
+        .unwrap()
+        .into()
+}
+
+fn batch(signal: Signal, request: &Value) -> Batch {
+    let request = encoded(signal, request);
+    let items = wire::validate(signal, &request).unwrap();
+    Batch::new(signal, items, request)
+}
+
+/// What the processor makes of a request in OTLP/JSON.
+fn redacted(yaml: &str, signal: Signal, request: &Value) -> Value {
+    let output = processor(yaml, signal).process(batch(signal, request));
+    let output = output.unwrap().unwrap().into_wire().to_bytes();
+    assert!(wire::validate(signal, &output).is_ok());
+    serde_json::from_slice(&from_wire(signal, &output).unwrap()).unwrap()
+}
+
+/// Attributes in OTLP/JSON.
+fn attributes(attributes: &Value) -> Value {
+    let entries = attributes.as_object().unwrap().iter();
+    entries
+        .map(|(key, value)| json!({"key": key, "value": any(value)}))
+        .collect()
+}
+
+fn any(value: &Value) -> Value {
+    match value {
+        Value::Null => json!({}),
+        Value::String(text) => json!({"stringValue": text}),
+        Value::Bool(flag) => json!({"boolValue": flag}),
+        Value::Number(number) if number.is_i64() => json!({"intValue": number.to_string()}),
+        Value::Number(number) => json!({"doubleValue": number}),
+        Value::Array(values) => {
+            let values: Vec<Value> = values.iter().map(any).collect();
+            json!({"arrayValue": {"values": values}})
+        }
+        map => json!({"kvlistValue": {"values": attributes(map)}}),
+    }
+}
+
+fn span(span: Value) -> Value {
+    json!({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+}
+
+fn log(record: Value) -> Value {
+    json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]})
+}
+
+/// What becomes of the attributes of a span, in order.
+fn on_span(yaml: &str, before: &Value) -> Value {
+    let request = span(json!({"attributes": attributes(before)}));
+    let output = redacted(yaml, Signal::Traces, &request);
+    output["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"].clone()
+}
+
+/// What becomes of a log record.
+fn on_record(yaml: &str, record: Value) -> Value {
+    let output = redacted(yaml, Signal::Logs, &log(record));
+    output["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0].clone()
+}
+
+fn list(entries: &[(&str, Value)]) -> Value {
+    let entries = entries.iter();
+    entries
+        .map(|(key, value)| json!({"key": key, "value": any(value)}))
+        .collect()
+}
+
+/// The example of the Collector's documentation.
+const EXAMPLE: &str = r#"
+allow_all_keys: false
+allowed_keys: [description, group, id, name, note]
+ignored_keys: [safe_attribute]
+blocked_key_patterns: [".*token.*", ".*api_key.*"]
+blocked_values:
+  - "4[0-9]{12}(?:[0-9]{3})?"
+  - "(5[1-5][0-9]{14})"
+allowed_values: [".+@mycompany.com"]
+summary: debug
+"#;
+
+#[test]
+fn without_allowed_keys_every_attribute_goes_as_in_the_collector() {
+    assert_eq!(on_span("{}", &json!({"a": 1, "b": "x"})), Value::Null);
+    assert_eq!(
+        on_span("summary: info", &json!({"a": 1, "b": "x"})),
+        list(&[("redaction.redacted.count", json!(2))])
+    );
+}
+
+#[test]
+fn the_collectors_example_gives_the_collectors_output() {
+    let before = json!({
+        "description": "card 4111111111111111, master 5500000000000004",
+        "group": "x",
+        "id": 5,
+        "name": "4111111111111111 of jane@mycompany.com",
+        "safe_attribute": "4111111111111111",
+        "other": "y",
+        "note": "nothing",
+    });
+    assert_eq!(
+        on_span(EXAMPLE, &before),
+        list(&[
+            ("description", json!("card ****, master ****")),
+            ("group", json!("x")),
+            ("id", json!(5)),
+            ("name", json!("4111111111111111 of jane@mycompany.com")),
+            ("safe_attribute", json!("4111111111111111")),
+            ("note", json!("nothing")),
+            ("redaction.redacted.keys", json!("other")),
+            ("redaction.redacted.count", json!(1)),
+            ("redaction.masked.keys", json!("description")),
+            ("redaction.masked.count", json!(1)),
+            ("redaction.allowed.keys", json!("name")),
+            ("redaction.allowed.count", json!(1)),
+            ("redaction.ignored.count", json!(1)),
+        ])
+    );
+}
+
+#[test]
+fn blocked_keys_keep_their_key_and_every_line_of_their_value_is_masked() {
+    let yaml = "{allow_all_keys: true, blocked_key_patterns: [token], summary: debug}";
+    let before = json!({"my_token": "a\nb", "token_count": 7, "x": "y"});
+    assert_eq!(
+        on_span(yaml, &before),
+        list(&[
+            ("my_token", json!("****\n****")),
+            ("token_count", json!("****")),
+            ("x", json!("y")),
+            ("redaction.masked.keys", json!("my_token,token_count")),
+            ("redaction.masked.count", json!(2)),
+        ])
+    );
+}
+
+#[test]
+fn hashes_stand_in_the_place_of_matches() {
+    let with = |extra: &str| format!("{{allow_all_keys: true, blocked_values: [abc], {extra}}}");
+    let before = json!({"a": "x abc y"});
+    let md5 = on_span(&with("hash_function: md5"), &before);
+    assert_eq!(
+        md5,
+        list(&[("a", json!("x 900150983cd24fb0d6963f7d28e17f72 y"))])
+    );
+    let sha1 = on_span(&with("hash_function: sha1"), &before);
+    assert_eq!(
+        sha1,
+        list(&[("a", json!("x a9993e364706816aba3e25717850c26c9cd0d89d y"))])
+    );
+}
+
+#[test]
+fn patterns_are_applied_in_the_order_of_the_configuration() {
+    let yaml = "{allow_all_keys: true, blocked_values: ['ab', '[*]{4}c', 'c']}";
+    let output = on_span(yaml, &json!({"a": "abc c"}));
+    assert_eq!(output, list(&[("a", json!("**** ****"))]));
+}
+
+#[test]
+fn other_types_are_looked_at_on_request_and_become_strings() {
+    let before = json!({"card": 4111111111111111_i64, "list": ["a", 4111111111111111_i64]});
+    let yaml = "{allow_all_keys: true, blocked_values: ['4[0-9]{15}']}";
+    assert_eq!(
+        on_span(yaml, &before),
+        list(&[
+            ("card", json!(4111111111111111_i64)),
+            ("list", json!(["a", 4111111111111111_i64])),
+        ])
+    );
+    let yaml = "{allow_all_keys: true, redact_all_types: true, blocked_values: ['4[0-9]{15}']}";
+    assert_eq!(
+        on_span(yaml, &before),
+        list(&[("card", json!("****")), ("list", json!(r#"["a",****]"#))])
+    );
+}
+
+#[test]
+fn a_summary_adds_up_over_several_processors() {
+    let yaml = "{allow_all_keys: true, blocked_values: [secret], summary: debug}";
+    let before = json!({
+        "b": "secret",
+        "redaction.masked.count": 2,
+        "redaction.masked.keys": "a,c",
+    });
+    assert_eq!(
+        on_span(yaml, &before),
+        list(&[
+            ("b", json!("****")),
+            ("redaction.masked.count", json!(3)),
+            ("redaction.masked.keys", json!("a,b,c")),
+        ])
+    );
+}
+
+#[test]
+fn log_bodies_are_looked_at_by_path() {
+    let yaml = "
+allowed_keys: [user, mail, list, n]
+ignored_keys: [keep]
+blocked_key_patterns: ['^mail$']
+blocked_values: [secret]
+summary: debug
+";
+    let body = json!({
+        "keep": "secret",
+        "list": ["secret", 1],
+        "user": {"mail": "x", "n": "a secret", "other": 1},
+        "zip": 1,
+    });
+    let record = on_record(yaml, json!({"body": any(&body)}));
+    let after = json!({
+        "keep": "secret",
+        "list": ["****", 1],
+        "user": {"mail": "****", "n": "a ****"},
+    });
+    assert_eq!(record["body"], any(&after));
+    assert_eq!(
+        record["attributes"],
+        list(&[
+            ("redaction.body.redacted.keys", json!("user.other,zip")),
+            ("redaction.body.redacted.count", json!(2)),
+            (
+                "redaction.body.masked.keys",
+                json!("list.[0],user.mail,user.n")
+            ),
+            ("redaction.body.masked.count", json!(3)),
+            ("redaction.body.ignored.count", json!(1)),
+        ])
+    );
+    let record = on_record(yaml, json!({"body": {"stringValue": "a secret"}}));
+    assert_eq!(record["body"], any(&json!("a ****")));
+    assert_eq!(
+        record["attributes"],
+        list(&[
+            ("redaction.body.masked.keys", json!("body")),
+            ("redaction.body.masked.count", json!(1)),
+        ])
+    );
+}
+
+/// A span with a text in every place.
+fn everywhere(text: &str) -> Value {
+    let set = attributes(&json!({"k": text, "nested": {"list": [text, {"x": text}]}}));
+    json!({"resourceSpans": [{
+        "resource": {"attributes": set},
+        "schemaUrl": text,
+        "scopeSpans": [{
+            "scope": {"name": text, "version": text, "attributes": set},
+            "spans": [{
+                "name": text,
+                "traceState": text,
+                "attributes": set,
+                "events": [{"name": text, "attributes": set}],
+                "links": [{"traceState": text, "attributes": set}],
+                "status": {"message": text},
+            }],
+        }],
+    }]})
+}
+
+const DETECT: &str = "{allow_all_keys: true, detectors: [{name: email, action: replace}]}";
+
+#[test]
+fn detectors_look_everywhere_but_at_schema_urls_and_keys() {
+    let mut expected = everywhere("[EMAIL]");
+    expected["resourceSpans"][0]["schemaUrl"] = json!("jane@example.com");
+    assert_eq!(
+        redacted(DETECT, Signal::Traces, &everywhere("jane@example.com")),
+        expected
+    );
+}
+
+#[test]
+fn without_a_hit_the_very_same_bytes_go_on() {
+    for yaml in [
+        DETECT,
+        "{allow_all_keys: true, blocked_values: [secret], summary: debug}",
+    ] {
+        let processor = processor(yaml, Signal::Traces);
+        let mut batch = batch(Signal::Traces, &everywhere("nothing to see"));
+        let before = batch.wire().to_bytes();
+        let after = processor.process(batch).unwrap().unwrap();
+        assert_eq!(after.into_wire().to_bytes().as_ptr(), before.as_ptr());
+    }
+}
+
+#[test]
+fn the_collectors_keys_act_where_they_act_there_and_with_scan_everywhere_it_says() {
+    let rules = "allow_all_keys: true, blocked_values: [secret]";
+    let names = |yaml: &str| {
+        let output = redacted(yaml, Signal::Traces, &everywhere("secret"));
+        output["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"].clone()
+    };
+    assert_eq!(names(&format!("{{{rules}}}")), "secret");
+    assert_eq!(names(&format!("{{{rules}, scan: [default]}}")), "****");
+    assert_eq!(names(&format!("{{{rules}, scan: [log_bodies]}}")), "secret");
+}
+
+#[test]
+fn an_attribute_goes_when_a_detector_drops_its_value() {
+    let yaml = "{allow_all_keys: true, detectors: [{name: email, action: drop}]}";
+    let before = json!({"a": "x", "b": "jane@example.com", "c": ["jane@example.com", 1]});
+    assert_eq!(
+        on_span(yaml, &before),
+        list(&[("a", json!("x")), ("c", json!([1]))])
+    );
+}
+
+#[test]
+fn sanitizers_act_on_the_attributes_and_span_names_that_are_theirs() {
+    let yaml = "
+allow_all_keys: true
+url_sanitizer: {enabled: true, attributes: [http.url]}
+db_sanitizer:
+  sql: {enabled: true, attributes: [db.statement]}
+";
+    let before = json!({
+        "db.statement": "SELECT 1 FROM a WHERE b = 'x'",
+        "db.system": "MySQL",
+        "http.url": "/users/123/profile",
+        "other": "/users/123/profile",
+    });
+    let request = span(json!({
+        "kind": 2, "name": "/users/123/profile", "attributes": attributes(&before),
+    }));
+    let output = redacted(yaml, Signal::Traces, &request);
+    let span = &output["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    assert_eq!(span["name"], "/users/*/profile");
+    assert_eq!(
+        span["attributes"],
+        list(&[
+            ("db.statement", json!("SELECT ? FROM a WHERE b = ?")),
+            ("db.system", json!("MySQL")),
+            ("http.url", json!("/users/*/profile")),
+            ("other", json!("/users/123/profile")),
+        ])
+    );
+}
+
+#[test]
+fn in_mode_report_nothing_changes() {
+    let yaml = "{mode: report, detectors: [email], unknown_fields: drop, summary: debug}";
+    let request = everywhere("jane@example.com");
+    assert_eq!(redacted(yaml, Signal::Traces, &request), request);
+}
+
+#[test]
+fn bytes_are_looked_into_as_far_as_they_are_text() {
+    // 0xff, jane@example.com, 0xff.
+    let body = json!({"bytesValue": "/2phbmVAZXhhbXBsZS5jb23/"});
+    let record = on_record(DETECT, json!({"body": body}));
+    assert_eq!(record["body"], json!({"bytesValue": "/1tFTUFJTF3/"}));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_for_good_without_a_word_of_it() {
+    // The name of a span, which is not UTF-8.
+    let mut request = b"\x2a\x07sesame\xff".to_vec();
+    for tag in [0x12, 0x12, 0x0a] {
+        let length = u8::try_from(request.len()).unwrap();
+        request.splice(0..0, [tag, length]);
+    }
+    let batch = Batch::new(Signal::Traces, 1, Bytes::from(request));
+    let nack = processor(DETECT, Signal::Traces)
+        .process(batch)
+        .unwrap_err();
+    assert!(!nack.retryable);
+    assert!(nack.reason.contains("not UTF-8"), "{}", nack.reason);
+    assert!(!nack.reason.contains("sesame"), "{}", nack.reason);
+}
+
+#[test]
+fn mistakes_are_reported_at_their_place() {
+    let problems = |yaml: &str| -> Vec<String> {
+        let mut problems = Problems::default();
+        config(yaml).validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join(".")).collect()
+    };
+    assert!(problems("allow_all_keys: true").is_empty());
+    assert_eq!(problems("{}"), ["allow_all_keys"]);
+    assert_eq!(
+        problems(
+            "
+allow_all_keys: true
+blocked_values: ['x', '(']
+ignored_key_patterns: ['(']
+hash_function: hmac-sha256
+hmac_key: short
+scan: []
+"
+        ),
+        [
+            "ignored_key_patterns.0",
+            "blocked_values.1",
+            "hmac_key",
+            "scan"
+        ]
+    );
+    assert!(serde_yaml::from_str::<Config>("scan: [span_atributes]").is_err());
+    assert!(serde_yaml::from_str::<Config>("blocked_value: [x]").is_err());
+    // As the Collector writes its default.
+    assert!(serde_yaml::from_str::<Config>("summary: ''").is_ok());
+}
+
+mod profiles;

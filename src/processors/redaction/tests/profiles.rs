@@ -1,0 +1,234 @@
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development::*;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+
+use super::*;
+use crate::profiles::check;
+
+fn any(text: &str) -> Option<AnyValue> {
+    Some(AnyValue {
+        value: Some(Any::StringValue(text.to_owned())),
+    })
+}
+
+const MAIL: &str = "jane@example.com";
+
+/// A profile in which `name` is the name of a function and `file` that of its file, and labels.
+fn profile(strings: &[&str]) -> ExportProfilesServiceRequest {
+    let mut string_table = vec![String::new()];
+    string_table.extend(strings.iter().map(|text| (*text).to_owned()));
+    let kind = Some(ValueType {
+        type_strindex: i32::try_from(string_table.len()).unwrap(),
+        unit_strindex: 0,
+    });
+    string_table.push("cpu".to_owned());
+    let dictionary = ProfilesDictionary {
+        mapping_table: vec![Mapping::default()],
+        location_table: vec![
+            Location::default(),
+            Location {
+                lines: vec![Line {
+                    function_index: 1,
+                    ..Line::default()
+                }],
+                ..Location::default()
+            },
+        ],
+        function_table: vec![
+            Function::default(),
+            Function {
+                name_strindex: 1,
+                filename_strindex: 2,
+                ..Function::default()
+            },
+        ],
+        link_table: vec![Link::default()],
+        string_table,
+        attribute_table: vec![
+            KeyValueAndUnit::default(),
+            KeyValueAndUnit {
+                key_strindex: 3,
+                value: any(MAIL),
+                unit_strindex: 0,
+            },
+        ],
+        stack_table: vec![
+            Stack::default(),
+            Stack {
+                location_indices: vec![1],
+            },
+        ],
+    };
+    let sample = Sample {
+        stack_index: 1,
+        attribute_indices: vec![1],
+        values: vec![5],
+        ..Sample::default()
+    };
+    let reference = KeyValue {
+        key: "who".to_owned(),
+        value: Some(AnyValue {
+            value: Some(Any::StringValueStrindex(1)),
+        }),
+        ..KeyValue::default()
+    };
+    ExportProfilesServiceRequest {
+        resource_profiles: vec![ResourceProfiles {
+            resource: Some(Resource {
+                attributes: vec![reference],
+                ..Resource::default()
+            }),
+            scope_profiles: vec![ScopeProfiles {
+                profiles: vec![Profile {
+                    samples: vec![sample],
+                    sample_type: kind,
+                    period_type: kind,
+                    ..Profile::default()
+                }],
+                ..ScopeProfiles::default()
+            }],
+            ..ResourceProfiles::default()
+        }],
+        dictionary: Some(dictionary),
+    }
+}
+
+fn run(yaml: &str, request: &ExportProfilesServiceRequest) -> (Bytes, Bytes) {
+    let before = Bytes::from(request.encode_to_vec());
+    let batch = Batch::new(Signal::Profiles, 1, before.clone());
+    let output = processor(yaml, Signal::Profiles).process(batch);
+    let output = output.unwrap().unwrap();
+    assert_eq!(output.items(), 1);
+    let output = output.into_wire().to_bytes();
+    let decoded = ExportProfilesServiceRequest::decode(output.clone()).unwrap();
+    let report = check::check(&decoded);
+    assert!(report.is_clean(), "{:?}", report.findings());
+    (before, output)
+}
+
+fn strings(request: &Bytes) -> Vec<String> {
+    let decoded = ExportProfilesServiceRequest::decode(request.clone()).unwrap();
+    decoded.dictionary.unwrap().string_table
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|part| part == text.as_bytes())
+}
+
+#[test]
+fn a_string_is_changed_where_it_is_looked_at_and_kept_where_it_is_not() {
+    // The name of the function, which is an identifier, is what a resource's attribute refers to.
+    let request = profile(&[MAIL, "/src/main.rs", "label"]);
+    let (_, output) = run(DETECT, &request);
+    assert!(strings(&output).contains(&MAIL.to_owned()));
+    let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
+    let resource = decoded.resource_profiles[0].resource.as_ref().unwrap();
+    assert_eq!(resource.attributes[0].value, any("[EMAIL]"));
+    let label = &decoded.dictionary.as_ref().unwrap().attribute_table[1];
+    assert_eq!(label.value, any("[EMAIL]"));
+}
+
+#[test]
+fn what_nothing_refers_to_any_more_is_not_passed_on() {
+    let yaml = "{allow_all_keys: true, detectors: [{name: email, action: replace}], scan: [all]}";
+    let request = profile(&[MAIL, "/src/jane@example.com/main.rs", MAIL]);
+    let (_, output) = run(yaml, &request);
+    assert!(!has(&output, MAIL));
+    let mut strings = strings(&output);
+    strings.sort_unstable();
+    assert_eq!(strings, ["", "/src/[EMAIL]/main.rs", "[EMAIL]", "cpu"]);
+}
+
+#[test]
+fn home_directories_in_file_names_are_found_and_orphans_go() {
+    let yaml = "{allow_all_keys: true, detectors: [home_directory]}";
+    let mut request = profile(&["main", "/home/jane/src/main.rs", "label"]);
+    request.resource_profiles[0].resource = None;
+    let (_, output) = run(yaml, &request);
+    assert!(!has(&output, "jane/"));
+    assert!(has(&output, "src/main.rs"));
+}
+
+#[test]
+fn where_only_what_is_not_looked_at_has_a_hit_the_same_bytes_go_on() {
+    let yaml = "{allow_all_keys: true, detectors: [email], scan: [mapping_files]}";
+    let request = profile(&[MAIL, MAIL, "label"]);
+    let before = Bytes::from(request.encode_to_vec());
+    let batch = Batch::new(Signal::Profiles, 1, before.clone());
+    let output = processor(yaml, Signal::Profiles).process(batch).unwrap();
+    let output = output.unwrap().into_wire().to_bytes();
+    assert_eq!(output.as_ptr(), before.as_ptr());
+}
+
+#[test]
+fn allowed_keys_are_those_of_labels_too() {
+    let (_, output) = run("allowed_keys: [who]", &profile(&["main", "file", "label"]));
+    assert!(!has(&output, MAIL));
+    let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
+    assert_eq!(decoded.dictionary.unwrap().attribute_table.len(), 1);
+    let resource = decoded.resource_profiles[0].resource.as_ref().unwrap();
+    assert_eq!(resource.attributes[0].value, any("main"));
+}
+
+#[test]
+fn a_file_that_a_profile_was_made_of_is_never_passed_on_as_it_is() {
+    let mut request = profile(&["main", "file", "label"]);
+    request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
+    let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
+    profile.original_payload_format = "jfr".to_owned();
+    profile.original_payload = MAIL.into();
+    for yaml in [
+        "allow_all_keys: true",
+        "{allow_all_keys: true, original_payload: redact, detectors: [email]}",
+    ] {
+        let (_, output) = run(yaml, &request);
+        assert!(!has(&output, MAIL));
+        assert!(!has(&output, "jfr"));
+    }
+}
+
+#[test]
+fn a_pprof_file_is_redacted_by_taking_it_apart() {
+    let yaml = "{allow_all_keys: true, original_payload: redact, \
+                detectors: [{name: email, action: replace}]}";
+    let mut request = profile(&["main", "/src/jane@example.com/main.rs", "label"]);
+    let decoded = crate::profiles::ingest::ingest;
+    let mut dictionary = crate::profiles::Dictionary::new();
+    let request = request.encode_to_vec();
+    let read = decoded(&request, &mut dictionary, &mut Default::default(), None);
+    let resources = read.unwrap().resources;
+    let links = Default::default();
+    let files = crate::profiles::pprof::write::write(
+        &dictionary,
+        &resources[0],
+        &resources[0].scopes[0],
+        &links,
+    );
+    assert!(has(&files[0], MAIL));
+    let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
+    profile.original_payload_format = "pprof".to_owned();
+    profile.original_payload = files[0].clone();
+    let (_, output) = run(yaml, &request);
+    assert!(!has(&output, MAIL));
+    let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
+    let profile = &decoded.resource_profiles[0].scope_profiles[0].profiles[0];
+    assert_eq!(profile.original_payload_format, "pprof");
+    assert!(has(&profile.original_payload, "/src/[EMAIL]/main.rs"));
+}
+
+#[test]
+fn a_request_whose_references_lead_nowhere_is_refused() {
+    let mut request = profile(&["main", "file", "label"]);
+    request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 9;
+    let batch = Batch::new(Signal::Profiles, 1, Bytes::from(request.encode_to_vec()));
+    let nack = processor(DETECT, Signal::Profiles)
+        .process(batch)
+        .unwrap_err();
+    assert!(!nack.retryable);
+    assert!(!nack.reason.contains(MAIL));
+}

@@ -1,0 +1,97 @@
+//! What is hidden in an encoding: percent-encoding (RFC 3986, section 2.1) and base64 (RFC 4648), one level deep.
+
+use std::ops::Range;
+
+use base64::Engine;
+
+use super::detect::credentials::{STANDARD, URL_SAFE};
+use super::detect::run;
+
+/// The shortest base64 that is looked into: 12 bytes, one more than the shortest address.
+const SHORTEST: usize = 12;
+
+/// Calls `found` with each run that decodes to a text, and that text.
+pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
+    if memchr::memchr(b'%', text.as_bytes()).is_some() {
+        percent(text.as_bytes(), &mut found);
+    }
+    base64(text.as_bytes(), &mut found);
+}
+
+/// Runs of what one component of a URL is made of, with at least one encoded byte.
+fn percent(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
+    let part =
+        |byte: u8| byte > b' ' && byte != 0x7f && !b"&=?#/;,\"'<>{}|\\^`()[]".contains(&byte);
+    each_run(text, part, |start, run| {
+        if memchr::memchr(b'%', run).is_none() {
+            return;
+        }
+        let mut plain = Vec::with_capacity(run.len());
+        let mut rest = run;
+        while let Some((first, others)) = rest.split_first() {
+            rest = others;
+            let byte = match (first, others) {
+                (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
+                    (Some(high), Some(low)) => {
+                        rest = after;
+                        16 * high + low
+                    }
+                    _ => b'%',
+                },
+                (b'+', _) => b' ',
+                (first, _) => *first,
+            };
+            plain.push(byte);
+        }
+        if plain != run
+            && let Ok(plain) = String::from_utf8(plain)
+        {
+            // A plus is a space in forms and a plus elsewhere.
+            found(start..start + run.len(), &plain);
+            if run.contains(&b'+') {
+                found(start..start + run.len(), &plain.replace(' ', "+"));
+            }
+        }
+    });
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    u8::try_from(char::from(byte).to_digit(16)?).ok()
+}
+
+/// Runs of either alphabet that decode to text.
+fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+    each_run(text, part, |start, token| {
+        if token.len() < SHORTEST {
+            return;
+        }
+        let engine = if token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
+            URL_SAFE
+        } else {
+            STANDARD
+        };
+        let plain = engine
+            .decode(token)
+            .ok()
+            .and_then(|plain| String::from_utf8(plain).ok());
+        if let Some(plain) = plain {
+            let padding = run(text, start + token.len(), |byte| byte == b'=')
+                .len()
+                .min(2);
+            found(start..start + token.len() + padding, &plain);
+        }
+    });
+}
+
+fn each_run(text: &[u8], part: impl Fn(u8) -> bool, mut each: impl FnMut(usize, &[u8])) {
+    let mut at = 0;
+    while at < text.len() {
+        let found = run(text, at, &part);
+        if !found.is_empty() {
+            each(at, found);
+        }
+        at += found.len();
+        at += run(text, at, |byte| !part(byte)).len();
+    }
+}

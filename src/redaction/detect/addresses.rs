@@ -1,0 +1,183 @@
+//! Addresses of networks: IP version 4 and 6, MAC.
+
+use std::net::Ipv6Addr;
+
+use super::{Span, before, byte, run, run_back, word};
+
+/// An IPv4 address that begins at a digit: four numbers up to 255 without leading zeros. Not what is nobody's (0.x, 127.x,
+/// 255.x), and not a version: after `v`, `version` and the like, inside of longer dotted numbers, after a product's
+/// name and `/` (RFC 9110, section 10.1.5), before a suffix such as `-rc1`.
+pub(in super::super) fn ipv4(text: &[u8], start: usize) -> Option<Span> {
+    if matches!(before(text, start), b'.' | b'-' | b'_' | b'+') {
+        return None;
+    }
+    let (first, end) = ipv4_numbers(text, start)?;
+    if matches!(first, 0 | 127 | 255) {
+        return None;
+    }
+    let (after, next) = (byte(text, end), byte(text, end + 1));
+    if word(after) || (matches!(after, b'.' | b'-' | b'+' | b'~') && word(next)) {
+        return None;
+    }
+    (!version_before(text, start)).then_some(start..end)
+}
+
+/// The first number of an address, and where it ends.
+fn ipv4_numbers(text: &[u8], start: usize) -> Option<(u32, usize)> {
+    let (mut first, mut at) = (0, start);
+    for position in 0..4 {
+        if position > 0 {
+            if byte(text, at) != b'.' {
+                return None;
+            }
+            at += 1;
+        }
+        let rest = text.get(at..text.len().min(at + 4)).unwrap_or_default();
+        let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = rest.get(..length).unwrap_or_default();
+        let number = digits
+            .iter()
+            .fold(0, |number, digit| 10 * number + u32::from(digit - b'0'));
+        if !(1..=3).contains(&length) || number > 255 || (length > 1 && digits.starts_with(b"0")) {
+            return None;
+        }
+        if position == 0 {
+            first = number;
+        }
+        at += length;
+    }
+    Some((first, at))
+}
+
+/// Whether what stands before says that a version follows.
+fn version_before(text: &[u8], start: usize) -> bool {
+    let separator = before(text, start);
+    let letters = |end: usize| {
+        let length = run_back(text, end, 24, |byte| byte.is_ascii_alphabetic());
+        text.get(end - length..end).unwrap_or_default()
+    };
+    match separator {
+        b'/' => {
+            // A product begins with a capital letter and is no host: `Chrome/1.2.3.4`.
+            let name = letters(start - 1);
+            let earlier = before(text, start - 1 - name.len());
+            name.first().is_some_and(u8::is_ascii_uppercase)
+                && !matches!(earlier, b'.' | b'/' | b'-')
+        }
+        b' ' | b'=' | b':' | b'"' | b'(' => {
+            let mut end = start - 1;
+            // `version: 1.2.3.4`, `"version":"1.2.3.4"`
+            while end > 0
+                && start - end < 5
+                && matches!(before(text, end), b' ' | b'=' | b':' | b'"')
+            {
+                end -= 1;
+            }
+            let name = letters(end);
+            let words: [&[u8]; 8] = [
+                b"version",
+                b"ver",
+                b"v",
+                b"release",
+                b"build",
+                b"revision",
+                b"oid",
+                b"firmware",
+            ];
+            words.iter().any(|word| name.eq_ignore_ascii_case(word))
+        }
+        _ => false,
+    }
+}
+
+/// An IPv6 address that has a colon at `colon`. Not `::` and `::1`; in the short form only what begins as addresses
+/// in use do (IANA IPv6 address space), so that `abc::def` is a name of C++.
+pub(in super::super) fn ipv6(text: &[u8], colon: usize) -> Option<Span> {
+    // A name of C++ on either side.
+    let name = |byte: u8| word(byte) && !byte.is_ascii_hexdigit();
+    if byte(text, colon + 1) == b':' && (name(byte(text, colon + 2)) || name(before(text, colon))) {
+        return None;
+    }
+    let part = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
+    // The longest is that with an IPv4 address at its end: 45 bytes.
+    let mut start = colon - run_back(text, colon, 46, part);
+    let mut end = colon
+        + run(
+            text.get(..text.len().min(colon + 47)).unwrap_or_default(),
+            colon,
+            part,
+        )
+        .len();
+    // A name and a colon before it, a colon or a full stop after it.
+    if byte(text, start) == b':' && byte(text, start + 1) != b':' {
+        start += 1;
+    } else if word(before(text, start)) {
+        return None;
+    }
+    while end > start
+        && (before(text, end) == b'.' || before(text, end) == b':' && before(text, end - 1) != b':')
+    {
+        end -= 1;
+    }
+    if word(byte(text, end)) || end <= colon {
+        return None;
+    }
+    let token = std::str::from_utf8(text.get(start..end)?).ok()?;
+    let address: Ipv6Addr = token.parse().ok()?;
+    if address.is_loopback() || address.is_unspecified() {
+        return None;
+    }
+    let [first, ..] = address.segments();
+    let short = token.contains("::");
+    let in_use = matches!(first, 0x2000..=0x3fff | 0xfc00..=0xfdff | 0xfe80..=0xfebf | 0xff00..=0xffff)
+        || (token.contains('.') && matches!(first, 0 | 0x64));
+    (!short || in_use).then_some(start..end)
+}
+
+/// A MAC address whose first separator is at `separator`: six bytes, separated by `:` or `-` throughout. Not the one of
+/// nobody and the one of all.
+pub(in super::super) fn mac(text: &[u8], separator: usize) -> Option<Span> {
+    let start = separator.checked_sub(2)?;
+    let with = byte(text, separator);
+    let address = text.get(start..start + 17)?;
+    let fits = address
+        .iter()
+        .enumerate()
+        .all(|(position, byte)| match position % 3 {
+            2 => *byte == with,
+            _ => byte.is_ascii_hexdigit(),
+        });
+    (fits && alone(text, start, start + 17, with)).then_some(start..start + 17)
+}
+
+/// A MAC address as routers print it, whose first dot is at `dot`: `001a.2b3c.4d5e`.
+pub(in super::super) fn mac_dotted(text: &[u8], dot: usize) -> Option<Span> {
+    let start = dot.checked_sub(4)?;
+    let address = text.get(start..start + 14)?;
+    let fits = address
+        .iter()
+        .enumerate()
+        .all(|(position, byte)| match position % 5 {
+            4 => *byte == b'.',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    // Numbers with two points are something else.
+    let hexadecimal = address.iter().any(u8::is_ascii_alphabetic) || address.starts_with(b"00");
+    (fits && hexadecimal && alone(text, start, start + 14, b'.')).then_some(start..start + 14)
+}
+
+/// Whether an address is not part of something longer, such as a fingerprint, and is somebody's.
+fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
+    let (earlier, after) = (before(text, start), byte(text, end));
+    let longer = |next: u8, further: u8| word(next) || (next == separator && word(further));
+    let address = text.get(start..end).unwrap_or_default();
+    let all = |digit: u8| {
+        let mut digits = address.iter().filter(|byte| byte.is_ascii_hexdigit());
+        digits.all(|byte| byte.eq_ignore_ascii_case(&digit))
+    };
+    let before_that = start.checked_sub(2).map_or(0, |at| byte(text, at));
+    // A colon before it separates it from its name.
+    let joined = word(earlier)
+        || (earlier == separator && (separator == b'-' || before_that.is_ascii_hexdigit()));
+    !joined && !longer(after, byte(text, end + 1)) && !all(b'0') && !all(b'f')
+}

@@ -1,0 +1,173 @@
+//! Credentials as HTTP and URLs carry them.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+use super::{Span, before, byte, run, run_back, starts, word};
+
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+/// Base64 with or without padding.
+pub(in super::super) const STANDARD: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+/// Base64url with or without padding.
+pub(in super::super) const URL_SAFE: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+/// The longest header of a token that is decoded, in bytes.
+const HEADER: usize = 4096;
+
+/// How far from its `://` on a URL's authority is looked at, in bytes.
+pub(in super::super) const AUTHORITY: usize = 1024;
+
+/// What the parts of a JSON Web Token are made of.
+fn base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+/// A JSON Web Token that begins with `eyJ` at `start`: the header decodes to a JSON object with `alg` (RFC 7515, section
+/// 4.1.1), and a second part follows; signature, or the parts of an encrypted token, may be cut off.
+pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
+    if base64url(before(text, start)) {
+        return None;
+    }
+    let header = run(
+        text.get(..text.len().min(start + HEADER))
+            .unwrap_or_default(),
+        start,
+        base64url,
+    );
+    let mut end = start + header.len();
+    if byte(text, end) != b'.' {
+        return None;
+    }
+    let decoded = URL_SAFE.decode(header).ok()?;
+    let object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&decoded).ok()?;
+    if !object.get("alg")?.is_string() {
+        return None;
+    }
+    let payload = run(text, end + 1, base64url).len();
+    // `"alg":"dir"` leaves the second part of an encrypted token empty.
+    if payload < 2 && !object.contains_key("enc") {
+        return None;
+    }
+    end += 1 + payload;
+    for _ in 0..3 {
+        if byte(text, end) != b'.'
+            || !(base64url(byte(text, end + 1)) || byte(text, end + 1) == b'.')
+        {
+            break;
+        }
+        end += 1 + run(text, end + 1, base64url).len();
+    }
+    Some(start..end)
+}
+
+/// What follows the space at `space`, if the word before it is `Bearer`: the `b64token` of RFC 6750, section 2.1. Of a
+/// plain English word it differs by its length of 12 or more and a digit.
+pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
+    let start = scheme(text, space, b"bearer")?;
+    let token = run(text, start, |byte| {
+        byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte)
+    });
+    let padding = run(text, start + token.len(), |byte| byte == b'=').len();
+    // A full stop at the end of a sentence.
+    let dots = run_back(token, token.len(), usize::MAX, |byte| byte == b'.');
+    let padding = if dots > 0 { 0 } else { padding };
+    let token = token.get(..token.len() - dots)?;
+    let fits = token.len() >= 12 && token.iter().any(u8::is_ascii_digit);
+    fits.then_some(start..start + token.len() + padding)
+}
+
+/// What follows the space at `space`, if the word before it is `Basic` and it decodes to a user and a password.
+pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
+    let start = scheme(text, space, b"basic")?;
+    let token = run(text, start, |byte| {
+        byte.is_ascii_alphanumeric() || b"+/".contains(&byte)
+    });
+    let padding = run(text, start + token.len(), |byte| byte == b'=')
+        .len()
+        .min(2);
+    let decoded = STANDARD.decode(token).ok()?;
+    // In whatever character set.
+    let fits =
+        decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);
+    fits.then_some(start..start + token.len() + padding)
+}
+
+/// Where credentials begin after the name of their scheme and the space at `space`.
+fn scheme(text: &[u8], space: usize, name: &[u8]) -> Option<usize> {
+    let start = space.checked_sub(name.len())?;
+    let there = text.get(start..space)?;
+    if !there.eq_ignore_ascii_case(name) || word(before(text, start)) {
+        return None;
+    }
+    let spaces = run(text, space, |byte| byte == b' ').len();
+    (spaces <= 4).then_some(space + spaces)
+}
+
+/// User and password before the host of a URL whose `://` is at `colon`; also a user alone that looks like a token:
+/// 16 or more characters with letters and digits. Not what stands for a password: empty, `xxxxx`, `%s`, `${...}`.
+pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
+    if !before(text, colon).is_ascii_alphanumeric() {
+        return None;
+    }
+    let start = colon + 3;
+    let limit = text
+        .get(..text.len().min(colon + AUTHORITY))
+        .unwrap_or_default();
+    let authority = run(limit, start, |byte| !b"/?# \t\r\n\"'<>`\\|".contains(&byte));
+    let length = authority.iter().rposition(|byte| *byte == b'@')?;
+    let user_information = authority.get(..length)?;
+    if matches!(user_information.first(), None | Some(b'*' | b'[')) {
+        return None;
+    }
+    let fits = match user_information.iter().position(|byte| *byte == b':') {
+        Some(position) => {
+            let password = user_information.get(position + 1..).unwrap_or_default();
+            !stands_for_password(password) || (password.is_empty() && token(user_information))
+        }
+        None => token(user_information),
+    };
+    fits.then_some(start..start + length)
+}
+
+fn token(user: &[u8]) -> bool {
+    let user = user.strip_suffix(b":").unwrap_or(user);
+    user.len() >= 16
+        && user.iter().any(u8::is_ascii_digit)
+        && user.iter().any(u8::is_ascii_alphabetic)
+        && !stands_for_password(user)
+}
+
+fn stands_for_password(password: &[u8]) -> bool {
+    let all = |byte: u8| password.iter().all(|other| *other == byte);
+    password.is_empty()
+        || all(b'x')
+        || all(b'X')
+        || all(b'*')
+        || all(b'.')
+        || password.starts_with(b"****")
+        || password.starts_with(b"[")
+        || matches!(password, b"%s" | b"%v" | b"%d" | b"%q" | b"{}")
+        || (matches!(password.first(), Some(b'$' | b'{')) && password.ends_with(b"}"))
+}
+
+/// The path of a Slack web hook in the URL whose `://` is at `colon`: who knows it may post.
+pub(in super::super) fn slack_hook(text: &[u8], colon: usize) -> Option<Span> {
+    const HOST: &[u8] = b"hooks.slack.com/";
+    let host = colon + 3;
+    if !starts(text, host, HOST) {
+        return None;
+    }
+    let start = host + HOST.len();
+    let path = run(text, start, |byte| {
+        byte.is_ascii_alphanumeric() || byte == b'/'
+    });
+    let fits = path.len() >= 24 && path.iter().any(u8::is_ascii_digit);
+    fits.then_some(start..start + path.len())
+}

@@ -1,0 +1,71 @@
+//! Tokens that look random.
+
+use super::{Span, run};
+
+/// The fewest characters of a token.
+const SHORTEST: usize = 20;
+
+/// The fewest bits per character. Of 20 characters of base64 chosen at random all but 1 in 1000 have more than 3.5; words
+/// joined by case or digits have fewer most of the time.
+const BITS: f64 = 3.5;
+
+/// All tokens of a text that look random: 20 or more characters of base64 or base64url with letters of both cases and at
+/// least two digits, and much change between them. Not hexadecimal ids and not UUIDs, which are everywhere in telemetry.
+pub(in super::super) fn high_entropy(text: &[u8], mut found: impl FnMut(Span)) {
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+_-".contains(&byte);
+    let mut at = 0;
+    while at < text.len() {
+        let token = run(text, at, part);
+        if token.len() >= SHORTEST && random(token) {
+            found(at..at + token.len());
+        }
+        at += token.len();
+        at += run(text, at, |byte| !part(byte)).len();
+    }
+}
+
+fn random(token: &[u8]) -> bool {
+    let count = |of: fn(&u8) -> bool| token.iter().filter(|byte| of(byte)).count();
+    let (digits, upper, lower) = (
+        count(u8::is_ascii_digit),
+        count(u8::is_ascii_uppercase),
+        count(u8::is_ascii_lowercase),
+    );
+    if digits < 2
+        || upper < 2
+        || lower < 2
+        || token.iter().all(u8::is_ascii_hexdigit)
+        || token.starts_with(b"_Z")
+    {
+        return false;
+    }
+    // (`_Z` begins names of C++ and Rust.) Names change class at the beginnings of words, random texts at about every second character.
+    let class = |byte: &u8| match byte {
+        b'0'..=b'9' => 0,
+        b'A'..=b'Z' => 1,
+        b'a'..=b'z' => 2,
+        _ => 3,
+    };
+    let changes = token.windows(2).filter(|pair| match pair {
+        [first, second] => class(first) != class(second),
+        _ => false,
+    });
+    20 * changes.count() >= 9 * token.len() && entropy(token) >= BITS
+}
+
+/// The entropy of the bytes in bits per byte (Shannon).
+fn entropy(token: &[u8]) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in token {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count += 1;
+        }
+    }
+    let total = token.len() as f64;
+    let used = counts.iter().filter(|count| **count > 0);
+    used.map(|count| {
+        let share = f64::from(*count) / total;
+        -share * share.log2()
+    })
+    .sum()
+}

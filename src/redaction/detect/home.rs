@@ -1,0 +1,115 @@
+//! Home directories: the name in them is a person's.
+
+use super::{Span, before, byte, run, run_back, starts};
+
+/// Directories beside those of users.
+const SHARED: [&[u8]; 9] = [
+    b"Shared",
+    b"shared",
+    b"Public",
+    b"public",
+    b"Default",
+    b"default",
+    b"linuxbrew",
+    b"lost+found",
+    b"All",
+];
+
+/// Where root file systems are mounted: a home directory below them is one too.
+const ROOTS: [&[u8]; 10] = [
+    b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
+    b"/export",
+];
+
+/// `/home/NAME`, `/Users/NAME` or `C:\Users\NAME` whose first separator is at `separator`. The path must begin there, or
+/// below a drive or a root file system; `https://example.com/home/news` is a page.
+pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
+    let slash = byte(text, separator);
+    // `C:\\Users` in escaped texts.
+    let mut at = separator
+        + run(
+            text.get(..text.len().min(separator + 2))?,
+            separator,
+            |byte| byte == slash,
+        )
+        .len();
+    if slash == b'/' && at != separator + 1 {
+        return None;
+    }
+    let directories: &[&[u8]] = if slash == b'/' {
+        &[b"home", b"Users"]
+    } else {
+        &[b"Users", b"users", b"USERS"]
+    };
+    let directory = directories
+        .iter()
+        .find(|directory| starts(text, at, directory))?;
+    at += directory.len();
+    let separators = run(text.get(..text.len().min(at + 2))?, at, |byte| {
+        byte == slash
+    })
+    .len();
+    if separators == 0 || (slash == b'/' && separators != 1) {
+        return None;
+    }
+    let name_start = at + separators;
+    let name = run(
+        text.get(..text.len().min(name_start + 64))
+            .unwrap_or_default(),
+        name_start,
+        |byte| byte > b' ' && byte != 0x7f && !b"/\\:\"'`,;()[]{}<>|*?&=#!$".contains(&byte),
+    );
+    // A full stop at the end of a sentence.
+    let name = name.get(..name.iter().rposition(|byte| *byte != b'.')? + 1)?;
+    if SHARED.contains(&name)
+        || !name
+            .iter()
+            .any(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80)
+    {
+        return None;
+    }
+    let start = beginning(text, separator, slash)?;
+    Some(start..name_start + name.len())
+}
+
+/// Where the path begins, drive included; none if it does not begin there.
+fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
+    let earlier = before(text, separator);
+    if earlier == b':' {
+        let drive = separator.checked_sub(2);
+        let letter = drive.filter(|at| {
+            byte(text, *at).is_ascii_alphabetic() && !before(text, *at).is_ascii_alphanumeric()
+        });
+        // Without a drive it is `key:/home/NAME` or `host:/home/NAME`.
+        return letter.or((slash == b'/').then_some(separator));
+    }
+    if slash == b'\\' {
+        return (earlier != b'\\' && !earlier.is_ascii_alphanumeric()).then_some(separator);
+    }
+    if earlier == b'/' {
+        // `file:///home/NAME`
+        let scheme = text.get(separator.saturating_sub(7)..separator);
+        return (scheme == Some(b"file://")).then_some(separator);
+    }
+    let part_of_path =
+        earlier.is_ascii_alphanumeric() || b".-_~%*]}+\\".contains(&earlier) || earlier >= 0x80;
+    if !part_of_path {
+        return Some(separator);
+    }
+    // `-I/home/NAME/include`
+    let option = separator >= 2
+        && matches!(earlier, b'I' | b'L')
+        && before(text, separator - 1) == b'-'
+        && !before(text, separator - 2).is_ascii_alphanumeric();
+    if option {
+        return Some(separator);
+    }
+    // The directory above, unless it is a URL's.
+    let path = run_back(text, separator, 256, |byte| {
+        byte > b' ' && !b"\"'<>=,;".contains(&byte)
+    });
+    let above = text.get(separator - path..separator)?;
+    let mounted = ROOTS.iter().any(|root| above.ends_with(root))
+        && memchr::memmem::find(above, b"://").is_none();
+    mounted.then_some(separator)
+}

@@ -1,0 +1,186 @@
+//! Keys and tokens that their issuers gave a prefix to be found by.
+
+use super::{Span, before, byte, run, run_back, starts, word};
+
+fn alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+/// A token of exactly `length` characters of a class from `start` on, which is no part of a longer word.
+fn exactly(
+    text: &[u8],
+    start: usize,
+    body: usize,
+    length: usize,
+    of: fn(u8) -> bool,
+) -> Option<Span> {
+    let found = run(text, body, of).len();
+    let end = body + found;
+    (found == length && !word(byte(text, end)) && !word(before(text, start))).then_some(start..end)
+}
+
+/// An access key id of AWS with its `I` at `i`: `AKIA`, `ASIA` or `ABIA` and 16 characters of base 32 (AWS IAM reference,
+/// "unique identifiers").
+pub(in super::super) fn aws(text: &[u8], i: usize) -> Option<Span> {
+    let start = i.checked_sub(2)?;
+    let prefix = text.get(start..start + 4)?;
+    if !matches!(prefix, b"AKIA" | b"ASIA" | b"ABIA") {
+        return None;
+    }
+    let base32 = |byte: u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte);
+    exactly(text, start, start + 4, 16, base32)
+}
+
+/// An API key of Google Cloud with its `I` at `i`: `AIza` and 35 characters of base64url.
+pub(in super::super) fn gcp(text: &[u8], i: usize) -> Option<Span> {
+    let start = i.checked_sub(1)?;
+    if !starts(text, start, b"AIza") {
+        return None;
+    }
+    let base64url = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    exactly(text, start, start + 4, 35, base64url)
+}
+
+/// A token of GitHub with the underscore of its prefix at `underscore`: `ghp_` and the like, or `github_pat_`.
+///
+/// The last 6 characters of the former are a CRC-32 of those before. A wrong one alone clears no token (a cut off or
+/// mistyped token is still private to some degree), but what looks like a placeholder must have the right one.
+pub(in super::super) fn github(text: &[u8], underscore: usize) -> Option<Span> {
+    let body = underscore + 1;
+    if let Some(start) = body.checked_sub(b"github_pat_".len())
+        && starts(text, start, b"github_pat_")
+        && !word(before(text, start))
+    {
+        let token = run(text, body, |byte| alphanumeric(byte) || byte == b'_');
+        let fits = token.len() >= 40 && varied(token);
+        return fits.then_some(start..body + token.len());
+    }
+    let start = underscore.checked_sub(3)?;
+    let [b'g', b'h', b'p' | b'o' | b'u' | b's' | b'r'] = text.get(start..underscore)? else {
+        return None;
+    };
+    let token = run(text, body, alphanumeric);
+    let length = token.len();
+    let fits = (36..=255).contains(&length)
+        && !word(before(text, start))
+        && (varied(token) || length == 36 && checksum(token));
+    fits.then_some(start..body + length)
+}
+
+/// Whether a token looks random: digits, and letters of both cases.
+fn varied(token: &[u8]) -> bool {
+    let has = |of: fn(&u8) -> bool| token.iter().any(of);
+    has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+}
+
+/// Whether the last 6 characters are the CRC-32 of the others in base 62.
+fn checksum(token: &[u8]) -> bool {
+    let Some((random, check)) = token.split_last_chunk::<6>() else {
+        return false;
+    };
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut left = crc32(random);
+    let mut expected = [b'0'; 6];
+    for digit in expected.iter_mut().rev() {
+        *digit = DIGITS.get(left as usize % 62).copied().unwrap_or_default();
+        left /= 62;
+    }
+    expected == *check
+}
+
+/// CRC-32 of ISO 3309, as in gzip.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut sum = flate2::Crc::new();
+    sum.update(bytes);
+    sum.sum()
+}
+
+/// The longest token of Slack in bytes.
+const TOKEN: usize = 512;
+
+/// A token of Slack with the dash after its prefix at `dash`: `xoxb-` and the like, `xapp-`.
+pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
+    let start = dash.checked_sub(4)?;
+    let prefix = text.get(start..dash)?;
+    let known = matches!(
+        prefix,
+        [
+            b'x',
+            b'o',
+            b'x',
+            b'a' | b'b' | b'c' | b'd' | b'e' | b'o' | b'p' | b'r' | b's'
+        ]
+    ) || prefix == b"xapp";
+    if !known || word(before(text, start)) {
+        return None;
+    }
+    let limit = text.len().min(dash + TOKEN);
+    let token = run(text.get(..limit).unwrap_or_default(), dash, |byte| {
+        alphanumeric(byte) || byte == b'-' || byte == b'.'
+    });
+    let end = dash + run_back_trimmed(token);
+    let fits = token.len() >= 16 && token.iter().filter(|byte| byte.is_ascii_digit()).count() >= 4;
+    fits.then_some(start..end)
+}
+
+/// The length of a token without the full stops at its end.
+fn run_back_trimmed(token: &[u8]) -> usize {
+    token.len() - run_back(token, token.len(), usize::MAX, |byte| byte == b'.')
+}
+
+/// A secret of Stripe with an underscore of its prefix at `underscore`: `sk_live_`, `rk_test_` and the like, `whsec_`.
+/// Keys that begin with `pk_` are public.
+pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
+    if let Some(start) = underscore.checked_sub(5)
+        && starts(text, start, b"whsec_")
+    {
+        let token = run(text, underscore + 1, |byte| {
+            alphanumeric(byte) || b"+/=".contains(&byte)
+        });
+        let fits = token.len() >= 24 && varied(token) && !word(before(text, start));
+        return fits.then_some(start..underscore + 1 + token.len());
+    }
+    let start = underscore.checked_sub(2)?;
+    let known = matches!(text.get(start..underscore)?, b"sk" | b"rk");
+    let mode = starts(text, underscore, b"_live_") || starts(text, underscore, b"_test_");
+    if !known || !mode || word(before(text, start)) {
+        return None;
+    }
+    let body = underscore + b"_live_".len();
+    let token = run(text, body, |byte| alphanumeric(byte) || byte == b'_');
+    let fits = token.len() >= 16 && token.iter().any(u8::is_ascii_digit);
+    fits.then_some(start..body + token.len())
+}
+
+/// The longest private key in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many beginnings without an end
+/// do not each search the whole text.
+const KEY: usize = 16 << 10;
+
+/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or to the end of the text (16 KiB at most) if that is cut off.
+pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    if !starts(text, start, BEGIN) {
+        return None;
+    }
+    let label_start = start + BEGIN.len();
+    let label = run(text, label_start, |byte| {
+        byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
+    });
+    let private = label.ends_with(b"PRIVATE KEY") || label.ends_with(b"PRIVATE KEY BLOCK");
+    let body = label_start + label.len();
+    if !private || !starts(text, body, b"-----") {
+        return None;
+    }
+    let limit = text.len().min(body + KEY);
+    let rest = text.get(body + 5..limit).unwrap_or_default();
+    let Some(end) = memchr::memmem::find(rest, b"-----END ") else {
+        return Some(start..limit);
+    };
+    let after = rest.get(end + 9..).unwrap_or_default();
+    let closing = memchr::memmem::find(
+        after.get(..after.len().min(64)).unwrap_or_default(),
+        b"-----",
+    );
+    let end = closing.map_or(limit, |closing| body + 5 + end + 9 + closing + 5);
+    Some(start..end)
+}

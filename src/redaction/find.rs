@@ -1,0 +1,362 @@
+//! The pass over a text: bit masks of its bytes say where something could be, matchers say whether it is.
+
+use smallvec::SmallVec;
+
+use super::catalogue::Detector;
+use super::detect::{
+    Span, addresses, credentials, email, entropy, home, iban, keys, numbers, phone,
+};
+use super::detect::{before, byte, starts};
+use super::masks::{Masks, WINDOW};
+
+/// The shortest text in which something can be found: `a@b.co`.
+pub(super) const SHORTEST: usize = 6;
+
+/// How many bytes at each end of a window are seen by its neighbour too, so that what a mask says of a place may depend on
+/// so many bytes around it.
+const OVERLAP: usize = 8;
+
+/// Something that a built-in detector has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) span: Span,
+    pub(super) detector: Detector,
+}
+
+/// What was found in a text; in no order, and possibly overlapping.
+pub(super) type AllFound = SmallVec<[Found; 4]>;
+
+/// The built-in detectors that are on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Enabled(u32);
+
+impl Enabled {
+    pub(super) fn add(&mut self, detector: Detector) {
+        self.0 |= 1 << detector as u8;
+    }
+
+    #[inline]
+    fn has(self, detector: Detector) -> bool {
+        self.0 & 1 << detector as u8 != 0
+    }
+}
+
+/// The place of each bit that is set, from the lowest on.
+#[inline]
+fn places(mut bits: u64, base: usize) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.checked_sub(1)?;
+        Some(base + place)
+    })
+}
+
+/// The bits from `from` to below `to`.
+#[inline]
+fn bits(from: usize, to: usize) -> u64 {
+    let below = |end: usize| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
+    below(to) & !below(from)
+}
+
+/// Finds all that the enabled detectors know.
+#[inline]
+pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
+    if text.len() < SHORTEST {
+        return;
+    }
+    let mut base = 0;
+    loop {
+        let end = text.len().min(base + WINDOW);
+        let window = text.get(base..end).unwrap_or_default();
+        let last = end == text.len();
+        let own = bits(
+            if base == 0 { 0 } else { OVERLAP },
+            if last { WINDOW } else { WINDOW - OVERLAP },
+        );
+        let masks = Masks::of(window);
+        if let Some(anchors) = Anchors::of(&masks, own) {
+            anchors.confirm(enabled, text, base, found);
+        }
+        if last {
+            break;
+        }
+        base += WINDOW - 2 * OVERLAP;
+    }
+    if enabled.has(Detector::HighEntropy) {
+        entropy::high_entropy(text, |span| {
+            found.push(Found {
+                span,
+                detector: Detector::HighEntropy,
+            });
+        });
+    }
+}
+
+/// Where in a window something could be.
+struct Anchors {
+    /// Digits that begin a number, and not one in the middle of a date, a version or an id.
+    number: u64,
+    /// `@`
+    at: u64,
+    /// `://`
+    url: u64,
+    /// The first of two colons, or of three at most 5 bytes apart.
+    ipv6: u64,
+    /// The first of three separators 3 bytes apart.
+    mac: u64,
+    /// The first of two dots 5 bytes apart.
+    mac_dotted: u64,
+    /// The first of two digits after two letters.
+    iban: u64,
+    /// Underscores after two letters.
+    underscore: u64,
+    /// Dashes after four letters.
+    slack: u64,
+    /// The first of five dashes.
+    pem: u64,
+    /// Spaces after the last letter of `Bearer` or `Basic`.
+    space: u64,
+    /// Slashes before `h` and `U`, backslashes before a letter, and the first of two backslashes.
+    path: u64,
+    /// `J`
+    j: u64,
+    /// `I`
+    i: u64,
+}
+
+impl Anchors {
+    /// The anchors among the bytes `own`; none for most texts.
+    #[inline]
+    fn of(masks: &Masks, own: u64) -> Option<Anchors> {
+        let Masks {
+            digit,
+            alpha,
+            at,
+            colon,
+            dot,
+            dash,
+            underscore,
+            slash,
+            backslash,
+            space,
+            home,
+            scheme,
+            j,
+            i,
+        } = *masks;
+        let word = digit | alpha | underscore;
+        let soon =
+            |colons: u64| colons >> 1 | colons >> 2 | colons >> 3 | colons >> 4 | colons >> 5;
+        // Two together, or three near each other: a time of day has only two.
+        let ipv6 = colon & (colon >> 1 | soon(colon & soon(colon)));
+        let anchors = Anchors {
+            number: digit & !((word | dash | dot) << 1) & own,
+            at: at & own,
+            url: colon & slash >> 1 & slash >> 2 & own,
+            ipv6: ipv6 & own,
+            mac: ((colon & colon >> 3 & colon >> 6) | (dash & dash >> 3 & dash >> 6)) & own,
+            mac_dotted: dot & dot >> 5 & own,
+            iban: digit & digit >> 1 & alpha << 1 & alpha << 2 & !(word << 3) & own,
+            underscore: underscore & alpha << 1 & alpha << 2 & own,
+            slack: dash & alpha << 1 & alpha << 2 & alpha << 3 & alpha << 4 & own,
+            pem: dash & dash >> 1 & dash >> 2 & dash >> 3 & dash >> 4 & !(dash << 1) & own,
+            space: space & scheme << 1 & own,
+            path: (slash & home >> 1 | backslash & (alpha | backslash) >> 1) & own,
+            j: j & own,
+            i: i & own,
+        };
+        let any = anchors.number
+            | anchors.at
+            | anchors.url
+            | anchors.ipv6
+            | anchors.mac
+            | anchors.mac_dotted
+            | anchors.iban
+            | anchors.underscore
+            | anchors.slack
+            | anchors.pem
+            | anchors.space
+            | anchors.path
+            | anchors.j
+            | anchors.i;
+        (any != 0).then_some(anchors)
+    }
+
+    /// Asks the matchers at each anchor.
+    fn confirm(&self, enabled: Enabled, text: &[u8], base: usize, all: &mut AllFound) {
+        let mut ask = |detector: Detector, matcher: fn(&[u8], usize) -> Option<Span>, at: usize| {
+            if enabled.has(detector)
+                && let Some(span) = matcher(text, at)
+            {
+                all.push(Found { span, detector });
+            }
+        };
+        for at in places(self.number, base) {
+            number(text, at, &mut ask);
+        }
+        for at in places(self.at, base) {
+            ask(Detector::Email, email::email, at);
+        }
+        for at in places(self.url, base) {
+            let authority = text.get(at..text.len().min(at + credentials::AUTHORITY));
+            if memchr::memchr(b'@', authority.unwrap_or_default()).is_some() {
+                ask(Detector::UrlCredentials, credentials::url, at);
+            }
+            ask(Detector::SlackToken, credentials::slack_hook, at);
+        }
+        for at in places(self.path, base) {
+            if matches!(byte(text, at + 1), b'h' | b'U' | b'u' | b'\\') {
+                ask(Detector::HomeDirectory, home::home, at);
+            }
+        }
+        for at in places(self.space, base) {
+            match before(text, at) {
+                b'r' | b'R' => ask(Detector::BearerToken, credentials::bearer, at),
+                b'c' | b'C' => ask(Detector::BasicAuth, credentials::basic, at),
+                _ => {}
+            }
+        }
+        for at in places(self.underscore, base) {
+            match before(text, at - 1) {
+                b'h' | b'a' => ask(Detector::GithubToken, keys::github, at),
+                b's' | b'r' | b'e' => ask(Detector::StripeKey, keys::stripe, at),
+                _ => {}
+            }
+        }
+        self.confirm_rare(text, base, &mut ask);
+    }
+
+    /// What few texts have.
+    #[inline]
+    fn confirm_rare(
+        &self,
+        text: &[u8],
+        base: usize,
+        ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
+    ) {
+        for at in places(self.ipv6, base) {
+            ask(Detector::IpAddress, addresses::ipv6, at);
+        }
+        for at in places(self.mac, base) {
+            ask(Detector::MacAddress, addresses::mac, at);
+        }
+        for at in places(self.mac_dotted, base) {
+            ask(Detector::MacAddress, addresses::mac_dotted, at);
+        }
+        for at in places(self.iban, base) {
+            ask(Detector::Iban, iban::iban, at - 2);
+        }
+        for at in places(self.j, base) {
+            if at >= 2 && starts(text, at - 2, b"eyJ") {
+                ask(Detector::Jwt, credentials::jwt, at - 2);
+            }
+        }
+        for at in places(self.i, base) {
+            ask(Detector::AwsAccessKey, keys::aws, at);
+            ask(Detector::GcpApiKey, keys::gcp, at);
+        }
+        for at in places(self.slack, base) {
+            ask(Detector::SlackToken, keys::slack, at);
+        }
+        for at in places(self.pem, base) {
+            ask(Detector::PrivateKey, keys::private_key, at);
+        }
+    }
+}
+
+/// What begins with the digit at `start`: by the length of the number and what follows it.
+#[inline]
+fn number(
+    text: &[u8],
+    start: usize,
+    ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
+) {
+    let rest = text.get(start..).unwrap_or_default();
+    let digits = rest
+        .iter()
+        .take(20)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    if matches!(before(text, start), b'+' | b'(') {
+        ask(Detector::Phone, phone::phone, start);
+    }
+    if (14..20).contains(&digits) {
+        ask(Detector::CreditCard, numbers::credit_card, start);
+        return;
+    }
+    let separator = byte(rest, digits);
+    let goes_on =
+        matches!(separator, b' ' | b'-' | b'.' | b'/') && byte(rest, digits + 1).is_ascii_digit();
+    if digits > 7 || !goes_on {
+        return;
+    }
+    if separator == b'.' {
+        ask(Detector::IpAddress, addresses::ipv4, start);
+    }
+    // The shortest that are left have 11 bytes. What follows are dates and versions most of the time.
+    if rest.len() < 10 {
+        return;
+    }
+    match digits {
+        3 => ask(Detector::UsSsn, numbers::us_ssn, start),
+        4 if byte(rest, 7).is_ascii_digit() && byte(rest, 8).is_ascii_digit() => {
+            ask(Detector::CreditCard, numbers::credit_card, start);
+        }
+        _ => {}
+    }
+    let first = byte(rest, 0);
+    if first == b'0' || digits == 3 || (digits == 1 && first == b'1') {
+        ask(Detector::Phone, phone::phone, start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Enabled {
+        let mut enabled = Enabled::default();
+        Detector::ALL
+            .into_iter()
+            .for_each(|detector| enabled.add(detector));
+        enabled
+    }
+
+    fn found(text: &str) -> Vec<(String, Detector)> {
+        let mut all_found = AllFound::new();
+        find(all(), text.as_bytes(), &mut all_found);
+        // An address is found from each of its colons.
+        all_found.dedup();
+        let found = all_found.into_iter();
+        found
+            .map(|found| (text[found.span].to_owned(), found.detector))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_found_does_not_depend_on_where_it_stands() {
+        let texts = [
+            ("jane@example.com", Detector::Email),
+            ("192.0.2.17", Detector::IpAddress),
+            ("2001:db8::17", Detector::IpAddress),
+            ("00:1a:2b:3c:4d:5e", Detector::MacAddress),
+            ("001a.2b3c.4d5e", Detector::MacAddress),
+            ("4111 1111 1111 1111", Detector::CreditCard),
+            ("378282246310005", Detector::CreditCard),
+            ("078-05-1120", Detector::UsSsn),
+            ("DE89 3704 0044 0532 0130 00", Detector::Iban),
+            ("+49 30 901820", Detector::Phone),
+            ("(415) 555-2671", Detector::Phone),
+            ("/home/jane", Detector::HomeDirectory),
+            ("C:\\Users\\jane", Detector::HomeDirectory),
+            ("AKIAIOSFODNN7EXAMPLE", Detector::AwsAccessKey),
+        ];
+        for (text, detector) in texts {
+            for lead in 0..140 {
+                let padded = format!("{} {text} {}", ".".repeat(lead), ".".repeat(lead % 7));
+                let expected = (text.to_owned(), detector);
+                assert!(found(&padded).contains(&expected), "{padded}");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is written in place of hits, and how it is known again.
+
+use std::ops::Range;
+
+use super::SettingsError;
+use super::catalogue::DetectorId;
+use super::hash::Hasher;
+use super::settings::DetectorAction;
+
+/// What stands in place of something masked: the Collector's.
+pub(super) const MASK: &str = "****";
+
+/// How many characters `partial` keeps.
+const KEPT: usize = 4;
+/// The fewest characters of which `partial` keeps any: a third at most.
+const LONG_ENOUGH: usize = 3 * KEPT;
+
+/// What a detector does with what it finds.
+pub(super) struct Treatment {
+    pub(super) action: DetectorAction,
+    /// What `replace` writes, and what comes before a hash: `EMAIL`.
+    pub(super) label: String,
+}
+
+impl Treatment {
+    /// Writes what stands in place of `hit`.
+    pub(super) fn write(&self, hit: &str, hashers: &Hashers, output: &mut String) {
+        let hashed = |hasher: &Option<Hasher>, output: &mut String| match hasher {
+            Some(hasher) => {
+                output.push('[');
+                output.push_str(&self.label);
+                output.push(':');
+                output.push_str(&hasher.hex(hit));
+                output.push(']');
+            }
+            // Never without a hasher: the scanner was not made then.
+            None => output.push_str(MASK),
+        };
+        match self.action {
+            DetectorAction::Mask => output.push_str(MASK),
+            DetectorAction::Replace if self.label == "HOME_DIRECTORY" => output.push('~'),
+            DetectorAction::Replace => {
+                output.push('[');
+                output.push_str(&self.label);
+                output.push(']');
+            }
+            DetectorAction::Hash => hashed(&hashers.hash, output),
+            DetectorAction::Hmac => hashed(&hashers.hmac, output),
+            DetectorAction::Partial => {
+                output.push_str(MASK);
+                let length = hit.chars().count();
+                if length >= LONG_ENOUGH {
+                    output.extend(hit.chars().skip(length - KEPT));
+                }
+            }
+            DetectorAction::Truncate | DetectorAction::Drop => {}
+        }
+    }
+}
+
+/// The hash functions of the actions `hash` and `hmac`, where one of them is used.
+#[derive(Debug, Default)]
+pub(super) struct Hashers {
+    pub(super) hash: Option<Hasher>,
+    pub(super) hmac: Option<Hasher>,
+}
+
+impl Hashers {
+    pub(super) fn new(
+        settings: &super::Settings<'_>,
+        used: impl Fn(DetectorAction) -> bool,
+    ) -> Result<Hashers, SettingsError> {
+        use super::settings::HashFunction;
+        let function = settings.hash_function;
+        let hash = used(DetectorAction::Hash).then(|| function.unwrap_or(HashFunction::Sha3));
+        let hmac = used(DetectorAction::Hmac).then_some(match function {
+            Some(HashFunction::HmacSha512) => HashFunction::HmacSha512,
+            _ => HashFunction::HmacSha256,
+        });
+        let hasher = |function: Option<HashFunction>| {
+            function
+                .map(|function| Hasher::new(function, settings.hmac_key))
+                .transpose()
+        };
+        Ok(Hashers {
+            hash: hasher(hash)?,
+            hmac: hasher(hmac)?,
+        })
+    }
+}
+
+/// Where marks of an earlier redaction stand in a text: `****` with up to four characters that `partial` left, and
+/// `[LABEL]` or `[LABEL:hash]`.
+pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
+    let mut marks = Vec::new();
+    for (start, _) in text.match_indices('[') {
+        let rest = text.get(start + 1..).unwrap_or_default();
+        let Some(end) = rest.bytes().take(220).position(|byte| byte == b']') else {
+            continue;
+        };
+        let inside = rest.get(..end).unwrap_or_default();
+        let (label, hash) = inside.split_once(':').unwrap_or((inside, "0"));
+        let hashed = !hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if hashed && known(label) {
+            marks.push(start..start + end + 2);
+        }
+    }
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find(MASK)) {
+        let start = from + found;
+        let rest = text.get(start..).unwrap_or_default();
+        let asterisks = rest.bytes().take_while(|byte| *byte == b'*').count();
+        let kept = rest.get(asterisks..).unwrap_or_default().chars().take(KEPT);
+        let kept = kept
+            .take_while(|kept| !kept.is_whitespace())
+            .map(char::len_utf8)
+            .sum::<usize>();
+        marks.push(start..start + asterisks + kept);
+        from = start + asterisks;
+    }
+    marks.sort_unstable_by_key(|mark| mark.start);
+    marks
+}
+
+/// The label of a detector: its name in upper case.
+pub(super) fn label(name: &str) -> String {
+    name.to_ascii_uppercase()
+}
+
+/// Who has found what, for the choice between hits that overlap.
+#[derive(Debug, Clone)]
+pub(super) struct Hit {
+    pub(super) span: Range<usize>,
+    /// Lower goes first.
+    pub(super) rank: u8,
+    pub(super) id: DetectorId,
+}
+
+/// Leaves one hit where several overlap: the leftmost, and of those the one with the lowest rank, which then covers all.
+pub(super) fn merge(hits: &mut Vec<Hit>) {
+    hits.sort_by_key(|hit| (hit.span.start, hit.rank));
+    hits.dedup_by(|next, earlier| {
+        let overlap = next.span.start < earlier.span.end;
+        if overlap {
+            earlier.span.end = earlier.span.end.max(next.span.end);
+        }
+        overlap
+    });
+}

@@ -1,0 +1,195 @@
+//! Which bytes of a window are of which class, as one bit per byte.
+//!
+//! On x86-64 16 bytes are compared at a time (SSE2 is part of the architecture);
+//! elsewhere a table classifies byte by byte. Both are checked against each other.
+
+/// The most bytes of a window.
+pub(super) const WINDOW: usize = 64;
+
+/// One bit per byte of a window, the first byte lowest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Masks {
+    /// `0` to `9`.
+    pub(super) digit: u64,
+    /// `A` to `Z` and `a` to `z`.
+    pub(super) alpha: u64,
+    /// `@`
+    pub(super) at: u64,
+    /// `:`
+    pub(super) colon: u64,
+    /// `.`
+    pub(super) dot: u64,
+    /// `-`
+    pub(super) dash: u64,
+    /// `_`
+    pub(super) underscore: u64,
+    /// `/`
+    pub(super) slash: u64,
+    /// `\`
+    pub(super) backslash: u64,
+    /// Space.
+    pub(super) space: u64,
+    /// `J`, the third letter of every JSON Web Token.
+    pub(super) j: u64,
+    /// `h` and `U`, which begin the directories of home directories.
+    pub(super) home: u64,
+    /// `r` and `c` in both cases, the ends of `Bearer` and `Basic`.
+    pub(super) scheme: u64,
+    /// `I`, in the beginning of the keys of AWS and Google Cloud.
+    pub(super) i: u64,
+}
+
+impl Masks {
+    /// Classifies a window of at most [`WINDOW`] bytes; more are ignored.
+    #[inline]
+    pub(super) fn of(window: &[u8]) -> Masks {
+        let mut masks = Masks::default();
+        let (lanes, rest) = window.as_chunks::<16>();
+        for (position, lane) in lanes.iter().enumerate().take(WINDOW / 16) {
+            masks.add(lane, 16 * position);
+        }
+        if rest.is_empty() || lanes.len() >= WINDOW / 16 {
+            return masks;
+        }
+        // The last bytes once more together with some before them: setting a bit twice is setting it.
+        match window.last_chunk::<16>() {
+            Some(lane) => masks.add(lane, window.len() - 16),
+            None => masks.add(&short(window), 0),
+        }
+        masks
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[allow(
+        unsafe_code,
+        reason = "intrinsics take the same three calls per class that a table takes per byte"
+    )]
+    fn add(&mut self, lane: &[u8; 16], position: usize) {
+        // SAFETY: every x86-64 processor has SSE2; the function reads and writes nothing but its arguments.
+        unsafe { self.add_vector(lane, position) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn add_vector(&mut self, lane: &[u8; 16], position: usize) {
+        use std::arch::x86_64::{
+            __m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
+            _mm_set1_epi8, _mm_setzero_si128, _mm_sub_epi8, _mm_subs_epu8,
+        };
+        let value = u128::from_le_bytes(*lane);
+        let bytes = _mm_set_epi64x((value >> 64) as i64, value as i64);
+        let bits = |found: __m128i| u64::from(_mm_movemask_epi8(found) as u32 & 0xffff) << position;
+        let equal = |byte: u8| bits(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8)));
+        // Whether it is within `count` of `first`: the saturating difference is zero.
+        let within = |bytes: __m128i, first: u8, count: u8| {
+            let offset = _mm_sub_epi8(bytes, _mm_set1_epi8(first as i8));
+            let above = _mm_subs_epu8(offset, _mm_set1_epi8((count - 1) as i8));
+            bits(_mm_cmpeq_epi8(above, _mm_setzero_si128()))
+        };
+        self.digit |= within(bytes, b'0', 10);
+        self.alpha |= within(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'a', 26);
+        self.at |= equal(b'@');
+        self.colon |= equal(b':');
+        self.dot |= equal(b'.');
+        self.dash |= equal(b'-');
+        self.underscore |= equal(b'_');
+        self.slash |= equal(b'/');
+        self.backslash |= equal(b'\\');
+        self.space |= equal(b' ');
+        let either = |bytes: __m128i, first: u8, second: u8| {
+            let first = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(first as i8));
+            let second = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(second as i8));
+            bits(_mm_or_si128(first, second))
+        };
+        self.home |= either(bytes, b'h', b'U');
+        self.scheme |= either(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'r', b'c');
+        self.j |= equal(b'J');
+        self.i |= equal(b'I');
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    fn add(&mut self, lane: &[u8; 16], position: usize) {
+        self.add_bytewise(lane, position);
+    }
+
+    #[cfg(any(test, not(target_arch = "x86_64")))]
+    fn add_bytewise(&mut self, lane: &[u8; 16], position: usize) {
+        for (offset, byte) in lane.iter().enumerate() {
+            let bit = 1 << (position + offset);
+            match byte {
+                b'0'..=b'9' => self.digit |= bit,
+                b'@' => self.at |= bit,
+                b':' => self.colon |= bit,
+                b'.' => self.dot |= bit,
+                b'-' => self.dash |= bit,
+                b'_' => self.underscore |= bit,
+                b'/' => self.slash |= bit,
+                b'\\' => self.backslash |= bit,
+                b' ' => self.space |= bit,
+                b'A'..=b'Z' | b'a'..=b'z' => {
+                    self.alpha |= bit;
+                    self.j |= u64::from(*byte == b'J') << (position + offset);
+                    self.i |= u64::from(*byte == b'I') << (position + offset);
+                    let is = |found: bool| u64::from(found) << (position + offset);
+                    self.home |= is(matches!(byte, b'h' | b'U'));
+                    self.scheme |= is(matches!(byte | 0x20, b'r' | b'c'));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Fewer than 16 bytes, filled up with zeros: two loads that overlap instead of a copy of variable length.
+#[inline]
+fn short(window: &[u8]) -> [u8; 16] {
+    let shift = |length: usize| 8 * (window.len() - length);
+    let value = if let (Some(first), Some(last)) = (window.first_chunk::<8>(), window.last_chunk())
+    {
+        u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << shift(8)
+    } else if let (Some(first), Some(last)) = (window.first_chunk::<4>(), window.last_chunk()) {
+        u128::from(u32::from_le_bytes(*first)) | u128::from(u32::from_le_bytes(*last)) << shift(4)
+    } else {
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(window) {
+            *to = *from;
+        }
+        return bytes;
+    };
+    value.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytewise(window: &[u8]) -> Masks {
+        let mut masks = Masks::default();
+        for (position, lane) in window.chunks(16).enumerate() {
+            let mut bytes = [0; 16];
+            bytes[..lane.len()].copy_from_slice(lane);
+            masks.add_bytewise(&bytes, 16 * position);
+        }
+        masks
+    }
+
+    #[test]
+    fn every_byte_is_classified_at_every_place_and_length() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for length in 0..=WINDOW {
+            for _ in 0..200 {
+                let window: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+                    .take(length)
+                    .collect();
+                assert_eq!(Masks::of(&window), bytewise(&window), "{window:?}");
+            }
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        for window in all.chunks(WINDOW) {
+            assert_eq!(Masks::of(window), bytewise(window));
+        }
+    }
+}

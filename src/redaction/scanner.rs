@@ -1,0 +1,501 @@
+//! All detectors of a configuration together.
+
+use std::fmt;
+
+use super::catalogue::{Detector, DetectorId, Hits};
+use super::detect::{luhn, mod97};
+use super::find::{AllFound, Enabled, SHORTEST, find};
+use super::marks::{Hashers, Hit, MASK, Treatment, label, marks, merge};
+use super::pattern::Pattern;
+use super::settings::{Checksum, CustomDetectorConfig, DetectorAction};
+use super::{Outcome, Settings, SettingsError, Unscannable, decode};
+
+/// Finds what is private, with all detectors of a configuration at once. Compiled once, shared by all threads.
+pub struct Scanner {
+    enabled: Enabled,
+    custom: Vec<Custom>,
+    /// By detector id.
+    treatments: Vec<Treatment>,
+    names: Vec<String>,
+    hashers: Hashers,
+    decode: bool,
+}
+
+struct Custom {
+    pattern: Pattern,
+    checksum: Checksum,
+}
+
+impl fmt::Debug for Scanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scanner")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scanner {
+    /// How often a text is scanned at most.
+    pub const ROUNDS: usize = 8;
+
+    /// Compiles the detectors.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the settings, and where. Without a key that is long enough the action `hmac` is an error, not
+    /// another action.
+    pub fn new(settings: &Settings<'_>) -> Result<Scanner, SettingsError> {
+        if settings.custom.len() > DetectorId::CUSTOM {
+            return Err(SettingsError::TooMany(settings.custom.len()));
+        }
+        let mut enabled = Enabled::default();
+        let mut treatments: Vec<Treatment> = Detector::ALL
+            .iter()
+            .map(|detector| Treatment {
+                action: DetectorAction::Mask,
+                label: label(detector.name()),
+            })
+            .collect();
+        for detector in settings.detectors {
+            enabled.add(detector.name);
+            if let Some(treatment) = treatments.get_mut(detector.name.id().index()) {
+                treatment.action = detector.action;
+            }
+        }
+        let mut names: Vec<String> = Detector::ALL.iter().map(Detector::to_string).collect();
+        let mut custom = Vec::with_capacity(settings.custom.len());
+        for (position, config) in settings.custom.iter().enumerate() {
+            let error = |(key, problem)| SettingsError::Custom {
+                position,
+                key,
+                problem,
+            };
+            check_name(&config.name, &names).map_err(|problem| error(("name", problem)))?;
+            custom.push(Custom::new(config).map_err(|problem| error(("regex", problem)))?);
+            treatments.push(Treatment {
+                action: config.action,
+                label: label(&config.name),
+            });
+            names.push(config.name.clone());
+        }
+        let used = |action| {
+            let mut actions = settings.detectors.iter().map(|detector| detector.action);
+            let mut custom = settings.custom.iter().map(|custom| custom.action);
+            actions.any(|used| used == action) || custom.any(|used| used == action)
+        };
+        Ok(Scanner {
+            enabled,
+            custom,
+            treatments,
+            names,
+            hashers: Hashers::new(settings, used)?,
+            decode: settings.decode,
+        })
+    }
+
+    /// Finds what is private in a text and takes it out. Adds what was found to `hits`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unscannable`]: the text must not be passed on.
+    #[inline]
+    pub fn scan(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
+        let mut found = AllFound::new();
+        find(self.enabled, text.as_bytes(), &mut found);
+        if found.is_empty() && self.custom.is_empty() && !self.decode {
+            return Ok(Outcome::Clean);
+        }
+        self.scan_on(text, found, hits)
+    }
+
+    /// The name of a detector, for metrics and summaries: `email`. Empty if there is none with that id.
+    pub fn detector_name(&self, id: DetectorId) -> &str {
+        self.names.get(id.index()).map_or("", String::as_str)
+    }
+
+    /// The rest of the way, for a text in which something was found or that must be looked at more closely.
+    fn scan_on(
+        &self,
+        text: &str,
+        found: AllFound,
+        hits: &mut Hits,
+    ) -> Result<Outcome, Unscannable> {
+        let mut found = self.hits(text, found);
+        if found.is_empty() {
+            return Ok(Outcome::Clean);
+        }
+        let mut rewritten = text.to_owned();
+        for _ in 0..Scanner::ROUNDS {
+            for hit in &found {
+                hits.add(hit.id);
+            }
+            rewritten = match self.rewrite(&rewritten, &found) {
+                Some(rewritten) => rewritten,
+                None => return Ok(Outcome::Drop),
+            };
+            let mut again = AllFound::new();
+            find(self.enabled, rewritten.as_bytes(), &mut again);
+            found = self.hits(&rewritten, again);
+            if found.is_empty() {
+                return Ok(Outcome::Rewritten(rewritten));
+            }
+        }
+        Err(Unscannable)
+    }
+
+    /// All hits of a text, those of custom detectors and of decoded runs included, in order and without overlaps.
+    fn hits(&self, text: &str, found: AllFound) -> Vec<Hit> {
+        let mut hits: Vec<Hit> = found
+            .into_iter()
+            .map(|found| builtin(found.span, found.detector))
+            .collect();
+        self.find_custom(text, &mut hits);
+        if self.decode && text.len() >= SHORTEST {
+            decode::decoded(text, |span, plain| {
+                let mut found = AllFound::new();
+                find(self.enabled, plain.as_bytes(), &mut found);
+                let mut inside: Vec<Hit> = found
+                    .into_iter()
+                    .map(|found| builtin(found.span, found.detector))
+                    .collect();
+                self.find_custom(plain, &mut inside);
+                self.remove_marks(plain, &mut inside);
+                merge(&mut inside);
+                if let Some(first) = inside.into_iter().next() {
+                    hits.push(Hit { span, ..first });
+                }
+            });
+        }
+        if hits.is_empty() {
+            return hits;
+        }
+        self.remove_marks(text, &mut hits);
+        merge(&mut hits);
+        hits
+    }
+
+    fn find_custom(&self, text: &str, hits: &mut Vec<Hit>) {
+        let first = Detector::ALL.len();
+        for (custom, position) in self.custom.iter().zip(0_u8..) {
+            if !custom.pattern.is_match(text) {
+                continue;
+            }
+            let values = custom.pattern.values(text);
+            let valid =
+                values.filter(|span| custom.valid(text.get(span.clone()).unwrap_or_default()));
+            hits.extend(valid.map(|span| Hit {
+                span,
+                rank: position,
+                id: DetectorId(position + first as u8),
+            }));
+        }
+    }
+
+    /// Leaves alone what an earlier redaction has written.
+    fn remove_marks(&self, text: &str, hits: &mut Vec<Hit>) {
+        if hits.is_empty() {
+            return;
+        }
+        let known = |name: &str| {
+            self.treatments
+                .iter()
+                .any(|treatment| treatment.label == name)
+        };
+        let marks = marks(text, known);
+        hits.retain(|hit| {
+            let later = marks.partition_point(|mark| mark.start <= hit.span.start);
+            let mark = later.checked_sub(1).and_then(|mark| marks.get(mark));
+            mark.is_none_or(|mark| hit.span.end > mark.end)
+        });
+    }
+
+    /// The text with each hit replaced; none if it is to be dropped.
+    fn rewrite(&self, text: &str, hits: &[Hit]) -> Option<String> {
+        let mut output = String::with_capacity(text.len() + 16);
+        let mut copied = 0;
+        for hit in hits {
+            let (start, end) = (
+                text.floor_char_boundary(hit.span.start),
+                text.ceil_char_boundary(hit.span.end),
+            );
+            output.push_str(text.get(copied..start).unwrap_or_default());
+            let inside = text.get(start.max(copied)..end).unwrap_or_default();
+            copied = end;
+            let Some(treatment) = self.treatments.get(hit.id.index()) else {
+                output.push_str(MASK);
+                continue;
+            };
+            match treatment.action {
+                DetectorAction::Drop => return None,
+                DetectorAction::Truncate => return Some(output),
+                _ => treatment.write(inside, &self.hashers, &mut output),
+            }
+        }
+        output.push_str(text.get(copied..).unwrap_or_default());
+        Some(output)
+    }
+}
+
+fn builtin(span: std::ops::Range<usize>, detector: Detector) -> Hit {
+    Hit {
+        span,
+        rank: DetectorId::CUSTOM as u8 + detector.id().0,
+        id: detector.id(),
+    }
+}
+
+impl Custom {
+    fn new(config: &CustomDetectorConfig) -> Result<Custom, String> {
+        if config.regex.is_empty() {
+            return Err("is required: a regular expression of what to find".to_owned());
+        }
+        Ok(Custom {
+            pattern: Pattern::new(&config.regex)?,
+            checksum: config.checksum,
+        })
+    }
+
+    fn valid(&self, hit: &str) -> bool {
+        match self.checksum {
+            Checksum::None => true,
+            Checksum::Luhn => {
+                let digits: Vec<u8> = hit.bytes().filter(u8::is_ascii_digit).collect();
+                digits.len() >= 2 && luhn(digits.into_iter())
+            }
+            Checksum::Mod97 => {
+                let characters: Vec<u8> = hit.bytes().filter(u8::is_ascii_alphanumeric).collect();
+                let Some((head, rest)) = characters.split_at_checked(4) else {
+                    return false;
+                };
+                !rest.is_empty() && mod97(rest.iter().chain(head).copied()) == 1
+            }
+        }
+    }
+}
+
+fn check_name(name: &str, taken: &[String]) -> Result<(), String> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() {
+        return Err("is required: what metrics call it".to_owned());
+    }
+    if name.len() > 40 || !name.bytes().all(fits) {
+        return Err("must be at most 40 lower case letters, digits and _".to_owned());
+    }
+    if taken.iter().any(|taken| taken == name) {
+        return Err("is the name of another detector".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+    use crate::redaction::{DetectorConfig, HashFunction};
+
+    fn scanner(
+        detectors: &[DetectorConfig],
+        custom: &[CustomDetectorConfig],
+        decode: bool,
+    ) -> Scanner {
+        let key = Secret::from("0123456789abcdef0123456789abcdef");
+        Scanner::new(&Settings {
+            detectors,
+            custom,
+            hash_function: None,
+            hmac_key: &key,
+            decode,
+        })
+        .unwrap()
+    }
+
+    fn usual(action: DetectorAction) -> Vec<DetectorConfig> {
+        Detector::usual()
+            .map(|name| DetectorConfig { name, action })
+            .collect()
+    }
+
+    fn redact(scanner: &Scanner, text: &str) -> String {
+        match scanner.scan(text, &mut Hits::default()).unwrap() {
+            Outcome::Clean => text.to_owned(),
+            Outcome::Rewritten(text) => text,
+            Outcome::Drop => "(dropped)".to_owned(),
+        }
+    }
+
+    fn custom(name: &str, regex: &str, action: DetectorAction) -> CustomDetectorConfig {
+        CustomDetectorConfig {
+            name: name.to_owned(),
+            regex: regex.to_owned(),
+            checksum: Checksum::None,
+            action,
+        }
+    }
+
+    #[test]
+    fn each_action_does_what_its_name_says() {
+        let text = "mail jane.doe@example.com today";
+        for (action, expected) in [
+            (DetectorAction::Mask, "mail **** today"),
+            (DetectorAction::Replace, "mail [EMAIL] today"),
+            (DetectorAction::Partial, "mail ****.com today"),
+            (DetectorAction::Truncate, "mail "),
+            (DetectorAction::Drop, "(dropped)"),
+        ] {
+            assert_eq!(redact(&scanner(&usual(action), &[], false), text), expected);
+        }
+        let hashed = redact(&scanner(&usual(DetectorAction::Hmac), &[], false), text);
+        assert!(
+            hashed.starts_with("mail [EMAIL:") && hashed.ends_with("] today"),
+            "{hashed}"
+        );
+        assert_eq!(hashed.len(), "mail [EMAIL:] today".len() + 64);
+        let again = redact(&scanner(&usual(DetectorAction::Hmac), &[], false), text);
+        assert_eq!(hashed, again);
+        let home = scanner(&usual(DetectorAction::Replace), &[], false);
+        assert_eq!(redact(&home, "/home/jane/src/x.rs"), "~/src/x.rs");
+    }
+
+    #[test]
+    fn hmac_without_a_key_fails_when_the_scanner_is_made() {
+        let detectors = usual(DetectorAction::Hmac);
+        let settings = Settings {
+            detectors: &detectors,
+            custom: &[],
+            hash_function: Some(HashFunction::HmacSha512),
+            hmac_key: &Secret::default(),
+            decode: false,
+        };
+        let error = Scanner::new(&settings).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "hmac_key must be at least 64 bytes long for hmac-sha512, and has 0"
+        );
+    }
+
+    #[test]
+    fn what_an_earlier_redaction_wrote_is_left_alone() {
+        let texts = [
+            "GET https://jane:secret-1@example.com/home?mail=jane@example.com from 192.0.2.17",
+            "Authorization: Bearer abcdefghijkl0123456789",
+            "Basic dXNlcjpwYXNzd29yZA== and /home/jane/.ssh and C:\\Users\\jane\\x",
+            "4111 1111 1111 1111, +49 30 90182012; 078-05-1120 00:1a:2b:3c:4d:5e",
+            "x@y.com4111111111111111@z.com",
+        ];
+        for action in [
+            DetectorAction::Mask,
+            DetectorAction::Replace,
+            DetectorAction::Hash,
+            DetectorAction::Hmac,
+            DetectorAction::Partial,
+            DetectorAction::Truncate,
+        ] {
+            let mut detectors = usual(action);
+            detectors.push(DetectorConfig {
+                name: Detector::HighEntropy,
+                action,
+            });
+            let scanner = scanner(&detectors, &[], true);
+            for text in texts {
+                let once = redact(&scanner, text);
+                assert_ne!(once, text);
+                assert_eq!(redact(&scanner, &once), once, "{action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_custom_pattern_that_matches_everything_settles_too() {
+        for action in [
+            DetectorAction::Mask,
+            DetectorAction::Replace,
+            DetectorAction::Hash,
+            DetectorAction::Partial,
+        ] {
+            let scanner = scanner(&[], &[custom("all", r"\S+", action)], false);
+            let once = redact(&scanner, "jane doe");
+            assert!(!once.contains("jane"), "{once}");
+            assert_eq!(redact(&scanner, &once), once);
+        }
+    }
+
+    #[test]
+    fn overlapping_hits_become_one_and_the_leftmost_decides() {
+        let mut detectors = usual(DetectorAction::Mask);
+        for detector in &mut detectors {
+            if detector.name == Detector::Email {
+                detector.action = DetectorAction::Replace;
+            }
+        }
+        let customs = [custom("customer", r"cust-\w+", DetectorAction::Replace)];
+        let scanner = scanner(&detectors, &customs, false);
+        assert_eq!(redact(&scanner, "cust-jane@example.com!"), "[CUSTOMER]!");
+        assert_eq!(
+            redact(&scanner, "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0."),
+            "Bearer ****."
+        );
+    }
+
+    #[test]
+    fn custom_detectors_have_checksums_and_names_that_are_theirs() {
+        let mut member = custom("member", r"M-(?P<value>\d+)", DetectorAction::Mask);
+        member.checksum = Checksum::Luhn;
+        let scanner = scanner(&[], std::slice::from_ref(&member), false);
+        assert_eq!(redact(&scanner, "M-18 M-19"), "M-**** M-19");
+        assert_eq!(scanner.detector_name(DetectorId(19)), "member");
+        let make = |custom: CustomDetectorConfig| {
+            Scanner::new(&Settings {
+                detectors: &[],
+                custom: &[custom],
+                hash_function: None,
+                hmac_key: &Secret::default(),
+                decode: false,
+            })
+        };
+        for (custom, error) in [
+            (
+                custom("", "x", DetectorAction::Mask),
+                "custom[0].name: is required: what metrics call it",
+            ),
+            (
+                custom("email", "x", DetectorAction::Mask),
+                "custom[0].name: is the name of another detector",
+            ),
+            (
+                custom("a", "", DetectorAction::Mask),
+                "custom[0].regex: is required: a regular expression of what to find",
+            ),
+        ] {
+            assert_eq!(make(custom).unwrap_err().to_string(), error);
+        }
+    }
+
+    #[test]
+    fn encoded_runs_are_looked_into_and_replaced_as_a_whole() {
+        let encoded = scanner(&usual(DetectorAction::Replace), &[], true);
+        for (text, expected) in [
+            (
+                "/find?mail=jane%40example.com&page=2",
+                "/find?mail=[EMAIL]&page=2",
+            ),
+            ("path=%2Fhome%2Fjane%2Fsrc end", "path=~ end"),
+            ("data: amFuZUBleGFtcGxlLmNvbQ== end", "data: [EMAIL] end"),
+            ("data: amFuZUBleGFtcGxlLmNvbQ end", "data: [EMAIL] end"),
+            ("100%25 sure", "100%25 sure"),
+        ] {
+            assert_eq!(redact(&encoded, text), expected);
+        }
+        let plain = scanner(&usual(DetectorAction::Replace), &[], false);
+        assert_eq!(
+            redact(&plain, "x=jane%40example.com"),
+            "x=jane%40example.com"
+        );
+    }
+
+    #[test]
+    fn nothing_private_is_in_debug_output() {
+        let scanner = scanner(&usual(DetectorAction::Hmac), &[], false);
+        let shown = format!("{scanner:?}");
+        assert!(!shown.contains("0123456789abcdef"), "{shown}");
+    }
+}

@@ -1,0 +1,73 @@
+//! The redaction processor on random requests: nothing planted survives.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tributary::batch::{Batch, Signal};
+use tributary::component::{BuildContext, ProcessorConfig, Stage};
+use tributary::memory::Budget;
+use tributary::pipeline::Processor;
+use tributary::processors::redaction::Config;
+use tributary::wire;
+
+use crate::generator::{Entropy, Generator};
+
+/// The processor with this configuration.
+pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
+    let config: Config = serde_yaml::from_str(config).unwrap();
+    let context = BuildContext {
+        id: "redaction".parse().unwrap(),
+        budget: Budget::new(1 << 30),
+        listeners: Default::default(),
+        health: Arc::default(),
+        extensions: Default::default(),
+    };
+    match config.build(&context, signal).unwrap() {
+        Stage::Pure(processor) => processor,
+        Stage::Holding(_) => panic!("it holds nothing"),
+    }
+}
+
+const PLANTED: &str = "jane.roe@example.com";
+const EVERYTHING: &str = "
+allow_all_keys: true
+detectors: [email]
+scan: [all]
+unknown_fields: drop
+";
+
+proptest! {
+    #[test]
+    fn no_planted_secret_survives_and_a_second_time_nothing_changes(
+        entropy in prop::collection::vec(any::<u8>(), 0..3000),
+        signal in 0..4_usize,
+    ) {
+        survives_nowhere(Signal::ALL[signal], &entropy);
+    }
+}
+
+/// Also used by the fuzz targets.
+pub(crate) fn survives_nowhere(signal: Signal, entropy: &[u8]) {
+    let mut generator = Generator::new(true);
+    generator.planted = Some((PLANTED, &["schema_url"]));
+    let request = Bytes::from(generator.request(signal, &mut Entropy(entropy)));
+    let processor = processor(EVERYTHING, signal);
+    let items = wire::validate(signal, &request).unwrap();
+    let batch = Batch::new(signal, items, request.clone());
+    let Ok(redacted) = processor.process(batch) else {
+        // Random references seldom lead anywhere.
+        assert_eq!(signal, Signal::Profiles);
+        return;
+    };
+    let mut redacted = redacted.unwrap();
+    let output = redacted.wire().to_bytes();
+    let planted = |bytes: &[u8]| {
+        let mut parts = bytes.windows(PLANTED.len());
+        parts.any(|part| part == PLANTED.as_bytes())
+    };
+    assert!(!planted(&output), "it survived");
+    assert_eq!(wire::validate(signal, &output), Ok(redacted.items()));
+    let again = processor.process(redacted.clone()).unwrap().unwrap();
+    assert_eq!(again.into_wire().to_bytes().as_ptr(), output.as_ptr());
+}
