@@ -199,8 +199,8 @@ fn a_pprof_file_is_redacted_by_taking_it_apart() {
     let mut request = profile(&["main", "/src/jane@example.com/main.rs", "label"]);
     let decoded = crate::profiles::ingest::ingest;
     let mut dictionary = crate::profiles::Dictionary::new();
-    let request = request.encode_to_vec();
-    let read = decoded(&request, &mut dictionary, &mut Default::default(), None);
+    let encoded = request.encode_to_vec();
+    let read = decoded(&encoded, &mut dictionary, &mut Default::default(), None);
     let resources = read.unwrap().resources;
     let links = Default::default();
     let files = crate::profiles::pprof::write::write(
