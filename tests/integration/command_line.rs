@@ -213,7 +213,6 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
         for section in ["receivers", "extensions"] {
             any_port(&config[section], section, &mut ports);
         }
-        assert!(!ports.is_empty(), "{}", path.display());
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
         let collector = Collector::start_with(&yaml, &ports).await;
         let ended = collector.terminate().await;
@@ -230,7 +229,8 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
 fn any_port(part: &Value, path: &str, arguments: &mut Vec<String>) {
     for (key, value) in part.as_object().into_iter().flatten() {
         let path = format!("{path}.{key}");
-        if key == "endpoint" && value.is_string() {
+        // What is scraped is no server of its own.
+        if key == "endpoint" && value.is_string() && !path.ends_with(".remote.endpoint") {
             arguments.push(format!("--set={path}=127.0.0.1:0"));
         }
         any_port(value, &path, arguments);
