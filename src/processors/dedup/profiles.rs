@@ -283,7 +283,6 @@ mod tests {
 
     use super::*;
     use crate::profiles::testing_batches::named;
-    use crate::profiles::write::message;
 
     /// A request with two equal profiles; the second one has a field that is not known.
     fn with_unknown_field(id: &[u8]) -> Vec<u8> {
@@ -299,11 +298,11 @@ mod tests {
         .encode_to_vec();
         let (mut scope, mut resource) = (Vec::new(), Vec::new());
         let mut profile = profile.encode_to_vec();
-        message(&mut scope, 2, &profile);
+        put_delimited(2, &profile, &mut scope);
         profile.extend(UNKNOWN);
-        message(&mut scope, 2, &profile);
-        message(&mut resource, 2, &scope);
-        message(&mut bytes, 1, &resource);
+        put_delimited(2, &profile, &mut scope);
+        put_delimited(2, &scope, &mut resource);
+        put_delimited(1, &resource, &mut bytes);
         bytes
     }
 
