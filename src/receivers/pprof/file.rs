@@ -286,7 +286,7 @@ impl Files {
     /// Reads and delivers a file; false if it is not what it was.
     async fn read(&self, path: &Path, stamp: &Stamp) -> Result<bool, Unread> {
         let (limit, key) = (self.intake.limit, self.intake.limit_key);
-        let size = std::fs::metadata(path)?.len();
+        let size = tokio::fs::metadata(path).await?.len();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         if size > limit {
             return Err(Refused::TooLarge(limit, key).into());
@@ -306,7 +306,7 @@ impl Files {
         let Some(bytes) = read.map_err(|_| Refused::ShuttingDown)?? else {
             return Ok(false);
         };
-        let modified = std::fs::metadata(path)?.modified()?;
+        let modified = tokio::fs::metadata(path).await?.modified()?;
         let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
         let origin = Origin {
             subject: Subject::new(self.resource.clone(), None).into(),
