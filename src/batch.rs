@@ -127,6 +127,17 @@ impl Progress {
 /// Request headers that travel with a batch: lower-case name to values, in order.
 pub type Metadata = BTreeMap<String, Vec<String>>;
 
+/// What kept headers cost, in bytes of memory. Each is a node of a tree, a list and two strings.
+pub fn metadata_bytes(metadata: &Metadata) -> usize {
+    const HEADER_BYTES: usize = 128;
+    const VALUE_BYTES: usize = 32;
+    let header = |(name, values): (&String, &Vec<String>)| {
+        let values = values.iter().map(|value| VALUE_BYTES + value.len());
+        HEADER_BYTES + name.len() + values.sum::<usize>()
+    };
+    metadata.iter().map(header).sum()
+}
+
 /// The telemetry itself, in whichever form was asked for last.
 #[derive(Debug, Clone)]
 pub enum Payload {

@@ -19,7 +19,7 @@ pub fn release() -> usize {
 }
 
 /// The mappings of proc_pid_smaps(5) that have code and constants from files, as they are in the file: what the linker
-/// has relocated stays, and so does code into which a debugger or a probe has put a breakpoint.
+/// has relocated stays, swapped out or not, and so does code into which a debugger or a probe has put a breakpoint.
 #[cfg(target_os = "linux")]
 fn code(mappings: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
@@ -33,7 +33,11 @@ fn code(mappings: &str) -> Vec<std::ops::Range<usize>> {
             let of_a_file = words.nth(2) != Some("0");
             let of_a_file = of_a_file && matches!(permissions, Some("r-xp" | "r--p"));
             current = of_a_file.then(|| range(first)).flatten();
-        } else if first == "Anonymous:" && words.next() == Some("0") {
+        } else if first == "Anonymous:" && words.next() != Some("0") {
+            current = None;
+        } else if first == "Swap:" && words.next() == Some("0") {
+            // What was changed and has been swapped out since is not among the anonymous pages any more. Given back, it
+            // would come again from the file, without the change.
             found.extend(current.take());
         }
     }
@@ -74,20 +78,24 @@ mod tests {
 
     #[test]
     fn only_code_of_files_that_was_never_written_to_is_given_back() {
-        let mapping = |range: &str, permissions: &str, inode: u32, dirty: u32| {
+        let mapping = |range: &str, permissions: &str, inode: u32, dirty: (u32, u32)| {
+            let (anonymous, swap) = dirty;
             format!(
                 "{range} {permissions} 00001000 fe:00 {inode}   /usr/bin/collector\nSize: 8 kB\nRss: 8 kB\n\
-                 Anonymous:         {dirty} kB\nVmFlags: rd ex mr mw me\n"
+                 Anonymous:         {anonymous} kB\nSwap:              {swap} kB\nSwapPss:           0 kB\n\
+                 VmFlags: rd ex mr mw me\n"
             )
         };
         let mappings = [
-            mapping("1000-3000", "r--p", 7, 0),
-            mapping("2000-3000", "r--p", 7, 8),
-            mapping("3000-5000", "r-xp", 7, 0),
-            mapping("5000-7000", "r-xp", 7, 4),
-            mapping("7000-9000", "rw-p", 7, 0),
-            mapping("9000-b000", "r-xp", 0, 0),
-            mapping("ffffffffff600000-ffffffffff601000", "r-xp", 9, 0),
+            mapping("1000-3000", "r--p", 7, (0, 0)),
+            mapping("2000-3000", "r--p", 7, (8, 0)),
+            mapping("2000-3000", "r--p", 7, (0, 8)),
+            mapping("3000-5000", "r-xp", 7, (0, 0)),
+            mapping("5000-7000", "r-xp", 7, (4, 0)),
+            mapping("5000-7000", "r-xp", 7, (4, 4)),
+            mapping("7000-9000", "rw-p", 7, (0, 0)),
+            mapping("9000-b000", "r-xp", 0, (0, 0)),
+            mapping("ffffffffff600000-ffffffffff601000", "r-xp", 9, (0, 0)),
         ];
         let expected = [
             0x1000..0x3000,

@@ -97,28 +97,35 @@ pub struct ReceiverMetrics {
 }
 
 impl ReceiverMetrics {
-    /// The handles of a receiver.
+    /// The handles of a receiver of all signals.
     pub fn new(receiver: &ComponentId, transport: &'static str) -> Self {
+        ReceiverMetrics::of(receiver, transport, &Signal::ALL)
+    }
+
+    /// The handles of a receiver of these signals. Others are not counted: there are no series of theirs.
+    pub fn of(receiver: &ComponentId, transport: &'static str, signals: &[Signal]) -> Self {
         let each = |outcome: &str| {
-            Signal::ALL.map(|signal| {
-                counter!(
+            Signal::ALL.map(|signal| match signals.contains(&signal) {
+                true => counter!(
                     format!("otelcol_receiver_{outcome}_{}", signal.items_name()),
                     "receiver" => receiver.to_string(),
                     "transport" => transport
-                )
+                ),
+                false => Counter::noop(),
             })
         };
         ReceiverMetrics {
             refusals: Refusals::new(receiver, transport),
             accepted: each("accepted"),
             refused: each("refused"),
-            unreadable: Signal::ALL.map(|signal| {
-                counter!(
+            unreadable: Signal::ALL.map(|signal| match signals.contains(&signal) {
+                true => counter!(
                     "tributary_receiver_unreadable_requests",
                     "receiver" => receiver.to_string(),
                     "transport" => transport,
                     "otel_signal" => signal.name()
-                )
+                ),
+                false => Counter::noop(),
             }),
         }
     }

@@ -216,16 +216,19 @@ impl Profiles {
             Some((known, _permit)) if drop.is_empty() => {
                 profiles::fill(request, &self.sketches, &known.ids()).map(Bytes::from)
             }
-            Some((known, _permit)) => away(bytes, move || known.encode_without(&drop)).await,
+            Some((known, _permit)) => {
+                let (request, sketches) = (request.clone(), self.sketches);
+                away(bytes, move || known.without(&request, &sketches, &drop)).await
+            }
             None if drop.is_empty() => None,
             // Only some of them are left: their dictionary has to follow.
             None => {
                 let needed = profiles::decoded_bytes(request, &self.sketches);
                 let _permit = budget.acquire(needed).ok()?;
-                let request = request.clone();
+                let (request, sketches) = (request.clone(), self.sketches);
                 let rewrite = move || {
                     let known = Known::read(&request, &[]).ok()?;
-                    Some(known.encode_without(&drop))
+                    Some(known.without(&request, &sketches, &drop))
                 };
                 away(bytes, rewrite).await?
             }

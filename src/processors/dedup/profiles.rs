@@ -123,13 +123,17 @@ pub(super) struct Known {
     dictionary: Dictionary,
     resources: Vec<ResourceProfiles>,
     deliveries: Vec<Option<Delivery>>,
+    /// Whether all of the request is in here, so that it can be written anew: a later version of the protocol has more
+    /// fields, and samples without observations are left out.
+    whole: bool,
 }
 
 impl Known {
     /// Reads a request; resources are compared without the attributes that are ignored.
     pub(super) fn read(request: &[u8], ignored: &[String]) -> Result<Self, Unreadable> {
         let mut dictionary = Dictionary::default();
-        let resources = ingest(request, &mut dictionary, &mut Memo::default(), None)?.resources;
+        let ingested = ingest(request, &mut dictionary, &mut Memo::default(), None)?;
+        let resources = ingested.resources;
         let mut identities = Identities::new(&dictionary);
         let mut deliveries = Vec::new();
         for resource in &resources {
@@ -143,15 +147,18 @@ impl Known {
                 attributes.retain(|attribute| !ignored.contains(&attribute.key));
             }
             for scope in &resource.scopes {
-                let profiles = scope.profiles.iter();
-                deliveries
-                    .extend(profiles.map(|profile| identities.delivery(&head, scope, profile)));
+                deliveries.extend(scope.profiles.iter().map(|profile| {
+                    // What is not understood may be all that makes two of them different.
+                    let told_apart = !ingested.unknown || profile.header.profile_id.is_some();
+                    told_apart.then(|| identities.delivery(&head, scope, profile))?
+                }));
             }
         }
         Ok(Known {
             dictionary,
             resources,
             deliveries,
+            whole: !ingested.unknown && ingested.unobserved == 0,
         })
     }
 
@@ -171,8 +178,19 @@ impl Known {
             .collect()
     }
 
-    /// A request without the profiles for which `drop` says so, and without what only they referred to.
-    pub(super) fn encode_without(mut self, drop: &[bool]) -> Bytes {
+    /// The request without the profiles for which `drop` says so, and without what only they referred to, as far as that
+    /// can be written anew.
+    pub(super) fn without(self, request: &[u8], sketches: &[Sketch], drop: &[bool]) -> Bytes {
+        match self.whole {
+            true => self.encode_without(drop),
+            false => {
+                let left = edit(request, sketches, &self.ids(), drop);
+                left.map_or_else(|| Bytes::copy_from_slice(request), Bytes::from)
+            }
+        }
+    }
+
+    fn encode_without(mut self, drop: &[bool]) -> Bytes {
         let mut drops = drop.iter().copied();
         let mut deliveries = self.deliveries.into_iter();
         for resource in &mut self.resources {
@@ -210,7 +228,18 @@ pub(super) fn fill(
     sketches: &[Sketch],
     ids: &[Option<[u8; 16]>],
 ) -> Option<Vec<u8>> {
+    edit(request, sketches, ids, &[])
+}
+
+/// The same, and the profiles for which `drop` says so are taken out. Their part of the dictionary stays.
+fn edit(
+    request: &[u8],
+    sketches: &[Sketch],
+    ids: &[Option<[u8; 16]>],
+    drop: &[bool],
+) -> Option<Vec<u8>> {
     let mut editor = Editor::new(request);
+    let mut drop = drop.iter().copied();
     let mut missing = sketches
         .iter()
         .zip(ids)
@@ -220,7 +249,10 @@ pub(super) fn fill(
             for scope in of_number(resource.fields(), 2) {
                 editor.message(&scope, |editor| {
                     for profile in of_number(scope.fields(), 2) {
-                        if let Some(id) = missing.next().flatten() {
+                        let id = missing.next().flatten();
+                        if drop.next().unwrap_or(false) {
+                            editor.delete(&profile);
+                        } else if let Some(id) = id {
                             editor.message(&profile, |editor| give_id(&profile, &id, editor));
                         }
                     }
@@ -242,4 +274,73 @@ fn of_number<'a>(fields: Fields<'a>, number: u32) -> impl Iterator<Item = Field<
     fields
         .map_while(Result::ok)
         .filter(move |field| field.number == number && field.value.bytes().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest as Request;
+    use prost::Message as _;
+
+    use super::*;
+    use crate::profiles::testing_batches::named;
+
+    /// A request with two equal profiles; the second one has a field that is not known.
+    fn with_unknown_field(id: &[u8]) -> Vec<u8> {
+        let mut request = named("a", 1, ["one"]);
+        let dictionary = request.dictionary.take();
+        let mut profile = request.resource_profiles[0].scope_profiles[0].profiles[0].clone();
+        profile.time_unix_nano = 5;
+        profile.profile_id = id.to_vec();
+        let mut bytes = Request {
+            dictionary,
+            ..Request::default()
+        }
+        .encode_to_vec();
+        let (mut scope, mut resource) = (Vec::new(), Vec::new());
+        let mut profile = profile.encode_to_vec();
+        put_delimited(2, &profile, &mut scope);
+        profile.extend(UNKNOWN);
+        put_delimited(2, &profile, &mut scope);
+        put_delimited(2, &scope, &mut resource);
+        put_delimited(1, &resource, &mut bytes);
+        bytes
+    }
+
+    /// Field 100, of a later version.
+    const UNKNOWN: [u8; 4] = [0xa2, 0x06, 1, b'!'];
+
+    #[test]
+    fn what_is_not_known_stays_when_others_are_taken_out() {
+        let request = with_unknown_field(&[7; 16]);
+        let known = Known::read(&request, &[]).unwrap();
+        let left = known.without(&request, &sketches(&request), &[true, false]);
+        assert_eq!(sketches(&left).len(), 1);
+        assert!(left.windows(UNKNOWN.len()).any(|bytes| bytes == UNKNOWN));
+        let known = Known::read(&request, &[]).unwrap();
+        let left = known.without(&request, &sketches(&request), &[false, true]);
+        assert_eq!(sketches(&left).len(), 1);
+        assert!(!left.windows(UNKNOWN.len()).any(|bytes| bytes == UNKNOWN));
+    }
+
+    #[test]
+    fn profiles_without_ids_that_are_not_understood_all_pass() {
+        let request = with_unknown_field(&[]);
+        let known = Known::read(&request, &[]).unwrap();
+        assert_eq!(known.keys(&Keys::new(Vec::new())), [NONE, NONE]);
+        assert_eq!(known.ids(), [None, None]);
+    }
+
+    #[test]
+    fn samples_without_observations_are_not_lost_with_a_duplicate() {
+        let mut request = named("a", 1, ["one", "two"]);
+        let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
+        let mut other = profiles[0].clone();
+        other.samples[0].values.clear();
+        other.samples[0].timestamps_unix_nano.clear();
+        profiles.push(other);
+        let request = request.encode_to_vec();
+        let known = Known::read(&request, &[]).unwrap();
+        let left = known.without(&request, &sketches(&request), &[true, false]);
+        assert_eq!(sketches(&left)[0].samples, 2);
+    }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
-use crate::batch::{Batch, Metadata, Nack, Signal};
+use crate::batch::{Batch, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::{BuildContext, Held, Next};
 use crate::memory::{Budget, Permit};
 use crate::pipeline::{BoxFuture, Consumer};
@@ -22,6 +22,9 @@ use crate::processors::partition::{self, Keys, Partition};
 use crate::wire::{self, Limit};
 
 const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
+
+/// What a partition takes besides its headers and records.
+const PARTITION_BYTES: usize = 256;
 
 /// What leaves after an interval is cut into requests of this size: small enough for any receiver.
 const REQUEST_BYTES: usize = 2 << 20;
@@ -112,17 +115,19 @@ impl LogCounter {
             others: Vec::new(),
         });
         let known = interval.partitions.len();
+        let mut more = 0;
         let (counted, _) = match interval.partitions.entry(self.keys.partition(batch)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if known >= self.cardinality => return Err(partition::too_many()),
             Entry::Vacant(entry) => {
                 let metadata = batch.metadata.clone().filter(|_| self.keeps_metadata);
+                more = metadata.as_deref().map_or(0, metadata_bytes) + PARTITION_BYTES;
                 entry.insert((Counted::default(), metadata))
             }
         };
         let before = counted.bytes();
         counted.add(found, interval.clock.now());
-        let more = counted.bytes() - before;
+        more += counted.bytes() - before;
         interval.bytes += more;
         interval.items += batch.items();
         state.held += batch.items();

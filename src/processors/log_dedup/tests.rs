@@ -390,6 +390,27 @@ async fn what_was_counted_leaves_at_once_when_the_processor_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_headers_of_clients_count_in_the_memory_bound() {
+    let config = Config {
+        metadata_keys: vec!["x-tenant".to_owned()],
+        max_bytes: ByteSize(64 << 10),
+        ..Config::default()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    for tenant in 0..10 {
+        let mut batch = logs("s", vec![record("a", &[])]);
+        let tenant = ("x-tenant".to_owned(), vec![tenant.to_string()]);
+        let other = ("cookie".to_owned(), vec!["c".repeat(8 << 10)]);
+        batch.metadata = Some(Arc::new([tenant, other].into()));
+        f.consumer.consume(batch).await.unwrap();
+    }
+    later(1).await;
+    assert!(!f.exporter.batches().is_empty(), "the interval ends early");
+    later(10_001).await;
+    assert_eq!(f.exporter.batches().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_with_other_headers_are_counted_apart_up_to_the_limit() {
     let config = Config {
         metadata_keys: vec!["X-Tenant".to_owned()],

@@ -44,7 +44,7 @@ pub enum Error {
     #[error("it is not in pprof's format, but {0}")]
     Foreign(&'static str),
     /// It is no protocol buffer.
-    #[error("it is not in pprof's format: in {place}: {}", fault.text())]
+    #[error("it is not in pprof's format: in {place}: {}", said(*fault))]
     Wire {
         /// In which message.
         place: &'static str,
@@ -98,4 +98,12 @@ pub enum Error {
     /// A few bytes may refer to a long string, again and again.
     #[error("its labels and comments stand for more than {0} bytes")]
     Expansion(usize),
+}
+
+/// What is wrong, for people who sent a pprof file.
+fn said(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Group => "a group, which pprof does not use",
+        fault => fault.text(),
+    }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
 
-use crate::batch::{Batch, Code, Metadata, Nack, Signal};
+use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::Outputs;
 use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
@@ -15,6 +15,7 @@ use crate::memory::Budget;
 use crate::net::server::{Peer, cores};
 use crate::profiles::layout::{self, OldLayout};
 use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
+use crate::receivers::serving::metadata;
 use crate::receivers::serving::refusal::log_refusal;
 use crate::telemetry::ReceiverMetrics;
 use crate::telemetry::sampled_log::SampledLog;
@@ -123,17 +124,7 @@ impl Intake {
 
     /// The headers to keep with a batch.
     pub(super) fn metadata(&self, headers: &HeaderMap) -> Option<Arc<Metadata>> {
-        if !self.include_metadata {
-            return None;
-        }
-        let mut metadata = Metadata::new();
-        for (name, value) in headers {
-            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
-                let values = metadata.entry(name.as_str().to_owned()).or_default();
-                values.push(value.to_owned());
-            }
-        }
-        Some(Arc::new(metadata))
+        self.include_metadata.then(|| metadata::of(headers))
     }
 
     /// Makes a valid protobuf request of the body, and counts its items. What takes long is done off the workers that
@@ -334,17 +325,6 @@ static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 /// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
 /// empty span has six bytes; without this a flood of them would hold forty times what the budget says.
 const BATCH_BYTES: usize = 512;
-
-/// What kept headers cost. Each is a node of a tree, a list and two strings.
-fn metadata_bytes(metadata: &Metadata) -> usize {
-    const HEADER_BYTES: usize = 128;
-    const VALUE_BYTES: usize = 32;
-    let header = |(name, values): (&String, &Vec<String>)| {
-        let values = values.iter().map(|value| VALUE_BYTES + value.len());
-        HEADER_BYTES + name.len() + values.sum::<usize>()
-    };
-    metadata.iter().map(header).sum()
-}
 
 /// Puts `output`, for which the permit has grown, in the place of what it was made from.
 fn replace(held: Held, output: Vec<u8>) -> Held {

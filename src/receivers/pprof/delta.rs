@@ -21,12 +21,13 @@
 //! their binary.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 
+use crate::memory::{Budget, Permit};
 use crate::profiles::Dictionary;
 use crate::profiles::dictionary::{SampleKey, ValueType};
 use crate::profiles::ingest::ingest;
@@ -37,11 +38,13 @@ use crate::profiles::write::encode;
 
 /// The last profile of each series: of each target and path, say.
 ///
-/// All of them together take at most so many bytes. When there are more, those that were used longest ago are forgotten,
-/// and begin anew when they come again.
+/// All of them together take at most so many bytes, and at most a quarter of the memory budget, in which they count. When
+/// there are more, or the budget has no room, those that were used longest ago are forgotten, and begin anew when they
+/// come again.
 #[derive(Debug)]
 pub(super) struct Deltas {
     limit: usize,
+    budget: Arc<Budget>,
     kept: Mutex<Kept>,
 }
 
@@ -49,11 +52,13 @@ pub(super) struct Deltas {
 /// frames takes about 3 MB.
 pub(super) const MEMORY: usize = 64 << 20;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     series: HashMap<String, (u64, Series)>,
     /// What they take.
     bytes: usize,
+    /// The right to hold them.
+    permit: Permit,
     /// Counts uses.
     clock: u64,
 }
@@ -104,11 +109,17 @@ pub(super) struct Difference {
 }
 
 impl Deltas {
-    /// Nothing known; at most so many bytes will be kept.
-    pub(super) fn new(limit: usize) -> Self {
+    /// Nothing known; at most so many bytes of this budget will be kept.
+    pub(super) fn new(limit: usize, budget: &Arc<Budget>) -> Self {
         Deltas {
             limit,
-            kept: Mutex::default(),
+            budget: budget.clone(),
+            kept: Mutex::new(Kept {
+                series: HashMap::new(),
+                bytes: 0,
+                permit: budget.nothing(),
+                clock: 0,
+            }),
         }
     }
 
@@ -135,7 +146,8 @@ impl Deltas {
             kept.bytes = kept.bytes.saturating_sub(cost(name, &old));
         }
         let mut forgotten = 0;
-        while kept.bytes > self.limit {
+        let limit = self.limit.min(self.budget.limit() / 4);
+        while kept.bytes > limit || !kept.reserve() {
             let oldest = kept.series.iter().min_by_key(|(_, (used, _))| *used);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
                 break;
@@ -152,6 +164,15 @@ impl Deltas {
     #[cfg(test)]
     fn bytes(&self) -> usize {
         self.kept.lock().unwrap().bytes
+    }
+}
+
+impl Kept {
+    /// Makes the permit as large as what is kept; false where the budget has no room.
+    fn reserve(&mut self) -> bool {
+        self.permit.shrink_to(self.bytes);
+        let more = self.bytes.saturating_sub(self.permit.bytes());
+        more == 0 || self.permit.grow(more).is_ok()
     }
 }
 

@@ -10,12 +10,13 @@
 
 pub(super) mod glob;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
@@ -25,12 +26,13 @@ use tracing::{debug, warn};
 
 use self::glob::Glob;
 use super::intake::{Held, Intake, Refused};
-use super::origin::{Origin, Subject};
+use super::origin::{Origin, Subject, text};
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
 use crate::files::Stamp;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::receivers::serving::body::out_of_memory;
+use crate::telemetry::sampled_log::SampledLog;
 
 /// Takes the pprof files whose paths match a pattern, each version of a file once. A file that is being written is waited
 /// for.
@@ -44,6 +46,8 @@ pub struct FileConfig {
     pub collection_interval: Duration,
     /// How long after the start to look first. Default 1s.
     pub initial_delay: Duration,
+    /// Attributes of the resource of all profiles. Default: none. (The Collector has no such key.)
+    pub resource: BTreeMap<String, String>,
     /// Largest file in bytes, as it is and after decompression. Default 67108864 (64 MiB); 0 means the default. (The
     /// Collector has no such key.)
     pub max_file_size: usize,
@@ -55,6 +59,7 @@ impl Default for FileConfig {
             include: String::new(),
             collection_interval: Duration::secs(10),
             initial_delay: Duration::secs(1),
+            resource: BTreeMap::new(),
             max_file_size: DEFAULT_SIZE,
         }
     }
@@ -91,6 +96,12 @@ impl Validate for FileConfig {
         if self.collection_interval.unless_zero().is_none() {
             problems.error(&["collection_interval"], "must be more than 0");
         }
+        for key in self.resource.keys().filter(|key| key.is_empty()) {
+            problems.error(
+                &["resource", key],
+                "the name of an attribute must not be empty",
+            );
+        }
     }
 }
 
@@ -114,7 +125,9 @@ impl Component for Section {
                 return;
             };
             let initial = config.initial_delay.unless_zero().unwrap_or_default();
-            let mut files = Files::new(id, glob, intake);
+            let resource = config.resource.iter();
+            let resource = resource.map(|(key, value)| text(key, value));
+            let mut files = Files::new(id, glob, resource.collect(), intake);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(initial) => {}
@@ -151,8 +164,12 @@ impl Component for Section {
 struct Files {
     id: ComponentId,
     glob: Glob,
+    /// Attributes of the resource.
+    resource: Vec<KeyValue>,
     intake: Intake,
     seen: HashMap<PathBuf, Seen>,
+    /// Lines about files that cannot be read for now.
+    failures: SampledLog,
     /// Whether it was said that there are too many.
     too_many: bool,
 }
@@ -174,12 +191,14 @@ enum Unread {
 }
 
 impl Files {
-    fn new(id: ComponentId, glob: Glob, intake: Intake) -> Self {
+    fn new(id: ComponentId, glob: Glob, resource: Vec<KeyValue>, intake: Intake) -> Self {
         Files {
             id,
             glob,
+            resource,
             intake,
             seen: HashMap::new(),
+            failures: SampledLog::default(),
             too_many: false,
         }
     }
@@ -235,6 +254,22 @@ impl Files {
                 );
                 false
             }
+            // It was there a moment ago.
+            Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => false,
+            // It is not the file's fault: too many open files, a file server that is away.
+            Err(Unread::Io(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
+                if let Some(suppressed) = self.failures.admit() {
+                    warn!(
+                        otelcol.component.id = %self.id,
+                        otelcol.component.kind = "receiver",
+                        path = %path.display(),
+                        %error,
+                        suppressed,
+                        "Cannot read a file; trying again"
+                    );
+                }
+                false
+            }
             Err(error) => {
                 warn!(
                     otelcol.component.id = %self.id,
@@ -251,7 +286,7 @@ impl Files {
     /// Reads and delivers a file; false if it is not what it was.
     async fn read(&self, path: &Path, stamp: &Stamp) -> Result<bool, Unread> {
         let (limit, key) = (self.intake.limit, self.intake.limit_key);
-        let size = std::fs::metadata(path)?.len();
+        let size = tokio::fs::metadata(path).await?.len();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         if size > limit {
             return Err(Refused::TooLarge(limit, key).into());
@@ -271,10 +306,10 @@ impl Files {
         let Some(bytes) = read.map_err(|_| Refused::ShuttingDown)?? else {
             return Ok(false);
         };
-        let modified = std::fs::metadata(path)?.modified()?;
+        let modified = tokio::fs::metadata(path).await?.modified()?;
         let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
         let origin = Origin {
-            subject: Subject::new(Vec::new(), None).into(),
+            subject: Subject::new(self.resource.clone(), None).into(),
             profile: None,
             start: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,

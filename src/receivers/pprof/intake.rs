@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::delta::{Deltas, Difference, Fit, Series};
 use super::metrics::Repaired;
 use super::origin::Origin;
-use crate::batch::{Batch, Code, Nack, Signal};
+use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
 use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
@@ -45,6 +45,8 @@ pub(super) struct Intake {
 pub(super) struct Converted {
     /// One resource with one scope, with a profile for each sample type.
     pub(super) profiles: Profiles,
+    /// The headers of the request it came with, if they are kept.
+    pub(super) metadata: Option<Arc<Metadata>>,
     /// The right to hold them.
     permit: Permit,
 }
@@ -125,7 +127,7 @@ impl Intake {
         Intake {
             consumer,
             budget,
-            metrics: ReceiverMetrics::new(id, transport),
+            metrics: ReceiverMetrics::of(id, transport, &[Signal::Profiles]),
             repaired: Repaired::new(id),
             limit,
             limit_key,
@@ -220,7 +222,7 @@ impl Intake {
             profiles: profiles.len(),
             samples: profiles.iter().map(|profile| profile.samples.len()).sum(),
         };
-        let result = self.push(held, accepted.samples).await;
+        let result = self.push(held, accepted.samples, None).await;
         let fit = difference.fit;
         if result
             .as_ref()
@@ -245,16 +247,23 @@ impl Intake {
         if accepted.samples == 0 {
             return Ok(accepted);
         }
+        let metadata = converted.metadata.clone();
         let held = on_a_turn(move || converted.encode())
             .await?
             .map_err(Refused::NoRoom);
         let held =
             held.inspect_err(|_| self.metrics.refused(Signal::Profiles, accepted.samples))?;
-        self.push(held, accepted.samples).await.map(|()| accepted)
+        let pushed = self.push(held, accepted.samples, metadata).await;
+        pushed.map(|()| accepted)
     }
 
     /// Gives an encoded request to the pipeline, if there is anything in it.
-    async fn push(&self, held: Held, samples: usize) -> Result<(), Refused> {
+    async fn push(
+        &self,
+        held: Held,
+        samples: usize,
+        metadata: Option<Arc<Metadata>>,
+    ) -> Result<(), Refused> {
         if samples == 0 {
             return Ok(());
         }
@@ -265,6 +274,7 @@ impl Intake {
         };
         let mut batch = Batch::new(Signal::Profiles, samples, held.bytes);
         batch.hold(held.permit);
+        batch.metadata = metadata;
         let result = self.consumer.consume(batch).await;
         counted.end(result.is_ok());
         result.map_err(Refused::Pipeline)
@@ -279,19 +289,25 @@ impl Converted {
     pub(super) fn new(profiles: Profiles, budget: &Arc<Budget>) -> Result<Self, Refused> {
         let permit = budget.acquire(bytes_of(&profiles));
         let permit = permit.map_err(Refused::NoRoom)?;
-        Ok(Converted { profiles, permit })
+        Ok(Converted {
+            profiles,
+            metadata: None,
+            permit,
+        })
     }
 
     fn encode(self) -> Result<Held, NoRoom> {
         let Converted {
             profiles,
+            metadata,
             mut permit,
         } = self;
+        let kept = metadata.as_deref().map_or(0, metadata_bytes) + BATCH_BYTES;
         // Encoded they are smaller than in memory; both are there for a moment.
-        permit.grow(bytes_of(&profiles).saturating_add(BATCH_BYTES))?;
+        permit.grow(bytes_of(&profiles).saturating_add(kept))?;
         let bytes = profiles.encode();
         drop(profiles);
-        permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+        permit.shrink_to(bytes.len().saturating_add(kept));
         Ok(Held { bytes, permit })
     }
 }
@@ -310,7 +326,12 @@ fn convert(
         resources: vec![resource],
     };
     permit.shrink_to(bytes_of(&profiles));
-    Ok((Converted { profiles, permit }, repairs))
+    let converted = Converted {
+        profiles,
+        metadata: None,
+        permit,
+    };
+    Ok((converted, repairs))
 }
 
 /// What happened since the last file of a series, encoded.

@@ -39,6 +39,8 @@ pub(super) struct Subject {
     attributes: Vec<KeyValue>,
     /// The name of the service, where neither the attributes nor the files tell one.
     fallback: Option<String>,
+    /// The attribute that a file cannot give, because who sent it says it by a certificate.
+    certified: Option<String>,
     /// The program, as the last file that told it did. Not every file does: a profile without samples has no mapping.
     program: Mutex<Option<String>>,
 }
@@ -50,14 +52,25 @@ impl Subject {
         Subject {
             attributes,
             fallback,
+            certified: None,
             program: Mutex::default(),
+        }
+    }
+
+    /// Without this attribute, whatever the files tell, unless it was given.
+    pub(super) fn certified(self, key: String) -> Self {
+        Subject {
+            certified: Some(key),
+            ..self
         }
     }
 
     /// The resource of a file with this main mapping.
     pub(super) fn resource(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Resource {
         let mut attributes = self.attributes.clone();
-        let has = |attributes: &[KeyValue], key: &str| attributes.iter().any(|a| a.key == key);
+        let has = |attributes: &[KeyValue], key: &str| {
+            self.certified.as_deref() == Some(key) || attributes.iter().any(|a| a.key == key)
+        };
         let program = self.program(dictionary, main);
         let name = program.as_deref().map(|file| {
             let name = file.rsplit('/').next().unwrap_or_default();

@@ -32,7 +32,9 @@ use crate::profiles::{Dictionary, Profiles, names};
 pub struct OwnConfig {
     /// How long each profile takes. Default 10s.
     pub collection_interval: Duration,
-    /// Samples for each second of CPU time, 1 to 1000. Default 99. (The Collector has no such key: it takes 100.)
+    /// Samples for each second of CPU time, 1 to 1000. The kernel looks at its clock as often as it was built to, 100, 250
+    /// or 1000 times a second: above that there are fewer samples, and too little CPU time is told. Default 99. (The
+    /// Collector has no such key: it takes 100.)
     pub frequency: u32,
     /// Profiles of the heap. Must be false, the default: the allocator of this program takes no samples. (The Collector
     /// has no such key.)

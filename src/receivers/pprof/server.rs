@@ -24,6 +24,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -45,6 +46,7 @@ use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::receivers::serving::body::{Bounds, Pace, Reader};
 use crate::receivers::serving::cors::Cors;
 use crate::receivers::serving::front::{Front, may_be_sending, only_post};
+use crate::receivers::serving::metadata;
 use crate::receivers::serving::refusal::{Refusal, log_refusal, too_busy};
 use crate::receivers::serving::{
     DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
@@ -89,6 +91,8 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// HTTP/1: keep connections open between requests. Default true.
     pub keep_alives_enabled: bool,
+    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
+    pub include_metadata: bool,
     /// Headers to add to every response. Default none.
     pub response_headers: Headers,
     /// What clients may do at most.
@@ -111,6 +115,7 @@ impl Default for ServerConfig {
             write_timeout: Duration::default(),
             idle_timeout: Duration::secs(300),
             keep_alives_enabled: true,
+            include_metadata: false,
             response_headers: Headers::default(),
             limits: Limits::default(),
         }
@@ -157,6 +162,7 @@ impl ServerConfig {
                 self.write_timeout.unless_zero(),
             ),
             identity: identity.filter(|key| !key.is_empty()),
+            include_metadata: self.include_metadata,
             refusals: SampledLog::default(),
             pace: Pace::new(&self.limits, self.read_timeout.unless_zero()),
         };
@@ -230,6 +236,7 @@ struct Push {
     front: Front,
     /// The resource attribute that says who sent a file, as its certificate does.
     identity: Option<String>,
+    include_metadata: bool,
     /// Limits what a client can write into the log by being refused.
     refusals: SampledLog,
     pace: Pace,
@@ -249,6 +256,8 @@ impl Push {
         let misdirected = misdirected(&request);
         let origin = self.origin(&request, peer);
         let encoding = self.front.encoding(request.headers());
+        let metadata = self.include_metadata;
+        let metadata = metadata.then(|| metadata::of(request.headers()));
         let mut reader = Reader::new(request.into_body(), peer, self.pace);
         if let Some(response) = misdirected {
             if may_be_sending {
@@ -280,7 +289,10 @@ impl Push {
                 };
                 drop(own);
                 let result = match converted {
-                    Ok(converted) => self.intake.hand_on(converted).await,
+                    Ok(mut converted) => {
+                        converted.metadata = metadata;
+                        self.intake.hand_on(converted).await
+                    }
                     Err(refused) => Err(refused),
                 };
                 result.map(|_| ()).map_err(Nack::from)
@@ -316,18 +328,16 @@ impl Push {
 
     /// What the query says of the file, and the certificate of its sender.
     fn origin(&self, request: &Request<Incoming>, peer: &Peer) -> Result<Origin, Nack> {
-        let mut labels = labels(request.uri().query().unwrap_or_default())?;
-        if let Some(key) = &self.identity {
-            labels.attributes.retain(|attribute| attribute.key != *key);
-            let identity = peer.identity.as_deref();
-            labels
-                .attributes
-                .extend(identity.map(|identity| text(key, identity)));
-        }
+        let labels = labels(request.uri().query().unwrap_or_default())?;
+        let subject = subject(
+            labels.attributes,
+            self.identity.as_deref(),
+            peer.identity.as_deref(),
+        );
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_nanos();
         Ok(Origin {
-            subject: Subject::new(labels.attributes, None).into(),
+            subject: subject.into(),
             profile: labels.profile,
             start: u64::try_from(now).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
@@ -350,6 +360,17 @@ impl Handler for Push {
     fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
         refused(too_busy())
     }
+}
+
+/// What was profiled, as the query says; but who sent it, as the attribute `key`, only the certificate does.
+fn subject(mut attributes: Vec<KeyValue>, key: Option<&str>, identity: Option<&str>) -> Subject {
+    let Some(key) = key else {
+        return Subject::new(attributes, None);
+    };
+    attributes.retain(|attribute| attribute.key != *key);
+    attributes.extend(identity.map(|identity| text(key, identity)));
+    // Without a name in the certificate there is none: neither the query nor the file may say it.
+    Subject::new(attributes, None).certified(key.to_owned())
 }
 
 /// The answer to what is no file for us.

@@ -1,11 +1,11 @@
 //! What the tests of the sections have in common.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
-use crate::batch::{Batch, Nack};
+use crate::batch::{Batch, Metadata, Nack};
 use crate::pipeline::{BoxFuture, Consumer};
 
 /// Keeps what it is given, and answers as told.
@@ -27,6 +27,12 @@ impl Sink {
     /// What to answer from now on.
     pub(super) fn answer(&self, answer: Result<(), Nack>) {
         *self.answer.lock().unwrap() = answer;
+    }
+
+    /// The headers that came with them.
+    pub(super) fn metadata(&self) -> Vec<Option<Arc<Metadata>>> {
+        let taken = self.taken.lock().unwrap();
+        taken.iter().map(|batch| batch.metadata.clone()).collect()
     }
 
     /// The requests that were taken.

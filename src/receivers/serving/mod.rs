@@ -4,6 +4,7 @@ pub(crate) mod body;
 pub(crate) mod cors;
 pub(crate) mod encoding;
 pub(crate) mod front;
+pub(crate) mod metadata;
 pub(crate) mod refusal;
 
 use crate::config::{Endpoint, Problems};

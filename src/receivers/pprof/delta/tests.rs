@@ -18,6 +18,10 @@ const HEAP: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
+fn budget() -> Arc<Budget> {
+    Budget::new(1 << 30)
+}
+
 /// A heap profile, as the reader would make it.
 fn heap(series: &mut Series, time: u64, values: &Values) -> ScopeProfiles {
     let (dictionary, _) = series.tables();
@@ -136,7 +140,7 @@ fn the_first_profile_is_only_remembered_but_its_levels_pass() {
 
 #[test]
 fn a_difference_is_of_the_time_between_two_profiles() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let mut both = one(7, 9);
     both.extend(one(8, 1));
@@ -156,7 +160,7 @@ fn a_difference_is_of_the_time_between_two_profiles() {
 
 #[test]
 fn nothing_new_is_no_sample_and_no_profile() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let (fit, told) = scrape(&deltas, 2000, &one(7, 5));
     assert_eq!(fit, Fit::Continued);
@@ -165,7 +169,7 @@ fn nothing_new_is_no_sample_and_no_profile() {
 
 #[test]
 fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 50));
     let (fit, told) = scrape(&deltas, 2000, &one(7, 4));
     assert_eq!(fit, Fit::Restarted);
@@ -188,7 +192,7 @@ fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count
 
 #[test]
 fn what_was_not_delivered_comes_with_the_next_difference() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let mut series = deltas.take("a");
     let profiles = heap(&mut series, 2000, &one(7, 6));
@@ -216,7 +220,7 @@ fn what_says_how_long_it_took_is_no_counter() {
 
 #[test]
 fn a_clock_that_goes_back_leaves_a_difference_without_a_duration() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     scrape(&deltas, 2000, &one(7, 5));
     let (_, told) = scrape(&deltas, 1000, &one(7, 6));
     assert_eq!(
@@ -235,10 +239,10 @@ fn the_series_used_longest_ago_are_forgotten_at_the_limit() {
         series.delivered(difference);
         deltas.put(name, series)
     };
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     assert_eq!(put(&deltas, "a"), 0);
     let each = deltas.bytes();
-    let deltas = Deltas::new(each * 5 / 2);
+    let deltas = Deltas::new(each * 5 / 2, &budget());
     let forgotten: usize = ["a", "b", "a", "c"]
         .map(|name| put(&deltas, name))
         .iter()
@@ -250,13 +254,41 @@ fn the_series_used_longest_ago_are_forgotten_at_the_limit() {
     assert!(deltas.take("c").last.is_some());
     assert_eq!(deltas.bytes(), 0);
     // One that is too large by itself is not kept either.
-    let deltas = Deltas::new(each / 2);
+    let deltas = Deltas::new(each / 2, &budget());
     assert_eq!((put(&deltas, "a"), deltas.bytes()), (1, 0));
 }
 
 #[test]
+fn what_is_kept_counts_in_the_memory_budget_and_is_a_quarter_of_it_at_most() {
+    let few: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
+    let put = |deltas: &Deltas, name: &str| {
+        let mut series = deltas.take(name);
+        let profiles = heap(&mut series, 1000, &few);
+        let difference = series.difference(profiles);
+        series.delivered(difference);
+        deltas.put(name, series)
+    };
+    let large = budget();
+    let deltas = Deltas::new(MEMORY, &large);
+    assert_eq!(put(&deltas, "a"), 0);
+    let each = deltas.bytes();
+    assert_eq!(large.used(), each);
+    drop(deltas);
+    assert_eq!(large.used(), 0);
+    let small = Budget::new(each * 10);
+    let deltas = Deltas::new(MEMORY, &small);
+    assert_eq!(["a", "b", "c"].map(|name| put(&deltas, name)), [0, 0, 1]);
+    assert_eq!(small.used(), deltas.bytes());
+    // Others need it.
+    let deltas = Deltas::new(MEMORY, &large);
+    let _others = large.acquire(large.limit() - each * 3 / 2).unwrap();
+    assert_eq!(["a", "b"].map(|name| put(&deltas, name)), [0, 1]);
+    assert!(deltas.take("b").last.is_some());
+}
+
+#[test]
 fn the_dictionary_does_not_grow_with_the_processes_that_were() {
-    let deltas = Deltas::new(MEMORY);
+    let deltas = Deltas::new(MEMORY, &budget());
     let mut largest = 0;
     for process in 1..=60 {
         let values: Values = (0..500)
@@ -329,7 +361,7 @@ proptest! {
         steps in proptest::collection::vec(
             proptest::collection::btree_map(0u64..6, [0i64..5, 0..5, 0..5, 0..5], 0..6), 0..12),
     ) {
-        let deltas = Deltas::new(MEMORY);
+        let deltas = Deltas::new(MEMORY, &budget());
         let mut fits = BTreeSet::new();
         for (at, values) in steps.iter().enumerate() {
             let (fit, told) = scrape(&deltas, at as u64, values);

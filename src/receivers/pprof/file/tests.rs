@@ -25,7 +25,7 @@ impl Place {
         let intake = Intake::new(&id, sink.clone(), budget, "file", 1 << 16, LIMIT_KEY);
         let glob = Glob::new(&format!("{}/*.pb*", directory.path().display())).unwrap();
         Place {
-            files: Files::new(id, glob, intake),
+            files: Files::new(id, glob, vec![text("team", "a")], intake),
             directory,
             sink,
         }
@@ -83,6 +83,32 @@ async fn garbage_is_skipped_until_it_changes_and_costs_no_other_file() {
     place.write("a.pb", &small_file(2));
     place.look().await;
     assert_eq!(place.look().await, 2);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_for_now_is_not_skipped() {
+    let mut place = Place::new();
+    let path = place.directory.path().join("a.pb");
+    fs::write(&path, small_file(1)).unwrap();
+    let stamp = Stamp::of(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(!place.files.take(&path, &stamp).await, "it is gone");
+    fs::create_dir(&path).unwrap();
+    assert!(!place.files.take(&path, &stamp).await, "any other error");
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, small_file(1)).unwrap();
+    assert_eq!((place.look().await, place.look().await), (0, 1));
+}
+
+#[tokio::test]
+async fn the_resource_has_the_attributes_that_are_configured() {
+    let mut place = Place::new();
+    place.write("a.pb", &small_file(1));
+    place.look().await;
+    place.look().await;
+    let taken = place.sink.taken();
+    let resource = taken[0].resource_profiles[0].resource.as_ref();
+    assert!(resource.unwrap().attributes.contains(&text("team", "a")));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What is counted of scraping: the Collector's names where it has them.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
@@ -32,25 +34,40 @@ impl ScraperMetrics {
     }
 }
 
-/// How a profile of a target fares. When it is dropped the target is gone, and its gauges are not shown any more.
+/// How a profile of a target fares. When the last one of a target's profile is dropped the target is gone, and its gauges
+/// are not shown any more. At a reload there are two for a while: the new receiver's and the old one's.
 pub(super) struct Watch {
     up: Gauge,
     duration: Gauge,
+    key: Key,
 }
 
+/// Receiver, target and profile.
+type Key = (String, String, String);
+
+/// How many there are of each.
+static WATCHES: LazyLock<Mutex<HashMap<Key, usize>>> = LazyLock::new(Mutex::default);
+
 impl Watch {
-    /// The gauges of a profile of a target; not known yet.
+    /// The gauges of a profile of a target; not known yet, unless another one knows.
     pub(super) fn new(receiver: &ComponentId, target: &str, profile: &str) -> Self {
+        let key = (receiver.to_string(), target.to_owned(), profile.to_owned());
         let labels = [
-            ("receiver", receiver.to_string()),
-            ("target", target.to_owned()),
-            ("profile", profile.to_owned()),
+            ("receiver", key.0.clone()),
+            ("target", key.1.clone()),
+            ("profile", key.2.clone()),
         ];
         let watch = Watch {
             up: gauge!("tributary_scraper_up", &labels),
             duration: gauge!("tributary_scraper_duration_seconds", &labels),
+            key,
         };
-        watch.unknown();
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = watches.entry(watch.key.clone()).or_default();
+        *count += 1;
+        if *count == 1 {
+            watch.unknown();
+        }
         watch
     }
 
@@ -68,6 +85,44 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.unknown();
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = watches.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                watches.remove(&self.key);
+                self.unknown();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_target_that_an_old_receiver_leaves_is_still_up_for_the_new_one() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            let watch = || Watch::new(&"pprof/reload".parse().unwrap(), "host:1", "cpu");
+            let shown = |value: &str| {
+                let page = page.render();
+                let mut lines = page.lines();
+                let line = lines.find(|line| line.starts_with("tributary_scraper_up{"));
+                assert!(line.is_some_and(|line| line.ends_with(value)), "{page}");
+            };
+            let old = watch();
+            shown("} NaN");
+            old.scraped(true, Duration::from_secs(1));
+            let new = watch();
+            shown("} 1");
+            drop(old);
+            shown("} 1");
+            drop(new);
+            shown("} NaN");
+        });
     }
 }

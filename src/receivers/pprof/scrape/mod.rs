@@ -103,7 +103,7 @@ pub(super) fn section(
                 id: cx.id.clone(),
                 slots: (most > 0).then(|| Semaphore::new(most)),
                 stretch,
-                deltas: Deltas::new(delta::MEMORY),
+                deltas: Deltas::new(delta::MEMORY, &cx.budget),
                 failures: SampledLog::default(),
                 refusals: SampledLog::default(),
             }),

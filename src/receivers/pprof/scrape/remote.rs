@@ -43,7 +43,7 @@ pub struct Remote {
     pub max_idle_conns: usize,
     /// How many idle connections are kept to the host; 0 is no limit of its own. Default: 0.
     pub max_idle_conns_per_host: usize,
-    /// Has no effect: there is never more than one request. Default: 0.
+    /// Has no effect, and gives a warning: there is never more than one request. Default: 0.
     pub max_conns_per_host: usize,
     /// How long an idle connection is kept; 0 is forever. Default: 90s.
     pub idle_conn_timeout: Duration,
@@ -56,12 +56,12 @@ pub struct Remote {
     /// Bytes the server may send ahead of our reading over HTTP/2 (its window), at least 65535; 0 is the default.
     /// Default: 0, which is 524288.
     pub read_buffer_size: u32,
-    /// Has no effect: the requests have no bodies. Default: 0.
+    /// Has no effect, and gives a warning: the requests have no bodies. Default: 0.
     pub write_buffer_size: u32,
-    /// Has no effect: the requests have no bodies. Default: `none`.
+    /// Has no effect, and gives a warning: the requests have no bodies. Default: `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// Has no effect: the requests have no bodies.
+    /// Has no effect, and gives a warning: the requests have no bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression_params: Option<CompressionParams>,
 }
@@ -167,10 +167,36 @@ impl Validate for Remote {
                 "must be 0, or from 65535 to 2147483647",
             );
         }
+        self.check_unused(problems);
     }
 }
 
 impl Remote {
+    /// Warns of keys that are the Collector's and mean nothing here.
+    fn check_unused(&self, problems: &mut Problems) {
+        const NO_BODIES: &str = "the requests have no bodies";
+        let compression = !matches!(self.compression, None | Some(Compression::None));
+        for (key, given, why) in [
+            (
+                "max_conns_per_host",
+                self.max_conns_per_host != 0,
+                "there is never more than one request",
+            ),
+            ("write_buffer_size", self.write_buffer_size != 0, NO_BODIES),
+            ("compression", compression, NO_BODIES),
+            (
+                "compression_params",
+                self.compression_params.is_some(),
+                NO_BODIES,
+            ),
+        ] {
+            if given {
+                let message = format!("has no effect: {why}; remove it to silence this");
+                problems.warning(&[key], message);
+            }
+        }
+    }
+
     fn check_url(&self, url: &Uri, problems: &mut Problems) {
         let tls = url.scheme_str() == Some("https");
         match tls {

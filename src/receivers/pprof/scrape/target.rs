@@ -51,7 +51,8 @@ pub struct Target {
     pub max_response_body_size: ByteSize,
     /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
     /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
-    /// Default: false.
+    /// What is remembered of all targets takes at most 64 MiB, and at most a quarter of the memory budget, in which it
+    /// counts: see `tributary_receiver_pprof_forgotten_series`. Default: false.
     pub delta: bool,
     /// Attributes of the resource of all profiles. Default: none.
     pub resource: BTreeMap<String, String>,

@@ -4,6 +4,7 @@ mod config;
 mod over_http;
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use http::Uri;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -119,7 +120,9 @@ impl Trial {
         let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
         let page = recorder.handle();
         let recorder = metrics::set_default_local_recorder(recorder);
-        let cx = context("pprof");
+        // Its own name: the gauges of a receiver are those of the process.
+        static TRIALS: AtomicUsize = AtomicUsize::new(0);
+        let cx = context(&format!("pprof/{}", TRIALS.fetch_add(1, Relaxed)));
         let (factor, stretch) = watch::channel(1);
         Trial {
             consumer: Scripted::new(answers),
@@ -128,7 +131,7 @@ impl Trial {
                 id: cx.id.clone(),
                 slots: Some(Semaphore::new(slots)),
                 stretch,
-                deltas: Deltas::new(delta::MEMORY),
+                deltas: Deltas::new(delta::MEMORY, &cx.budget),
                 failures: SampledLog::default(),
                 refusals: SampledLog::default(),
             }),

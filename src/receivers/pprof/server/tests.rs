@@ -12,6 +12,8 @@ use hyper_util::rt::TokioExecutor;
 use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::component::Host;
+use crate::profiles::Dictionary;
+use crate::profiles::dictionary::Mapping;
 
 struct Running {
     sink: Arc<Sink>,
@@ -160,6 +162,8 @@ async fn what_is_no_profile_is_refused_with_the_reason() {
         assert_eq!(found, status, "{text}");
         assert!(text.starts_with(reason), "{text}");
     }
+    let (_, group, _) = running.post("/v1/pprof", vec![0x4b, 0x4c]).await;
+    assert!(group.contains("which pprof does not use"), "{group}");
     let bad = running
         .send(Method::POST, "/v1/pprof", Some("br"), small_file(1))
         .await;
@@ -217,4 +221,40 @@ fn a_server_without_an_endpoint_is_refused() {
         .map(|problem| problem.path.clone())
         .collect();
     assert_eq!(found, [["endpoint"]]);
+}
+
+#[test]
+fn who_sent_a_file_is_said_by_the_certificate_alone() {
+    let mut dictionary = Dictionary::new();
+    let filename = dictionary.string("/bin/made-up");
+    let main = dictionary.mapping(Mapping {
+        filename,
+        ..Mapping::default()
+    });
+    let names = |key, identity| {
+        let said = vec![text("service.name", "made-up"), text("zone", "z")];
+        let resource = subject(said, key, identity).resource(&dictionary, Some(main));
+        let attributes = resource.attributes.into_iter();
+        let named = attributes.filter(|attribute| attribute.key == "service.name");
+        named.collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, Some("a")), [text("service.name", "made-up")]);
+    let key = Some("service.name");
+    assert_eq!(names(key, Some("a")), [text("service.name", "a")]);
+    // A certificate without a name: then the file's does not count either.
+    assert_eq!(names(key, None), []);
+}
+
+#[tokio::test]
+async fn headers_are_kept_when_they_are_wanted() {
+    for wanted in [true, false] {
+        let running = Running::new(&ServerConfig {
+            include_metadata: wanted,
+            ..config()
+        });
+        assert_eq!(running.post("/v1/pprof", small_file(1)).await.0, 204);
+        let kept = running.sink.metadata();
+        let host = kept[0].as_ref().and_then(|headers| headers.get("host"));
+        assert_eq!(host.is_some(), wanted);
+    }
 }

@@ -23,6 +23,14 @@ fn every_rule_is_reported_at_its_key() {
         ("remote: {endpoint: 'http://a/heap'}", vec![]),
         ("remote: {endpoint: 'http://a'}", vec!["remote::endpoint"]),
         (
+            "remote: {endpoint: 'http://a/heap', max_conns_per_host: 1, write_buffer_size: 1, compression: none}",
+            vec!["remote::max_conns_per_host", "remote::write_buffer_size"],
+        ),
+        (
+            "remote: {endpoint: 'http://a/heap', compression: gzip, compression_params: {level: 1}}",
+            vec!["remote::compression", "remote::compression_params"],
+        ),
+        (
             "remote: {endpoint: 'http://a/profile?seconds=5', timeout: 5s, collection_interval: 0s, \
              max_response_body_size: 0, read_buffer_size: 1}",
             vec![

@@ -1,7 +1,11 @@
 //! Fetching, from a server on a loopback port.
 
+use http::HeaderMap;
+
 use super::*;
-use crate::net::client::test_server::{TestServer, answer, header_map};
+use crate::auth::ClientAuthenticator;
+use crate::net::client::test_server::{TestServer, answer, certificates, header_map};
+use crate::net::tls::ServerTls;
 use crate::receivers::pprof::scrape::fetch::Client;
 
 fn client(server: &TestServer, headers: &str) -> (Client, Uri) {
@@ -108,4 +112,74 @@ async fn requests_carry_the_headers_that_are_configured() {
         assert_eq!(request.headers()[name], value);
     }
     assert_eq!(server.connections(), 1);
+}
+
+/// Says a token, a new one each time it is told that the last one was refused.
+struct Tokens(Mutex<u32>);
+
+impl ClientAuthenticator for Tokens {
+    fn add(&self, headers: &mut HeaderMap) {
+        let token = format!("Bearer {}", self.0.lock().unwrap());
+        headers.insert("authorization", token.parse().unwrap());
+    }
+
+    fn version(&self) -> u64 {
+        u64::from(*self.0.lock().unwrap())
+    }
+
+    fn refresh(&self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[tokio::test]
+async fn over_https_the_certificate_is_checked_before_credentials_are_sent() {
+    let (ca, certificate, key) = certificates();
+    let server = ServerTls {
+        cert_pem: certificate,
+        key_pem: key.as_str().into(),
+        ..ServerTls::default()
+    };
+    let respond = |request: &http::Request<bytes::Bytes>| {
+        let status = match request.headers()["authorization"].as_bytes() {
+            b"Bearer 2" => 200,
+            _ => 401,
+        };
+        Some(answer(status, HeaderMap::new(), b"x", HeaderMap::new()))
+    };
+    let server = TestServer::start(Some(server.build(&[b"http/1.1"]).unwrap()), respond).await;
+    let url: Uri = format!("https://localhost:{}/heap", server.address.port())
+        .parse()
+        .unwrap();
+    let tokens = Arc::new(Tokens(Mutex::new(1)));
+    let client = |ca: String| {
+        let config = ClientTls {
+            ca_pem: ca,
+            ..ClientTls::default()
+        };
+        let transport = Transport {
+            tls: Some(tls(&config, false, &context("pprof")).unwrap()),
+            options: ClientOptions::default(),
+            headers: HeaderMap::new(),
+            auth: Some(tokens.clone()),
+        };
+        transport.client(&url, None).unwrap()
+    };
+    let bounds = Bounds {
+        limit: 10,
+        budget: Budget::new(1 << 20),
+    };
+    let (other, ..) = certificates();
+    let refused = client(other).fetch(&url, &bounds).await.unwrap_err();
+    assert!(
+        matches!(&refused, Failure::Unreachable(why) if why.contains("certificate")),
+        "{refused}"
+    );
+    assert!(server.requests.lock().unwrap().is_empty());
+    let client = client(ca);
+    let refused = client.fetch(&url, &bounds).await.unwrap_err();
+    assert!(refused.to_string().contains("401"), "{refused}");
+    // A token that was refused is asked for anew.
+    let got = client.fetch(&url, &bounds).await.unwrap();
+    assert_eq!(got.held.bytes, "x");
 }
