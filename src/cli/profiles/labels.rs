@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::profiles::pprof::{IdFormat, IdLabel, LinkLabels};
+use crate::profiles::pprof::{IdLabel, LabelError, LinkLabels};
 
 /// Labels that name a trace or a span.
 #[derive(Debug, Default, Args)]
@@ -12,21 +12,21 @@ pub(in crate::cli) struct Labels {
     /// in `trace id=decimal` of Datadog. Given several times, the first that a sample has counts, and links are written
     /// with the first. An empty KEY means none. Default: `trace_id`.
     #[arg(long, value_name = "KEY[=FORMAT]", value_parser = label)]
-    trace_id_label: Vec<IdLabel>,
+    trace_id_label: Vec<Given>,
     /// The same for spans, with 16 hexadecimal digits. Default: `span_id`.
     #[arg(long, value_name = "KEY[=FORMAT]", value_parser = label)]
-    span_id_label: Vec<IdLabel>,
+    span_id_label: Vec<Given>,
 }
 
 impl Labels {
     pub(super) fn links(&self) -> LinkLabels {
         let default = LinkLabels::default();
-        let given = |labels: &[IdLabel], default: Vec<IdLabel>| match labels {
+        let given = |labels: &[Given], default: Vec<IdLabel>| match labels {
             [] => default,
-            labels => {
-                let named = labels.iter().filter(|label| !label.key.is_empty());
-                named.cloned().collect()
-            }
+            labels => labels
+                .iter()
+                .flat_map(|Given(label)| label.clone())
+                .collect(),
         };
         LinkLabels {
             trace: given(&self.trace_id_label, default.trace),
@@ -35,35 +35,18 @@ impl Labels {
     }
 }
 
-fn label(text: &str) -> Result<IdLabel, String> {
-    let (key, format) = match text.rsplit_once('=') {
-        None | Some((_, "hex")) => (text.strip_suffix("=hex").unwrap_or(text), IdFormat::Hex),
-        Some((key, "decimal")) => (key, IdFormat::Decimal),
-        Some((_, format)) => {
-            return Err(format!("no format is `{format}`; there are: hex, decimal"));
-        }
-    };
-    Ok(IdLabel {
-        key: key.to_owned(),
-        format,
-    })
+/// A label; none for an empty text.
+#[derive(Debug, Clone, PartialEq)]
+struct Given(Option<IdLabel>);
+
+fn label(text: &str) -> Result<Given, LabelError> {
+    let label = (!text.is_empty()).then(|| text.parse()).transpose()?;
+    Ok(Given(label))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_label_has_a_key_and_a_format() {
-        let of = |text: &str| label(text).map(|label| (label.key, label.format));
-        assert_eq!(of("trace_id"), Ok(("trace_id".into(), IdFormat::Hex)));
-        assert_eq!(of("a b=hex"), Ok(("a b".into(), IdFormat::Hex)));
-        assert_eq!(
-            of("span id=decimal"),
-            Ok(("span id".into(), IdFormat::Decimal))
-        );
-        assert!(of("a=octal").unwrap_err().contains("octal"));
-    }
 
     #[test]
     fn labels_given_replace_the_default_and_an_empty_one_means_none() {
@@ -72,7 +55,10 @@ mod tests {
             span_id_label: vec![label("").unwrap()],
         };
         let links = arguments.links();
-        assert_eq!(links.trace, arguments.trace_id_label);
+        assert_eq!(
+            links.trace,
+            ["a".parse().unwrap(), "b=decimal".parse().unwrap()]
+        );
         assert_eq!(links.span, []);
         assert_eq!(Labels::default().links(), LinkLabels::default());
     }

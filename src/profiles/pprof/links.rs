@@ -1,5 +1,7 @@
 //! Labels that name a trace and a span.
 
+use std::str::FromStr;
+
 use super::super::dictionary::Link;
 
 /// Which labels name the trace and the span of a sample.
@@ -31,6 +33,38 @@ pub enum IdFormat {
     Hex,
     /// A decimal number of 64 bits, as Datadog's libraries write it; of a trace these are the lower half.
     Decimal,
+}
+
+/// Why a text names no label.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// The format is not known.
+    #[error("no format is `{0}`; there are: hex, decimal")]
+    Format(String),
+    /// There is no key.
+    #[error("a label has a key")]
+    Empty,
+}
+
+impl FromStr for IdLabel {
+    type Err = LabelError;
+
+    /// `KEY`, `KEY=hex` or `KEY=decimal`.
+    fn from_str(text: &str) -> Result<Self, LabelError> {
+        let (key, format) = match text.rsplit_once('=') {
+            None => (text, IdFormat::Hex),
+            Some((key, "hex")) => (key, IdFormat::Hex),
+            Some((key, "decimal")) => (key, IdFormat::Decimal),
+            Some((_, format)) => return Err(LabelError::Format(format.to_owned())),
+        };
+        if key.is_empty() {
+            return Err(LabelError::Empty);
+        }
+        Ok(IdLabel {
+            key: key.to_owned(),
+            format,
+        })
+    }
 }
 
 impl Default for LinkLabels {
@@ -125,6 +159,22 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_has_a_key_and_a_format() {
+        let of = |text: &str| {
+            text.parse::<IdLabel>()
+                .map(|label| (label.key, label.format))
+        };
+        assert_eq!(of("trace_id"), Ok(("trace_id".into(), IdFormat::Hex)));
+        assert_eq!(of("a b=hex"), Ok(("a b".into(), IdFormat::Hex)));
+        assert_eq!(
+            of("span id=decimal"),
+            Ok(("span id".into(), IdFormat::Decimal))
+        );
+        assert_eq!(of("a=octal"), Err(LabelError::Format("octal".into())));
+        assert_eq!(of("=hex"), Err(LabelError::Empty));
+    }
 
     #[test]
     fn an_id_is_read_only_if_it_comes_back_as_it_was() {

@@ -26,7 +26,7 @@ mod tests;
 pub mod write;
 
 pub use self::error::{Error, Table};
-pub use self::links::{IdFormat, IdLabel, LinkLabels};
+pub use self::links::{IdFormat, IdLabel, LabelError, LinkLabels};
 pub use self::read::{Converted, Options, Reader, Repairs};
 
 /// What these bytes are, if they are no pprof file but something else that comes where pprof files are expected: the

@@ -9,6 +9,7 @@ use super::pressure::Adaptive;
 use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
 use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
+use crate::profiles::pprof::{IdLabel, LinkLabels};
 
 /// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +31,57 @@ pub struct Config {
     /// Profiles this process. Absent: does not.
     #[serde(rename = "self")]
     pub own: Section<OwnConfig>,
+    /// Which labels of samples name a trace and a span, and become links.
+    pub links: Links,
+    /// Whether the file itself goes along with what it became, as `original_payload`. What is done to the profiles later
+    /// is not done to that, and files of which only the difference is taken (`delta`) are left out. Default: false.
+    pub include_original: bool,
+}
+
+/// Labels that name a trace and a span, each as `KEY` or `KEY=FORMAT`. The formats are `hex` (the default: 32 digits for a
+/// trace, 16 for a span) and `decimal` (a number of 64 bits, as Datadog's libraries write them). A sample with one label
+/// for each gets a link instead of the labels; the first in a list that a sample has counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Links {
+    /// Labels for the trace; an empty list: none. Default: `[trace_id]`.
+    pub trace_id: Vec<String>,
+    /// Labels for the span; an empty list: none. Default: `[span_id]`.
+    pub span_id: Vec<String>,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        let keys = |labels: Vec<IdLabel>| labels.into_iter().map(|label| label.key).collect();
+        let LinkLabels { trace, span } = LinkLabels::default();
+        Links {
+            trace_id: keys(trace),
+            span_id: keys(span),
+        }
+    }
+}
+
+impl Links {
+    /// What the reader of files is told. What is no label has been reported.
+    pub(super) fn labels(&self) -> LinkLabels {
+        let labels = |texts: &[String]| texts.iter().filter_map(|text| text.parse().ok()).collect();
+        LinkLabels {
+            trace: labels(&self.trace_id),
+            span: labels(&self.span_id),
+        }
+    }
+}
+
+impl Validate for Links {
+    fn validate(&self, problems: &mut Problems) {
+        for (key, labels) in [("trace_id", &self.trace_id), ("span_id", &self.span_id)] {
+            for (at, label) in labels.iter().enumerate() {
+                if let Err(error) = label.parse::<IdLabel>() {
+                    problems.error(&[key, &at.to_string()], &error.to_string());
+                }
+            }
+        }
+    }
 }
 
 impl Default for Config {
@@ -42,6 +94,8 @@ impl Default for Config {
             server: Section(None),
             file: Section(None),
             own: Section(None),
+            links: Links::default(),
+            include_original: false,
         }
     }
 }
@@ -86,6 +140,7 @@ impl Validate for Config {
         if let Some(own) = &*self.own {
             problems.within("self", own);
         }
+        problems.within("links", &self.links);
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {

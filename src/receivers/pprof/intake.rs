@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::config::Config;
 use super::delta::{Deltas, Difference, Fit, Series};
 use super::metrics::Repaired;
 use super::origin::Origin;
@@ -38,6 +39,8 @@ pub(super) struct Intake {
     pub(super) limit: usize,
     /// The key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
+    /// What becomes of labels and of the file itself.
+    options: Options,
 }
 
 /// A file that was converted.
@@ -131,6 +134,26 @@ impl Intake {
             repaired: Repaired::new(id),
             limit,
             limit_key,
+            options: Options::default(),
+        }
+    }
+
+    /// Files are converted as the configuration says.
+    pub(super) fn converting(mut self, config: &Config) -> Self {
+        self.options.links = config.links.labels();
+        self.options.keep_original = config.include_original;
+        self
+    }
+
+    /// What a file is read with.
+    fn rules(&self, keep_original: bool) -> Rules {
+        Rules {
+            options: Options {
+                limit: self.limit,
+                links: self.options.links.clone(),
+                keep_original,
+            },
+            limit_key: self.limit_key,
         }
     }
 
@@ -151,8 +174,8 @@ impl Intake {
     /// # Errors
     /// See [`Refused`].
     pub(super) async fn convert(&self, held: Held, origin: Origin) -> Result<Converted, Refused> {
-        let (limit, limit_key) = (self.limit, self.limit_key);
-        let converted = on_a_turn(move || convert(held, &origin, limit, limit_key)).await;
+        let rules = self.rules(self.options.keep_original);
+        let converted = on_a_turn(move || convert(held, &origin, &rules)).await;
         match converted.and_then(std::convert::identity) {
             Ok((converted, repairs)) => {
                 self.repaired.count(repairs);
@@ -201,9 +224,10 @@ impl Intake {
         name: &str,
     ) -> Result<(Accepted, Fit), Refused> {
         let mut series = deltas.take(name);
-        let (limit, limit_key) = (self.limit, self.limit_key);
+        // The file is no original of what is left of it.
+        let rules = self.rules(false);
         let (mut series, subtracted) = on_a_turn(move || {
-            let subtracted = subtract(held, &origin, limit, limit_key, &mut series);
+            let subtracted = subtract(held, &origin, &rules, &mut series);
             (series, subtracted)
         })
         .await?;
@@ -312,15 +336,19 @@ impl Converted {
     }
 }
 
+/// How files are read.
+struct Rules {
+    options: Options,
+    limit_key: &'static str,
+}
+
 fn convert(
     held: Held,
     origin: &Origin,
-    limit: usize,
-    limit_key: &'static str,
+    rules: &Rules,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
     let mut dictionary = Dictionary::new();
-    let (resource, mut permit, repairs) =
-        read(held, origin, limit, limit_key, &mut dictionary, None)?;
+    let (resource, mut permit, repairs) = read(held, origin, rules, &mut dictionary, None)?;
     let profiles = Profiles {
         dictionary,
         resources: vec![resource],
@@ -338,19 +366,12 @@ fn convert(
 fn subtract(
     held: Held,
     origin: &Origin,
-    limit: usize,
-    limit_key: &'static str,
+    rules: &Rules,
     series: &mut Series,
 ) -> Result<(Held, Difference, pprof::Repairs), Refused> {
     let (dictionary, relocations) = series.tables();
-    let (mut resource, mut permit, repairs) = read(
-        held,
-        origin,
-        limit,
-        limit_key,
-        dictionary,
-        Some(relocations),
-    )?;
+    let (mut resource, mut permit, repairs) =
+        read(held, origin, rules, dictionary, Some(relocations))?;
     let scope = resource.scopes.pop().unwrap_or_default();
     let difference = series.difference(scope);
     resource.scopes.push(difference.profiles.clone());
@@ -363,17 +384,17 @@ fn subtract(
 fn read(
     held: Held,
     origin: &Origin,
-    limit: usize,
-    limit_key: &'static str,
+    rules: &Rules,
     dictionary: &mut Dictionary,
     relocations: Option<&mut Relocations>,
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
     let Held { bytes, mut permit } = held;
+    let Rules { options, limit_key } = rules;
     let refuse = |error| refuse(error, limit_key);
     // Decompressed here and not by the reader, so that memory for what the file becomes can be taken by its size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
-            let output = decompress(Codec::Gzip, &bytes, limit, &mut permit)
+            let output = decompress(Codec::Gzip, &bytes, options.limit, &mut permit)
                 .map_err(|error| refuse(error.into()))?;
             drop(bytes);
             permit.shrink_to(output.capacity());
@@ -383,11 +404,7 @@ fn read(
     };
     let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
     permit.grow(needed).map_err(Refused::NoRoom)?;
-    let options = Options {
-        limit,
-        ..Options::default()
-    };
-    let read = Reader::new().read(&bytes, &options, &mut permit, dictionary, relocations);
+    let read = Reader::new().read(&bytes, options, &mut permit, dictionary, relocations);
     drop(bytes);
     let pprof::Converted {
         profiles: mut scope,

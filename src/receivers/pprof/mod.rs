@@ -65,7 +65,7 @@ impl Config {
     ) -> Result<Vec<Box<dyn Component>>, BuildError> {
         let intake = |transport, limit, key| {
             let (consumer, budget) = (consumer.clone(), cx.budget.clone());
-            Intake::new(&cx.id, consumer, budget, transport, limit, key)
+            Intake::new(&cx.id, consumer, budget, transport, limit, key).converting(self)
         };
         let mut sections: Vec<Box<dyn Component>> = Vec::new();
         sections.extend(scrape::section(self, cx, consumer)?);

@@ -69,7 +69,7 @@ pub(super) fn section(
 ) -> Result<Option<Box<dyn Component>>, BuildError> {
     let intake = |limit| {
         let (consumer, budget) = (consumer.clone(), cx.budget.clone());
-        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY)
+        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY).converting(config)
     };
     let remote = config.remote.as_ref();
     let remote =
