@@ -26,6 +26,16 @@ impl Table {
             Table::String => "string",
         }
     }
+
+    /// An entry, as the place where something is wrong.
+    pub(super) const fn place(self) -> &'static str {
+        match self {
+            Table::Mapping => "a mapping",
+            Table::Location => "a location",
+            Table::Function => "a function",
+            Table::String => "a string",
+        }
+    }
 }
 
 /// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory.
@@ -52,7 +62,7 @@ pub enum Error {
         fault: Fault,
     },
     /// A field has another type than pprof's.
-    #[error("it is not in pprof's format: field {field} of {place} has another type")]
+    #[error("it is not in pprof's format: field {field} of {place} has another wire type")]
     FieldType {
         /// In which message.
         place: &'static str,
