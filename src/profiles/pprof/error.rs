@@ -38,6 +38,15 @@ impl Table {
     }
 }
 
+/// What mostly leads to this.
+fn hint(place: &str, fault: Fault) -> &'static str {
+    let at_its_end = place == "the profile" && matches!(fault, Fault::Truncated | Fault::Varint);
+    match at_its_end {
+        true => "; it may have been cut off",
+        false => "",
+    }
+}
+
 /// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -54,7 +63,7 @@ pub enum Error {
     #[error("it is not in pprof's format, but {0}")]
     Foreign(&'static str),
     /// It is no protocol buffer.
-    #[error("it is not in pprof's format: in {place}: {}", fault.text())]
+    #[error("it is not in pprof's format: in {place}: {}{}", fault.text(), hint(place, *fault))]
     Wire {
         /// In which message.
         place: &'static str,
