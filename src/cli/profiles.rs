@@ -23,9 +23,9 @@ pub(super) enum Command {
     ///
     /// Exits with 1 if a file breaks a rule that is a must or cannot be read; with --strict warnings count, too.
     Check {
-        /// OTLP profiles (`ProfilesData` or an export request) as protobuf, also with gzip: files, or URLs (http, https);
-        /// `-` is stdin. A file of the Collector's file exporter, with the length before each message, is read message by
-        /// message.
+        /// OTLP profiles (`ProfilesData` or an export request) as protobuf or JSON, also with gzip: files, or URLs (http,
+        /// https); `-` is stdin. A file of the Collector's file exporter, with the length before each message, is read
+        /// message by message.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]

@@ -205,7 +205,7 @@ fn inflate(
         let rest = input.get(consumed..).unwrap_or_default();
         let status = state
             .decompress_vec(rest, &mut output.bytes, FlushDecompress::None)
-            .map_err(corrupt)?;
+            .map_err(|error| corrupt(inflate_reason(&error)))?;
         if output.bytes.len() > output.limit {
             return Err(DecompressError::TooLarge(output.limit));
         }
@@ -219,6 +219,14 @@ fn inflate(
             }
         }
     }
+}
+
+/// What is wrong, as far as it helps: where the decoder only says that it has failed before, that it is no deflate.
+fn inflate_reason(error: &flate2::DecompressError) -> &str {
+    let message = error.message();
+    message
+        .filter(|message| !message.starts_with("repeated call"))
+        .unwrap_or("it is not deflate")
 }
 
 /// RFC 8878: one frame or several; skippable frames are skipped.

@@ -1,9 +1,12 @@
 //! Folded stacks: a line for each stack, `main;run;work 5`, the root first. Flame graph tools read and write it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use super::dictionary::{Function, Line, Location, SampleKey, ValueType};
+use foldhash::fast::RandomState;
+
+use super::dictionary::{Dictionary, Function, Line, Location, SampleKey, ValueType};
+use super::id::{LocationId, StackId};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::top::{frame_names, of_type};
 
@@ -82,19 +85,28 @@ pub fn read(text: &str) -> Result<Profiles, BadLine> {
 /// All profiles of a sample type as folded stacks, in alphabetical order. Semicolons and line breaks in names become
 /// colons and spaces.
 pub fn write(profiles: &Profiles, kind: ValueType) -> String {
-    let mut totals: BTreeMap<String, i64> = BTreeMap::new();
+    // By stack first: text is made once for each stack and each location, not for each sample.
+    let mut by_stack: HashMap<StackId, i64, RandomState> = HashMap::default();
     for sample in of_type(profiles, kind).flat_map(|profile| profile.samples.iter()) {
-        let locations = profiles.dictionary.locations(sample.key.stack).iter().rev();
-        let frames = locations.flat_map(|location| {
-            let mut names = frame_names(&profiles.dictionary, *location);
-            names.reverse();
-            names
-        });
-        let frames: Vec<String> = frames
-            .map(|name| name.replace(';', ":").replace(['\n', '\r'], " "))
-            .collect();
-        let total = totals.entry(frames.join(";")).or_default();
+        let total = by_stack.entry(sample.key.stack).or_default();
         *total = total.saturating_add(sample.total().0);
+    }
+    let mut frames: HashMap<LocationId, String, RandomState> = HashMap::default();
+    // Stacks that differ only in what folded stacks do not say are one.
+    let mut totals: BTreeMap<String, i64> = BTreeMap::new();
+    for (stack, value) in by_stack {
+        let mut text = String::new();
+        for location in profiles.dictionary.locations(stack).iter().rev() {
+            let frames = frames
+                .entry(*location)
+                .or_insert_with(|| frames_of(&profiles.dictionary, *location));
+            if !text.is_empty() {
+                text.push(';');
+            }
+            text.push_str(frames);
+        }
+        let total = totals.entry(text).or_default();
+        *total = total.saturating_add(value);
     }
     let mut text = String::new();
     for (stack, total) in totals {
@@ -103,6 +115,13 @@ pub fn write(profiles: &Profiles, kind: ValueType) -> String {
         }
     }
     text
+}
+
+/// The frames of a location as folded stacks have them: what called the others first.
+fn frames_of(dictionary: &Dictionary, location: LocationId) -> String {
+    let names = frame_names(dictionary, location).into_iter().rev();
+    let names = names.map(|name| name.replace(';', ":").replace(['\n', '\r'], " "));
+    names.collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]

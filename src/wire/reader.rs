@@ -32,7 +32,7 @@ impl Fault {
             Fault::Key => "field key above 32 bits",
             Fault::FieldZero => "field number 0",
             Fault::WireType => "wire type 6 or 7, which do not exist",
-            Fault::Group => "a group, which OTLP does not use",
+            Fault::Group => "a group (wire type 3 or 4), which is not used here",
         }
     }
 }

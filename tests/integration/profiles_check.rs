@@ -220,7 +220,15 @@ fn what_is_no_profile_or_an_old_one_is_called_that() {
     let text_file = files.write("text", b"not a profile");
     let (code, text) = check(&[&text_file], &[]);
     assert_eq!(code, 1);
-    assert!(text.contains("these are no OTLP profiles: "), "{text}");
+    assert!(text.contains("error: this is text; "), "{text}");
+    let json = files.write("speedscope.json", br#"{"shared": {"frames": []}}"#);
+    let (code, text) = check(&[&json], &[]);
+    assert_eq!(code, 1);
+    assert!(text.contains("it has no `resourceProfiles`"), "{text}");
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles/heap.pb.gz");
+    let (code, text) = check(&[&recorded], &[]);
+    assert_eq!(code, 1);
+    assert!(text.contains("error: this is a pprof file; "), "{text}");
     // Until 1.9 the values of a sample were where its attributes are now.
     let mut old = data();
     let profile = &mut old.resource_profiles[0].scope_profiles[0].profiles[0];
@@ -234,6 +242,19 @@ fn what_is_no_profile_or_an_old_one_is_called_that() {
     let (code, text) = check(&[&gzip], &[]);
     assert_eq!(code, 1);
     assert!(text.contains("cannot read it"), "{text}");
+}
+
+#[test]
+fn what_is_converted_to_json_can_be_checked() {
+    let files = Files::new();
+    let json = files.write("cpu.json", b"");
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles/cpu.pb.gz");
+    let mut convert = Command::new(BINARY);
+    convert.args(["profiles", "convert", "-o"]).arg(&json);
+    assert!(convert.arg(&recorded).status().unwrap().success());
+    let (code, text) = check(&[&json], &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("cpu.json: good: 2 profiles with "), "{text}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Outcome, fetch, input};
+use super::input::{self, Kind};
+use super::{Outcome, fetch, load};
 use crate::profiles::check::{self, FINDINGS_PER_RULE, Report, Severity};
 
 pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict: bool) -> Outcome {
@@ -90,16 +91,27 @@ impl Checked {
     }
 }
 
+const PPROF: &str = "this is a pprof file; `collector profiles convert` makes OTLP profiles of it, which can be checked";
+const TEXT: &str = "this is text; what is checked are OTLP profiles as protobuf or JSON";
+
 fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
     let bytes = input::read(file, fetching)?;
-    let messages = input::messages(&bytes)?;
+    let kind = input::kind(&bytes);
+    let messages = match kind {
+        Kind::OtlpJson => load::requests(&bytes, kind)?,
+        _ => load::requests(&bytes, Kind::Otlp)?,
+    };
     let mut checked = Checked::default();
     for (at, bytes) in messages.iter().enumerate() {
         let place = match messages.len() {
             1 => String::new(),
             _ => format!("message {}: ", at + 1),
         };
-        let request = input::decode(bytes).map_err(|error| format!("{place}{error}"))?;
+        let request = input::decode(bytes).map_err(|error| match kind {
+            Kind::Pprof if load::is_pprof(bytes) => PPROF.to_owned(),
+            Kind::Folded => TEXT.to_owned(),
+            _ => format!("{place}{error}"),
+        })?;
         let profiles = || {
             let resources = request.resource_profiles.iter();
             let scopes = resources.flat_map(|resource| &resource.scope_profiles);

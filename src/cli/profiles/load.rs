@@ -200,13 +200,27 @@ fn read_pprof(
     read(bytes, reader, &options, &mut permit).map_err(|error| error.to_string())
 }
 
+/// Whether these decompressed bytes can be read as a pprof file.
+pub(super) fn is_pprof(bytes: &[u8]) -> bool {
+    let (mut reader, mut dictionary) = (Reader::new(), Dictionary::new());
+    let read = read_pprof(
+        &mut reader,
+        bytes,
+        &Reading::default(),
+        |bytes, reader, options, permit| reader.read(bytes, options, permit, &mut dictionary, None),
+    );
+    read.is_ok()
+}
+
 /// The encoded requests of a file.
-fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
+pub(super) fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
     if kind == Kind::OtlpJson {
-        let request = json::to_wire(Signal::Profiles, bytes);
-        return Ok(vec![request.map_err(|error| {
-            format!("these are no OTLP profiles as JSON: {error}")
-        })?]);
+        let request = json::to_wire(Signal::Profiles, bytes)
+            .map_err(|error| format!("these are no OTLP profiles as JSON: {error}"))?;
+        if request.is_empty() && bytes.trim_ascii() != b"{}" {
+            return Err("this is JSON, but no OTLP profiles: it has no `resourceProfiles`".into());
+        }
+        return Ok(vec![request]);
     }
     let messages = input::messages(bytes)?;
     Ok(messages.into_iter().map(<[u8]>::to_vec).collect())

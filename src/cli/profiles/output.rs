@@ -54,7 +54,10 @@ impl Arguments {
         let Loaded { profiles, name, .. } = loaded;
         let several = |count| match count {
             0 => format!("{name}: there are no profiles in it"),
-            _ => format!("{name}: these are {count} pprof files: name a directory with -o"),
+            _ => format!(
+                "{name}: this makes {count} pprof files, as a pprof file has one resource and one list of sample types: \
+                 name a directory with -o, or write OTLP with --to otlp"
+            ),
         };
         let output = self.output.as_deref();
         let format = match self.to.or_else(|| output.and_then(by_name)).or(default) {

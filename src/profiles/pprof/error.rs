@@ -26,6 +26,25 @@ impl Table {
             Table::String => "string",
         }
     }
+
+    /// An entry, as the place where something is wrong.
+    pub(super) const fn place(self) -> &'static str {
+        match self {
+            Table::Mapping => "a mapping",
+            Table::Location => "a location",
+            Table::Function => "a function",
+            Table::String => "a string",
+        }
+    }
+}
+
+/// What mostly leads to this.
+fn hint(place: &str, fault: Fault) -> &'static str {
+    let at_its_end = place == "the profile" && matches!(fault, Fault::Truncated | Fault::Varint);
+    match at_its_end {
+        true => "; it may have been cut off",
+        false => "",
+    }
 }
 
 /// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory.
@@ -44,7 +63,7 @@ pub enum Error {
     #[error("it is not in pprof's format, but {0}")]
     Foreign(&'static str),
     /// It is no protocol buffer.
-    #[error("it is not in pprof's format: in {place}: {}", said(*fault))]
+    #[error("it is not in pprof's format: in {place}: {}{}", fault.text(), hint(place, *fault))]
     Wire {
         /// In which message.
         place: &'static str,
@@ -52,7 +71,7 @@ pub enum Error {
         fault: Fault,
     },
     /// A field has another type than pprof's.
-    #[error("it is not in pprof's format: field {field} of {place} has another type")]
+    #[error("it is not in pprof's format: field {field} of {place} has another wire type")]
     FieldType {
         /// In which message.
         place: &'static str,
@@ -98,12 +117,4 @@ pub enum Error {
     /// A few bytes may refer to a long string, again and again.
     #[error("its labels and comments stand for more than {0} bytes")]
     Expansion(usize),
-}
-
-/// What is wrong, for people who sent a pprof file.
-fn said(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Group => "a group, which pprof does not use",
-        fault => fault.text(),
-    }
 }

@@ -1,6 +1,22 @@
 //! What comes where pprof files are expected, and is none.
 
-/// What these bytes are, if they are something well known.
+use crate::wire::reader::varint;
+
+/// What these bytes are that are no pprof file, if they are something well known.
+pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
+    const OTLP: &str = "OTLP profiles; a receiver `otlp` takes those";
+    recognise(bytes).or_else(|| begins_like_otlp(bytes).then_some(OTLP))
+}
+
+/// Whether there is a `ResourceProfiles` with a resource or with profiles where pprof has a `ValueType`, of two integers.
+fn begins_like_otlp(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(&[0x0a]) else {
+        return false;
+    };
+    varint(rest).is_ok_and(|(_, message)| matches!(message, [0x0a | 0x12, ..]))
+}
+
+/// What these bytes are, if they are something well known by how it begins.
 pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
@@ -50,6 +66,15 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn otlp_profiles_are_called_by_their_name_and_sample_types_are_not() {
+        let otlp = [0x0a, 4, 0x12, 2, 0x12, 0];
+        assert!(instead(&otlp).unwrap_or_default().contains("OTLP"));
+        for pprof in [&[0x0a, 4, 8, 1, 16, 2][..], &[0x0a, 0], &[0x0a], b""] {
+            assert_eq!(instead(pprof), None);
+        }
+    }
 
     #[test]
     fn what_is_no_pprof_file_is_called_by_its_name() {

@@ -128,7 +128,7 @@ impl Reader {
             len if len > limit => Err(Error::TooLarge(limit)),
             _ => self
                 .convert(bytes, options, into, relocations)
-                .map_err(|error| legacy::recognise(bytes).map_or(error, Error::Foreign)),
+                .map_err(|error| legacy::instead(bytes).map_or(error, Error::Foreign)),
         };
         drop(decompressed);
         permit.shrink_to(held);

@@ -86,7 +86,7 @@ impl<'f> Entries<'f> {
 
 /// The id of an entry, which is field 1 in all tables, and mostly the first one.
 fn id(table: Table, message: &[u8]) -> Result<u64, Error> {
-    let place = table.entry();
+    let place = table.place();
     let wire = |fault| Error::Wire { place, fault };
     if let [0x08, rest @ ..] = message {
         return Ok(varint(rest).map_err(wire)?.0);

@@ -1,0 +1,175 @@
+//! What a running service says of itself in pprof's format is what leaves the last tier, to the unit.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use tempfile::TempDir;
+
+use crate::harness::site::{Site, page};
+use crate::harness::{Backend, Collector, grpc_at, grpc_to, pprof, raw, yaml};
+
+/// A Go program with `net/http/pprof`, under load. It ends when it is dropped.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Program {
+    fn start(go: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/integration/fixtures/pprof_service.go");
+        let program = directory.path().join("shop");
+        let mut build = Command::new(go);
+        build.args(["build", "-o"]).arg(&program).arg(source);
+        let built = build.output().unwrap();
+        let said = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "{said}");
+        let mut command = Command::new(&program);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        Program {
+            child,
+            address: line.trim().parse().unwrap(),
+            _directory: directory,
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where `go` is, unless there is none.
+fn go() -> Option<&'static str> {
+    let version = Command::new("go").arg("version").output();
+    let found = version.is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: there is no `go` on the PATH");
+    }
+    found.then_some("go")
+}
+
+/// What a service has given, by path.
+type Given = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
+
+/// Stands in front of a service and keeps all that it gives: so many files of each path, then no more.
+async fn recorder(service: SocketAddr, most: usize) -> (Site, Given) {
+    let given = Given::default();
+    let kept = given.clone();
+    let site = Site::start(move |request| {
+        let kept = kept.clone();
+        async move {
+            let path = request.uri().to_string();
+            let count = kept.lock().unwrap().get(&path).map_or(0, Vec::len);
+            if count >= most {
+                return page(StatusCode::SERVICE_UNAVAILABLE, "enough");
+            }
+            let file = raw::http(service, Method::GET, &path, &[], Bytes::new()).await;
+            assert_eq!(file.status, StatusCode::OK);
+            let mut kept = kept.lock().unwrap();
+            kept.entry(path).or_default().push(file.body.clone());
+            page(StatusCode::OK, file.body)
+        }
+    })
+    .await;
+    (site, given)
+}
+
+const PROFILES: [&str; 7] = [
+    "{name: cpu, seconds: 1}",
+    "heap",
+    "allocs",
+    "goroutine",
+    "mutex",
+    "block",
+    "threadcreate",
+];
+/// Files of each.
+const EACH: usize = 2;
+
+#[tokio::test]
+async fn what_a_go_service_gives_leaves_the_zone_to_the_unit() {
+    let Some(go) = go() else { return };
+    let program = tokio::task::spawn_blocking(|| Program::start(go));
+    let program = program.await.unwrap();
+    let (recorder, given) = recorder(program.address, EACH).await;
+
+    let backend = Backend::start().await;
+    let batch = ("batch", "{timeout: 50ms}");
+    let compact = ("compression", "{mode: compact}");
+    let exporter = grpc_to(&backend, "compression: zstd");
+    let zone = yaml(
+        &[("dedup", "{}"), batch, compact],
+        &[("otlp_grpc", &exporter)],
+    );
+    let zone = Collector::start(&zone).await;
+    let sidecar = Collector::start(&format!(
+        "receivers:
+  pprof:
+    targets:
+      - endpoint: http://{}
+        collection_interval: 1s
+        profiles: [{}]
+exporters:
+  otlp_grpc: {}
+service:
+  pipelines:
+    profiles: {{receivers: [pprof], exporters: [otlp_grpc]}}
+",
+        recorder.address,
+        PROFILES.join(", "),
+        grpc_at(zone.grpc(), "compression: gzip"),
+    ))
+    .await;
+
+    backend
+        .wait_for("all that the service has given", |record| {
+            let given = given.lock().unwrap();
+            let complete =
+                given.len() == PROFILES.len() && given.values().all(|files| files.len() == EACH);
+            complete && pprof::sum(record) == sum(&given)
+        })
+        .await;
+    sidecar.assert_conservation().await;
+    zone.assert_conservation().await;
+    let given = given.lock().unwrap();
+    let expected = pprof::totals(given.values().flatten().map(|file| &**file));
+    // There was something of everything but threads, which may all be idle.
+    for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
+        assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
+    }
+    assert!(expected.keys().any(|key| key.contains("route=/cart")));
+    let arrived = pprof::files_of(&backend);
+    let arrived = pprof::totals(arrived.iter().map(|file| &**file));
+    for (key, value) in &expected {
+        assert_eq!(arrived.get(key), Some(value), "{key}");
+    }
+    assert_eq!(arrived.len(), expected.len());
+}
+
+/// The sum of all values in these files.
+fn sum(given: &HashMap<String, Vec<Bytes>>) -> i64 {
+    let files = given.values().flatten();
+    let profiles = files.map(|file| pprof::read(file));
+    profiles
+        .flat_map(|profile| profile.sample)
+        .flat_map(|sample| sample.value)
+        .sum()
+}
