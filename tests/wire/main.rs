@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod attributes;
+mod filter;
 mod generator;
 mod oracle;
 mod rebuild;
