@@ -175,7 +175,7 @@ macro_rules! retain {
     ($entries:expr, $scopes:ident, $items:ident, $above:expr, $item:expr) => {
         $entries.retain_mut(|entry| {
             let resource = of_resource(&entry.resource);
-            let mut about = About {
+            let about = About {
                 resource,
                 ..About::default()
             };
@@ -184,7 +184,10 @@ macro_rules! retain {
             }
             let any = !entry.$scopes.is_empty();
             entry.$scopes.retain_mut(|scope| {
-                about.scope = of_scope(&scope.scope);
+                let about = About {
+                    scope: of_scope(&scope.scope),
+                    ..about
+                };
                 if !$above(Level::Scope, &about) {
                     return false;
                 }
