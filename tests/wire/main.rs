@@ -9,6 +9,7 @@ mod generator;
 mod oracle;
 mod rebuild;
 mod redaction;
+mod sieve;
 mod split;
 mod stamp;
 mod strings;

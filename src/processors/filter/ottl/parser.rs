@@ -392,7 +392,7 @@ fn unsupported(name: &str) -> String {
         "HasPrefix" => "write `x != nil and IsMatch(x, \"^prefix\")`",
         "HasSuffix" => "write `x != nil and IsMatch(x, \"suffix$\")`",
         "ToLowerCase" | "ToUpperCase" => "write `IsMatch(x, \"(?i)^text$\")`",
-        "Len" => "for a text write `IsMatch(x, \"^.{3,}$\")`",
+        "Len" => "for a text write `IsMatch(x, \"(?s)^.{3,}\")`",
         "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
             "values of another type are not equal anyway; for a key that is there write `x != nil`"
         }
