@@ -151,7 +151,8 @@ impl Literal {
             self,
             value.and_then(|value: &AnyValue| value.value.as_ref()),
         ) {
-            (Literal::Nil, None) => true,
+            // References to a dictionary have no meaning but in profiles.
+            (Literal::Nil, None | Some(Value::StringValueStrindex(_))) => true,
             (Literal::Int(number), Some(Value::IntValue(value))) => number == *value,
             (Literal::Int(number), Some(Value::DoubleValue(value))) => number as f64 == *value,
             (Literal::Text(text), Some(Value::StringValue(value))) => text == value,
