@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::auth::{ClientAuthenticator, ServerAuthenticator};
 use crate::batch::Signal;
-use crate::config::{Capability, ComponentId, Node, Report, Validate};
+use crate::config::{Capability, ComponentId, Node, Problems, Report, Validate};
 use crate::health::Health;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
@@ -171,6 +171,9 @@ pub trait ReceiverConfig: Settings {
 
 /// A processor's configuration. One instance per pipeline.
 pub trait ProcessorConfig: Settings {
+    /// Reports what has no meaning in a pipeline of `signal`.
+    fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
+
     /// Builds it for a pipeline of `signal`.
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError>;
 }

@@ -7,12 +7,15 @@ mod generator;
 mod oracle;
 #[path = "../../tests/wire/rebuild.rs"]
 mod rebuild;
+#[path = "../../tests/wire/sieve.rs"]
+mod sieve;
 #[path = "../../src/profiles/testing.rs"]
 mod samples;
 
 mod answers;
 mod certificates;
 mod compression;
+mod conditions;
 mod credentials;
 mod frames;
 mod framing;
@@ -29,6 +32,7 @@ mod telemetry;
 pub use answers::{answers, refusals};
 pub use certificates::{certificate, material, names};
 pub use compression::decompress;
+pub use conditions::{conditions, filter};
 pub use credentials::credentials;
 pub use frames::frames;
 pub use framing::framing;

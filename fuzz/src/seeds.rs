@@ -18,7 +18,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             [&[signal][..], &text].concat()
         }),
         // Half of the first 64 bytes are decisions, and the first of those is the signal.
-        "edit" | "split" | "transcode" | "view" | "debug" => each_signal(|signal, request| {
+        "edit" | "filter" | "split" | "transcode" | "view" | "debug" => each_signal(|signal, request| {
             let mut input = vec![signal; 32];
             input.extend(request);
             input
@@ -52,6 +52,14 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x07\0\x09/find?mail=jane%40example.com&at=amFuZUBleGFtcGxlLmNvbQ==",
             "\x02\x03\x04Basic dXNlcjpwYXNz, Bearer mF_9.B5f-4.1JqM, +49 30 90182012",
             "\x03\x04\x05SELECT 'x' FROM t WHERE a = 5 -- [EMAIL] ****",
+        ]),
+        "conditions" => lines(&[
+            "\0span.attributes[\"a\"] == \"b\" and not (span.kind == SPAN_KIND_SERVER or IsRootSpan())",
+            "\0IsMatch(spanevent.name, \"^a.*\\\\d$\") or span.trace_id != TraceID(0x0102030405060708090a0b0c0d0e0f10)",
+            "\x01HasAttrOnDatapoint(\"a\", \"b\") or metric.type == METRIC_DATA_TYPE_SUM",
+            "\x01datapoint.value_double >= -1.5e3 and scope.name != nil",
+            "\x02log.body[\"a\"][\"b\"] == 0x01ff or log.severity_number < SEVERITY_NUMBER_WARN2",
+            "\x03profile.period > 5 and resource.attributes[\"a\"] == true",
         ]),
         "greeting" => lines(&[
             "\0\x01\x02\x03more",

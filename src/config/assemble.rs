@@ -223,6 +223,7 @@ pub(super) fn assemble(
         .collect();
     let service = service::read(tree, &mut facts, report);
     check::check(&facts, report);
+    check::signals::check(&facts, &processors, section(Kind::Processor), report);
     Some(Config {
         receivers,
         processors,

@@ -3,6 +3,7 @@
 mod connectors;
 mod listeners;
 mod references;
+pub(super) mod signals;
 mod unused;
 
 use super::assemble::{Declared, Facts, Kind, Reference};

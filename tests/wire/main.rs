@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod attributes;
+mod filter;
 mod generator;
 mod oracle;
 mod rebuild;
 mod redaction;
+mod sieve;
 mod split;
 mod stamp;
 mod strings;

@@ -1,12 +1,8 @@
 //! The redaction processor on random requests: nothing planted survives.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use proptest::prelude::*;
 use tributary::batch::{Batch, Signal};
-use tributary::component::{BuildContext, ProcessorConfig, Stage};
-use tributary::memory::Budget;
 use tributary::pipeline::Processor;
 use tributary::processors::redaction::Config;
 use tributary::wire;
@@ -16,17 +12,7 @@ use crate::generator::{Entropy, Generator};
 /// The processor with this configuration.
 pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
     let config: Config = serde_yaml::from_str(config).unwrap();
-    let context = BuildContext {
-        id: "redaction".parse().unwrap(),
-        budget: Budget::new(1 << 30),
-        listeners: Default::default(),
-        health: Arc::default(),
-        extensions: Default::default(),
-    };
-    match config.build(&context, signal).unwrap() {
-        Stage::Pure(processor) => processor,
-        Stage::Holding(_) => panic!("it holds nothing"),
-    }
+    crate::sieve::processor(&config, signal)
 }
 
 const PLANTED: &str = "jane.roe@example.com";

@@ -59,6 +59,14 @@ impl Validate for AttributesConfig {
 }
 
 impl ProcessorConfig for AttributesConfig {
+    fn check_signal(&self, signal: Signal, problems: &mut Problems) {
+        for (key, properties) in [("include", &self.include), ("exclude", &self.exclude)] {
+            if let Some(properties) = properties {
+                properties.validate_for(&[key], signal, problems);
+            }
+        }
+    }
+
     fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
             level: Level::Items,

@@ -153,6 +153,11 @@ pub enum MetricMatchType {
 }
 
 impl MetricProperties {
+    /// Whether it is in the expression language that is not supported.
+    pub(super) fn is_expression(&self) -> bool {
+        self.match_type == Some(MetricMatchType::Expr) || !self.expressions.is_empty()
+    }
+
     pub(super) fn properties(&self) -> MatchConfig {
         MatchConfig {
             match_type: match self.match_type {

@@ -1,6 +1,6 @@
 //! From the configuration to what is asked of each part of a request.
 
-use super::config::{ConditionEntry, Config, ErrorMode, MetricMatchType};
+use super::config::{ConditionEntry, Config, ErrorMode, MetricProperties};
 use super::ottl::path::{Context, Depth};
 use super::ottl::{Condition, Here, parse};
 use crate::batch::Signal;
@@ -279,10 +279,20 @@ fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
             add("logs", name, Signal::Logs, given.properties());
         }
     }
-    if let Some(given) = &config.metrics.include {
+    if let Some(given) = config
+        .metrics
+        .include
+        .as_ref()
+        .filter(|given| !given.is_expression())
+    {
         add("metrics", "include", Signal::Metrics, given.properties());
     }
-    if let Some(given) = &config.metrics.exclude {
+    if let Some(given) = config
+        .metrics
+        .exclude
+        .as_ref()
+        .filter(|given| !given.is_expression())
+    {
         // Either of the two is enough, as in the Collector.
         let both = given.properties();
         let (mut names, mut resources) = (both.clone(), both.clone());
@@ -308,7 +318,9 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
         }
     }
     for (key, properties) in properties(config) {
-        properties.validate_at(&[key.section, key.name], problems);
+        let path = [key.section, key.name];
+        properties.validate_at(&path, problems);
+        properties.validate_for(&path, key.signal, problems);
     }
     for (key, signal, entries) in entries(config) {
         for (at, entry) in entries.iter().enumerate() {
@@ -338,13 +350,11 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
         ("include", &config.metrics.include),
         ("exclude", &config.metrics.exclude),
     ] {
-        let Some(given) = given else {
-            continue;
-        };
-        if given.match_type == Some(MetricMatchType::Expr) || !given.expressions.is_empty() {
+        if given.as_ref().is_some_and(MetricProperties::is_expression) {
             problems.error(
                 &["metrics", name, "expressions"],
-                "expressions are not supported: write conditions in metric_conditions",
+                "expressions are not supported: write conditions in metric_conditions, such as \
+                 `metric.name == \"a\" and datapoint.attributes[\"b\"] == \"c\"`",
             );
         }
     }

@@ -343,20 +343,77 @@ fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
 
 #[test]
 fn profiles_are_dropped_with_what_only_they_refer_to() {
-    use crate::profiles::testing_batches::named;
-    let mut request = named("shop", 1, ["a", "b"]);
-    let mut other = named("secret-shop", 1, ["a", "b"]);
-    request
-        .resource_profiles
-        .append(&mut other.resource_profiles);
-    let bytes = Bytes::from(request.encode_to_vec());
-    let request = Decoded::decode(Signal::Profiles, &bytes).unwrap();
-    let before = crate::wire::count(Signal::Profiles, &bytes);
+    use crate::profiles::testing_batches::{named, sample_names};
+    let parts = [("shop", ["a", "b"]), ("secret-shop", ["b", "c"])]
+        .map(|(service, names)| Bytes::from(named(service, 1, names).encode_to_vec()));
+    let joined = crate::profiles::join(&parts, usize::MAX);
+    let [joined] = &joined[..] else {
+        panic!("{joined:?}");
+    };
+    let request = Decoded::decode(Signal::Profiles, &joined.request).unwrap();
     let left = |yaml: &str| filter(&config(yaml), &request, Signal::Profiles).unwrap();
-    let none = left("{profile_conditions: ['profile.period >= 0']}");
-    assert!(none.is_none());
+    assert!(left("{profile_conditions: ['profile.period >= 0']}").is_none());
     let all = left("{profiles: {resource: ['attributes[\"service.name\"] == \"x\"']}}").unwrap();
-    assert_eq!(all.items(), before);
+    assert_eq!(all.items(), 4);
+    let some =
+        left("{profiles: {resource: ['IsMatch(attributes[\"service.name\"], \"^secret\")']}}");
+    let some = some.unwrap();
+    assert_eq!(some.items(), 2);
+    let some = some.into_wire().to_bytes();
+    assert_eq!(sample_names(&some), ["a", "b"]);
+    assert!(!some.windows(6).any(|bytes| bytes == b"secret"));
+    let Ok(Decoded::Profiles(some)) = Decoded::decode(Signal::Profiles, &some) else {
+        panic!("no profiles");
+    };
+    assert!(
+        !some
+            .dictionary
+            .as_ref()
+            .unwrap()
+            .string_table
+            .contains(&"c".to_owned())
+    );
+    let report = crate::profiles::check::check(&some);
+    assert!(
+        !report
+            .counts()
+            .contains_key(&crate::profiles::check::Rule::Orphan)
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn profiles_that_stay_are_what_they_were_and_leave_no_orphans(
+        request in crate::profiles::testing_batches::requests(),
+    ) {
+        use crate::profiles::resolve::resolve;
+        let bytes = Bytes::from(request.encode_to_vec());
+        let decoded = Decoded::decode(Signal::Profiles, &bytes).unwrap();
+        let mut expected = resolve(&request).unwrap();
+        let before = expected.len();
+        expected.retain(|profile| profile.period.2 != 1);
+        let config = config("{profile_conditions: ['profile.period == 1']}");
+        let left = filter(&config, &decoded, Signal::Profiles).unwrap();
+        match left {
+            None => assert!(expected.is_empty()),
+            Some(left) => {
+                let Ok(Decoded::Profiles(left)) =
+                    Decoded::decode(Signal::Profiles, &left.into_wire().to_bytes())
+                else {
+                    panic!("no profiles");
+                };
+                let mut profiles = resolve(&left).unwrap();
+                if expected.len() < before {
+                    let report = crate::profiles::check::check(&left);
+                    let orphans = report.counts().get(&crate::profiles::check::Rule::Orphan);
+                    assert_eq!(orphans, None);
+                }
+                profiles.sort();
+                expected.sort();
+                assert_eq!(profiles, expected);
+            }
+        }
+    }
 }
 
 #[test]
@@ -442,9 +499,7 @@ spans:
         [
             "logs.exclude.severity_number.min",
             "metrics",
-            "metrics.include",
             "metrics.include.expressions",
-            "metrics.include.match_type",
             "spans.include.match_type",
             "trace_conditions",
             "trace_conditions.0.context",

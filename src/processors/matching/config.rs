@@ -210,10 +210,33 @@ impl MatchConfig {
         key: &str,
         signal: Signal,
     ) -> Result<(), BuildError> {
-        let of = |signals: &[Signal]| signals.contains(&signal);
-        let traces = of(&[Signal::Traces]);
-        let logs = of(&[Signal::Logs]);
-        for (property, given, allowed) in [
+        match self.out_of_place(signal).next() {
+            Some(property) => Err(BuildError(format!(
+                "`{key}.{property}` {}",
+                no_meaning(signal)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Reports under that path what has no meaning in a pipeline of that signal.
+    pub(in crate::processors) fn validate_for(
+        &self,
+        path: &[&str],
+        signal: Signal,
+        problems: &mut Problems,
+    ) {
+        for property in self.out_of_place(signal) {
+            let path: Vec<&str> = path.iter().copied().chain([property]).collect();
+            problems.error(&path, no_meaning(signal));
+        }
+    }
+
+    fn out_of_place(&self, signal: Signal) -> impl Iterator<Item = &'static str> {
+        let traces = signal == Signal::Traces;
+        let logs = signal == Signal::Logs;
+        let metrics = signal == Signal::Metrics;
+        let properties = [
             ("span_names", !self.span_names.is_empty(), traces),
             ("span_kinds", !self.span_kinds.is_empty(), traces),
             ("log_bodies", !self.log_bodies.is_empty(), logs),
@@ -227,25 +250,18 @@ impl MatchConfig {
                 self.log_severity_number.is_some(),
                 logs,
             ),
-            (
-                "metric_names",
-                !self.metric_names.is_empty(),
-                of(&[Signal::Metrics]),
-            ),
-            (
-                "attributes",
-                !self.attributes.is_empty(),
-                !of(&[Signal::Metrics]),
-            ),
-        ] {
-            if given && !allowed {
-                return Err(BuildError(format!(
-                    "`{key}.{property}` has no meaning for {signal}: use a processor of its own for them"
-                )));
-            }
-        }
-        Ok(())
+            ("metric_names", !self.metric_names.is_empty(), metrics),
+            ("attributes", !self.attributes.is_empty(), !metrics),
+        ];
+        let wrong = properties
+            .into_iter()
+            .filter(|(_, given, allowed)| *given && !allowed);
+        wrong.map(|(property, ..)| property)
     }
+}
+
+fn no_meaning(signal: Signal) -> String {
+    format!("has no meaning for {signal}: use a processor of its own for them")
 }
 
 /// The kinds of spans, at their numbers less one.

@@ -55,6 +55,8 @@ pub(super) struct Item {
     pub(super) carrier: Option<Carrier>,
     /// What it says cannot be read, or cannot be used in this mode.
     pub(super) is_unusable: bool,
+    /// It was sampled before by another hash: no threshold can say how it is sampled now.
+    pub(super) is_independent: bool,
 }
 
 /// How a threshold is found.
@@ -98,6 +100,7 @@ impl Sampler {
             mut policy,
             mut carrier,
             is_unusable,
+            is_independent,
         } = item;
         let mut failed = is_unusable || randomness.is_none();
         if let (false, Some(carrier), Some(randomness)) = (failed, &mut carrier, randomness)
@@ -122,7 +125,7 @@ impl Sampler {
         if let Some(carrier) = &mut carrier {
             // A probability is never raised again.
             let before = carrier.threshold.unwrap_or(threshold);
-            carrier.threshold = Some(before.max(threshold));
+            carrier.threshold = (!is_independent).then(|| before.max(threshold));
         }
         Decision {
             sampled,

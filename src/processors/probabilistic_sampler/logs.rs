@@ -85,8 +85,13 @@ impl Logs {
         };
         let decision = self.sampler.decide(item, self.fail_closed, prioritize);
         if let (true, Some(after)) = (decision.sampled, decision.carrier) {
+            let said = |found: &Option<Found<'a>>| found.as_ref().and_then(Found::text);
+            // What says the same in other words, such as `c00` for `c`, stays as it is.
+            let says_so = after.threshold == said(&threshold).and_then(Threshold::parse);
+            let text =
+                (!says_so).then(|| after.threshold.map_or_else(String::new, Threshold::text));
             let texts = [
-                (THRESHOLD, threshold, after.threshold.map(Threshold::text)),
+                (THRESHOLD, threshold, text),
                 (
                     RANDOMNESS,
                     randomness,
@@ -116,6 +121,7 @@ impl Logs {
             policy: randomness.map_or(Policy::Missing, |_| Policy::Attribute),
             carrier: before,
             is_unusable: before.is_none(),
+            is_independent: false,
         };
         let mut item = spans::with_hash(self.sampler, item);
         if let (None, Some(carrier)) = (randomness, &mut item.carrier) {
@@ -151,7 +157,7 @@ fn read(threshold: Option<&Found<'_>>, randomness: Option<&Found<'_>>) -> Option
     })
 }
 
-/// Sets the attributes: where they are, or behind the others.
+/// Sets the attributes, where they are or behind the others; an empty text takes one out.
 fn write<'a>(
     texts: [(&str, Option<Found<'a>>, Option<String>); 2],
     record: &Field<'a>,
@@ -177,6 +183,8 @@ fn write<'a>(
             put_delimited(ATTRIBUTES, &attribute, output);
         };
         match found {
+            None if text.is_empty() => {}
+            Some(found) if text.is_empty() => editor.delete(&found.field),
             Some(found) if found.text() == Some(&text) => {}
             Some(found) => editor.replace(&found.field, put),
             None => editor.append(record, put),

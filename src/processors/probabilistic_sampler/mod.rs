@@ -46,8 +46,9 @@ pub struct Config {
     /// How many percent pass; 100 and more means all. Default: 0, nothing but what has a priority of its own.
     pub sampling_percentage: f32,
     /// With `hash_seed`: collectors with the same seed let the same traces pass, those of the smaller percentage being
-    /// among those of the larger one. Collectors one behind the other that are to sample independently need different
-    /// seeds. Default: 0.
+    /// among those of the larger one, beside each other and one behind the other. A collector behind one with another seed
+    /// samples anew of what arrives; how much of the original traffic is left is then not known, so the threshold (`th`) is
+    /// taken out. Default: 0.
     pub hash_seed: u32,
     /// `hash_seed` decides by a hash of the trace id. `equalizing` and `proportional` decide by the randomness that the
     /// trace id has of itself, or an `rv` in the trace state (for log records: the attribute `sampling.randomness`), and
@@ -56,7 +57,8 @@ pub struct Config {
     /// records that pass say so, in `th` and `rv`. Default: `hash_seed`.
     pub mode: Mode,
     /// Whether items are dropped for which no decision can be made: without a trace id, with a trace state that cannot be
-    /// read, or, with `hash_seed`, when they say that they were sampled before. Default: true.
+    /// read, or, with `hash_seed`, when they say that something other than this processor sampled them before; use
+    /// `equalizing` or `proportional` for those. With `false` they pass. Default: true.
     pub fail_closed: bool,
     /// How many hexadecimal digits a threshold has, not counting leading `f`s and zeros, from 1 to 14. Default: 4.
     pub sampling_precision: u32,

@@ -84,29 +84,42 @@ pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) 
             policy: randomness.map_or(Policy::Missing, |_| policy),
             carrier,
             is_unusable: carrier.is_none(),
+            is_independent: false,
         },
     )
 }
 
-/// In hash mode an item that says anything about sampling is not to be judged by a hash; one that says nothing says
-/// from now on what its randomness is.
+/// In hash mode an item that says nothing about sampling says from now on what its randomness is. One that came through a
+/// tier with the same seed says that already. One that came through a tier with another seed is judged anew. An item
+/// that says anything else is not to be judged by a hash.
+///
+/// The Collector takes both kinds of tiers for mistakes, and with `fail_closed` drops all that the tier before let pass
+/// (contrib issue 42188), although its documentation suggests such tiers.
 pub(super) fn with_hash(sampler: Sampler, mut item: Item) -> Item {
     if !matches!(sampler, Sampler::Hash { .. }) {
         return item;
     }
-    item.carrier = match item.carrier {
+    match &mut item.carrier {
         Some(Carrier {
-            randomness: None,
+            randomness: said @ None,
             threshold: None,
-        }) => Some(Carrier {
-            randomness: item.randomness.or(Some(Randomness::ALL)),
-            threshold: None,
-        }),
+        }) => *said = item.randomness.or(Some(Randomness::ALL)),
+        Some(Carrier {
+            randomness: Some(said),
+            ..
+        }) if item.randomness == Some(*said) => {}
+        Some(Carrier {
+            randomness: Some(said),
+            threshold,
+        }) if item.randomness.is_some() && said.is_hash() => {
+            *threshold = None;
+            item.is_independent = true;
+        }
         _ => {
             item.is_unusable = true;
-            None
+            item.carrier = None;
         }
-    };
+    }
     item
 }
 

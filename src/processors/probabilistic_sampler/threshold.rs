@@ -102,6 +102,15 @@ impl Randomness {
         Randomness((BUCKETS - 1 - bucket) << 42 | mixed << 14 | bucket)
     }
 
+    /// Whether this is a hash, with whatever seed: 24 of its bits repeat others.
+    pub(super) fn is_hash(self) -> bool {
+        const MIXED: u64 = (1 << 28) - 1;
+        let bucket = self.0 & (BUCKETS - 1);
+        let mixed = self.0 >> BUCKET_BITS & MIXED;
+        let unused = mixed >> 18 << 8 | mixed & 0xff;
+        self.0 >> 42 == BUCKETS - 1 - bucket && (unused ^ (unused << 10)) & MIXED == mixed
+    }
+
     /// Reads an `rv` value: 14 hexadecimal digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         (text.len() == DIGITS as usize)

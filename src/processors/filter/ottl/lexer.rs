@@ -85,7 +85,7 @@ fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
         '*' | '/' => Err("arithmetic is not supported".to_owned()),
         '{' => Err("maps are not supported".to_owned()),
         '\'' => Err("texts stand in double quotes".to_owned()),
-        _ => Err(format!("`{first}` has no meaning here")),
+        _ => Err(format!("`{}` has no meaning here", first.escape_debug())),
     }
 }
 
@@ -102,7 +102,8 @@ fn string(rest: &str) -> Result<(Kind, usize), String> {
                 Some(escaped @ ('"' | '\\' | '/')) => text.push(escaped),
                 Some(escaped) => {
                     return Err(format!(
-                        "`\\{escaped}` is no escape: a backslash in a text is written `\\\\`"
+                        "`\\{}` is no escape: a backslash in a text is written `\\\\`",
+                        escaped.escape_debug()
                     ));
                 }
                 None => break,

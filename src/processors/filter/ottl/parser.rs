@@ -204,12 +204,7 @@ impl<'t> Parser<'t> {
                 Test::HasAttribute { key, value }
             }
             "TraceID" | "SpanID" => return Ok(None),
-            _ => {
-                return Err(wrong(&format!(
-                    "the function {name} is not supported; these are: IsMatch, IsRootSpan, HasAttrKeyOnDatapoint, \
-                     HasAttrOnDatapoint, TraceID, SpanID"
-                )));
-            }
+            _ => return Err(wrong(&unsupported(name))),
         };
         self.expect(')')?;
         Ok(Some(test))
@@ -320,7 +315,7 @@ impl<'t> Parser<'t> {
             return Err(Mistake {
                 at: start,
                 message: format!(
-                    "`{name}` is nothing of a {} that is supported; these are: {}",
+                    "a {} has no `{name}` here; it has {}",
                     context.name(),
                     known.join(", ")
                 ),
@@ -389,6 +384,29 @@ impl<'t> Parser<'t> {
         }
         Ok(())
     }
+}
+
+/// What to say of a function that is not here.
+fn unsupported(name: &str) -> String {
+    let instead = match name {
+        "HasPrefix" => "write `x != nil and IsMatch(x, \"^prefix\")`",
+        "HasSuffix" => "write `x != nil and IsMatch(x, \"suffix$\")`",
+        "ToLowerCase" | "ToUpperCase" => "write `IsMatch(x, \"(?i)^text$\")`",
+        "Len" => "for a text write `IsMatch(x, \"(?s)^.{3,}\")`",
+        "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
+            "values of another type are not equal anyway; for a key that is there write `x != nil`"
+        }
+        "Int" | "Double" | "String" | "Concat" | "Substring" => {
+            "IsMatch reads any value as text, and whole and other numbers compare as numbers"
+        }
+        "ParseJSON" | "ExtractPatterns" => {
+            "write `IsMatch(x, \"pattern\")`, which reads the text as it is"
+        }
+        _ => {
+            "these are: IsMatch, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, TraceID, SpanID"
+        }
+    };
+    format!("the function {name} is not supported; {instead}")
 }
 
 fn one_or(mut tests: Vec<Test>, several: fn(Vec<Test>) -> Test) -> Test {

@@ -1,0 +1,70 @@
+//! Filters: any text for a condition, and conditions on random requests.
+
+use tributary::batch::Signal;
+
+use crate::generator::Entropy;
+use crate::sieve::{
+    Condition, Level, Literal, filter as build, filters_like_prost, opposites_do_not_meet,
+};
+use crate::telemetry::{request, signal_of};
+
+/// The first byte is the signal, the rest a condition. What is wrong with one is told in one line, with a place in it;
+/// one that is accepted never drops what its opposite drops.
+pub fn conditions(input: &[u8]) {
+    let [signal, text @ ..] = input else {
+        return;
+    };
+    let signal = signal_of(*signal);
+    let text = String::from_utf8_lossy(text);
+    if let Err(problems) = build(&text, signal) {
+        for problem in problems.found() {
+            assert!(!problem.message.contains('\n'), "{}", problem.message);
+            assert!(
+                problem.message.starts_with("character "),
+                "{}",
+                problem.message
+            );
+        }
+        return;
+    }
+    if signal != Signal::Profiles {
+        // Its own text makes the request, too.
+        let (_, request, _) = request(&[&[signal as u8; 32], text.as_bytes(), &[7; 64]].concat());
+        opposites_do_not_meet(&text, signal, &request);
+    }
+}
+
+/// Filtering on the wire equals decoding, filtering and encoding.
+pub fn filter(input: &[u8]) {
+    let (signal, request, mut entropy) = request(input);
+    if signal != Signal::Profiles {
+        filters_like_prost(signal, &request, condition(&mut entropy, 3));
+    }
+}
+
+fn condition(entropy: &mut Entropy<'_>, depth: u8) -> Condition {
+    let names = ["a", "b", "c", "d", "", "text.7"];
+    let name = names[usize::from(entropy.below(6))];
+    let kind = entropy.below(if depth == 0 { 3 } else { 6 });
+    if kind < 3 {
+        let literal = match entropy.below(3) {
+            0 => Literal::Nil,
+            1 => Literal::Int(i64::from(entropy.below(3))),
+            _ => Literal::Text(names[usize::from(entropy.below(6))]),
+        };
+        return match kind {
+            0 => Condition::Name(name),
+            1 => Condition::Attribute(Level::Item, name, literal),
+            _ => {
+                let level = [Level::Resource, Level::Scope][usize::from(entropy.below(2))];
+                Condition::Attribute(level, name, literal)
+            }
+        };
+    }
+    let first = Box::new(condition(entropy, depth - 1));
+    match kind {
+        3 => Condition::Not(first),
+        4 => Condition::Both(first, Box::new(condition(entropy, depth - 1))),
+        _ => Condition::Either(first, Box::new(condition(entropy, depth - 1))),
+    }
+}

@@ -1,0 +1,86 @@
+//! The filter and the sampler on random requests.
+
+use proptest::prelude::*;
+use tributary::batch::Signal;
+
+use crate::request;
+use crate::sieve::{
+    Condition, Level, Literal, filters_like_prost, opposites_do_not_meet, samples_each_alike,
+};
+
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "c", "d", "", "text.7"])
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let level = prop::sample::select(vec![Level::Resource, Level::Scope, Level::Item]);
+    let literal = prop_oneof![
+        Just(Literal::Nil),
+        (0..3_i64).prop_map(Literal::Int),
+        name().prop_map(Literal::Text),
+    ];
+    let plain = prop_oneof![
+        (level, name(), literal)
+            .prop_map(|(level, key, literal)| Condition::Attribute(level, key, literal)),
+        name().prop_map(Condition::Name),
+    ];
+    plain.prop_recursive(3, 8, 2, |inner| {
+        let pair = || {
+            (
+                inner.clone().prop_map(Box::new),
+                inner.clone().prop_map(Box::new),
+            )
+        };
+        prop_oneof![
+            inner
+                .clone()
+                .prop_map(|inner| Condition::Not(Box::new(inner))),
+            pair().prop_map(|(a, b)| Condition::Both(a, b)),
+            pair().prop_map(|(a, b)| Condition::Either(a, b)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn filtering_on_the_wire_equals_decoding_filtering_and_encoding(
+        (signal, request) in request(),
+        condition in condition(),
+    ) {
+        if signal != Signal::Profiles {
+            filters_like_prost(signal, &request, condition);
+        }
+    }
+
+    #[test]
+    fn what_is_sampled_of_many_is_what_is_sampled_of_each_and_a_second_tier_changes_nothing(
+        (signal, request) in request(),
+        mode in prop::sample::select(vec!["hash_seed", "equalizing"]),
+        percentage in prop::sample::select(vec![1, 50, 100]),
+        fail_closed in any::<bool>(),
+    ) {
+        if matches!(signal, Signal::Traces | Signal::Logs) {
+            let config = format!(
+                "{{mode: {mode}, sampling_percentage: {percentage}, fail_closed: {fail_closed}, from_attribute: a}}"
+            );
+            samples_each_alike(signal, &request, &serde_yaml::from_str(&config).unwrap());
+        }
+    }
+
+    #[test]
+    fn no_item_is_dropped_by_a_condition_and_by_its_opposite(
+        (signal, request) in request(),
+        path in prop::sample::select(vec![
+            "resource.attributes[\"a\"]", "scope.name", "span.kind", "span.end_time_unix_nano",
+            "spanevent.name", "metric.unit", "datapoint.value_int", "datapoint.count", "log.body",
+            "log.body[\"a\"]", "log.severity_number",
+        ]),
+        comparison in prop::sample::select(vec!["==", "!=", "<", ">="]),
+        value in prop::sample::select(vec!["nil", "0", "1.5", "\"a\"", "true", "0x01"]),
+    ) {
+        // Nothing of profiles here: random ones break the rules of their dictionary.
+        if signal != Signal::Profiles {
+            opposites_do_not_meet(&format!("{path} {comparison} {value}"), signal, &request);
+        }
+    }
+}
