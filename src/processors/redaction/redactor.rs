@@ -8,6 +8,7 @@ use prost::Message as _;
 use smallvec::SmallVec;
 
 use super::hits::{Counters, Rule};
+use super::config::Verbosity;
 use super::policy::Policy;
 use super::rules::{Rules, Verdict};
 use super::sanitize::About;
@@ -34,6 +35,10 @@ pub(super) enum Refusal {
     #[error("{0}")]
     Broken(String),
 }
+
+/// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
+/// bound a summary could be many times as long as the body.
+const LONGEST_NAME: usize = 256;
 
 /// One request's.
 pub(super) struct Redactor<'p> {
@@ -132,7 +137,7 @@ impl<'p> Redactor<'p> {
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
         {
-            set.summary.add(Deed::Masked, &key, rules.verbosity);
+            self.note(Deed::Masked, &key, rules);
         }
         Ok(change)
     }
@@ -146,7 +151,6 @@ impl<'p> Redactor<'p> {
         seen: &Seen<'_>,
     ) -> Result<Attribute, Refusal> {
         let key = seen.key;
-        let verbosity = rules.verbosity;
         match rules.key(key) {
             Verdict::Ignored => {
                 self.note(Deed::Ignored, key, rules);
@@ -200,9 +204,7 @@ impl<'p> Redactor<'p> {
                 return Ok(Attribute::Look);
             }
         };
-        if let Some(set) = self.sets.last_mut() {
-            set.summary.add(Deed::Masked, key, verbosity);
-        }
+        self.note(Deed::Masked, key, rules);
         Ok(Attribute::Replace(fresh))
     }
 
@@ -242,9 +244,24 @@ impl<'p> Redactor<'p> {
         })
     }
 
+    /// Notes what was done for the summary, which is a value: a key with something private in it, such as one that has
+    /// just been removed, must not come back there.
     pub(super) fn note(&mut self, deed: Deed, key: &str, rules: &Rules) {
-        if let Some(set) = self.sets.last_mut() {
-            set.summary.add(deed, key, rules.verbosity);
+        let Some(set) = self.sets.last_mut() else {
+            return;
+        };
+        if rules.verbosity != Verbosity::Debug {
+            set.summary.add(deed, "", rules.verbosity);
+            return;
+        }
+        if key.len() > LONGEST_NAME {
+            set.summary.add(deed, "****", rules.verbosity);
+            return;
+        }
+        match self.policy.scanner.scan(key, &mut Hits::default()) {
+            Ok(Outcome::Clean) => set.summary.add(deed, key, rules.verbosity),
+            Ok(Outcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
+            Ok(Outcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
         }
     }
 }

@@ -232,3 +232,54 @@ fn a_request_whose_references_lead_nowhere_is_refused() {
     assert!(!nack.retryable);
     assert!(!nack.reason.contains(MAIL));
 }
+
+#[test]
+fn a_secret_to_which_nothing_refers_is_not_passed_on() {
+    for yaml in [
+        "{allow_all_keys: true, detectors: [email]}",
+        "{allow_all_keys: true, detectors: [email], scan: [mapping_files]}",
+        "{allow_all_keys: true, blocked_values: [jane]}",
+    ] {
+        let mut request = profile(&["main", "file", "label"]);
+        let tables = request.dictionary.as_mut().unwrap();
+        tables.attribute_table[1].value = any("x");
+        tables.string_table.push(MAIL.to_owned());
+        let (_, output) = run(yaml, &request);
+        assert!(!has(&output, MAIL), "{yaml}");
+        assert!(has(&output, "main"));
+    }
+}
+
+#[test]
+fn a_secret_in_place_of_the_empty_string_is_not_passed_on() {
+    let mut request = profile(&["main", "file", "label"]);
+    let tables = request.dictionary.as_mut().unwrap();
+    tables.attribute_table[1].value = any("x");
+    tables.string_table[0] = MAIL.to_owned();
+    let batch = Batch::new(Signal::Profiles, 1, Bytes::from(request.encode_to_vec()));
+    if let Ok(output) = processor(DETECT, Signal::Profiles).process(batch) {
+        assert!(!has(&output.unwrap().into_wire().to_bytes(), MAIL));
+    }
+}
+
+#[test]
+fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
+    let yaml = "{allowed_keys: [], detectors: [email, credit_card, phone]}";
+    for (value, stays) in [
+        ("4111111111111111", true),
+        ("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00", true),
+        ("Zq1_abcdefghijklmnop/Zq1_abcdefghijklmnop", true),
+        (MAIL, false),
+        ("jane", false),
+    ] {
+        let key = crate::profiles::names::BUILD_ID_GNU;
+        let mut request = profile(&["main", "file", key]);
+        let tables = request.dictionary.as_mut().unwrap();
+        tables.attribute_table[1].value = any(value);
+        let before = Bytes::from(request.encode_to_vec());
+        let batch = Batch::new(Signal::Profiles, 1, before);
+        let output = processor(yaml, Signal::Profiles).process(batch).unwrap();
+        let output = output.unwrap().into_wire().to_bytes();
+        assert_eq!(has(&output, value), stays, "{value}");
+    }
+}
