@@ -518,7 +518,9 @@ mod tests {
     #[test]
     fn what_is_encoded_is_found_among_other_bytes_and_in_paths() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
-        let encode = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+        let encode = |bytes: &[u8]| {
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+        };
         let hidden = [
             "%E9t%E9=1;x%E9%20jane%40example.com".to_owned(),
             format!("/api/v1/tokens/{}", encode(b"jane.doe@example.com")),
@@ -542,7 +544,7 @@ mod tests {
     #[test]
     fn the_time_of_a_scan_is_linear_in_the_text_whatever_it_is() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
-        let size = 1 << 20;
+        let size = 1 << 18;
         for piece in [
             "-----BEGIN PRIVATE KEY-----",
             "eyJhbGciOiJub25lIn0.AA.",
@@ -568,6 +570,9 @@ mod tests {
             "sk_live_",
             "xoxb-",
             "AKIA",
+            "AIza",
+            "ghp_",
+            "whsec_",
             "a.",
             "Basic ",
         ] {
@@ -575,9 +580,9 @@ mod tests {
             let begun = std::time::Instant::now();
             let _ = scanner.scan(&text, &mut Hits::default());
             let took = begun.elapsed();
-            eprintln!("{piece:30} {took:?}");
-            // Unoptimised and on a busy machine; what is quadratic takes hours.
-            assert!(took < std::time::Duration::from_secs(60), "{piece}: {took:?}");
+            // A second at most, unoptimised; what is quadratic takes minutes.
+            let limit = std::time::Duration::from_secs(15);
+            assert!(took < limit, "{piece}: {took:?}");
         }
     }
 }

@@ -426,7 +426,9 @@ fn is_build_id(value: Option<&AnyValue>) -> bool {
     // The shortest in use is a CRC of 8 digits; Go's are four hashes of 20 characters.
     (hexadecimal && text.len() >= 8)
         || (text.split('/').count() >= 2
-            && text.split('/').all(|part| part.len() >= 20 && part.bytes().all(go)))
+            && text
+                .split('/')
+                .all(|part| part.len() >= 20 && part.bytes().all(go)))
 }
 
 /// Puts strings where attributes refer to them, so that all of an attribute is in one place.

@@ -7,14 +7,15 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 use smallvec::SmallVec;
 
-use super::hits::{Counters, Rule};
 use super::config::Verbosity;
+use super::hits::{Counters, Rule};
 use super::policy::Policy;
 use super::rules::{Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
 use super::text::as_text;
 use crate::redaction::{Hits, Outcome, Unscannable};
+use crate::wire::reader::Fields;
 use crate::wire::strings::{Amendment, Attribute, Body, Change, Place, Rewriter, Seen};
 
 /// Why a string is refused: where it stands, and never what it is.
@@ -56,6 +57,8 @@ struct Set {
     place: Option<Place>,
     /// The attribute whose strings are looked at.
     looking: Option<String>,
+    /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
+    hidden: bool,
 }
 
 impl<'p> Redactor<'p> {
@@ -109,7 +112,9 @@ impl<'p> Redactor<'p> {
             return Ok(Change::Keep);
         }
         let empty = About::default();
-        let about = self.sets.last().map_or(&empty, |set| &set.about);
+        let set = self.sets.last();
+        let about = set.map_or(&empty, |set| &set.about);
+        let hidden = set.is_some_and(|set| set.hidden && set.place == Some(place));
         let blocked = match place {
             // A name is no value: only sanitizers treat it as one, unless it was asked for.
             Place::SpanNames if !self.policy.everywhere => rules
@@ -122,7 +127,7 @@ impl<'p> Redactor<'p> {
             Place::SpanNames => self.block(rules, place, text, |text| {
                 rules.sanitizers.span_name(text, about)
             }),
-            _ if self.policy.everywhere => self.block(rules, place, text, |_| None),
+            _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None),
             _ => Cow::Borrowed(text),
         };
         let change = match (self.scan(place, &blocked)?, blocked) {
@@ -200,6 +205,8 @@ impl<'p> Redactor<'p> {
                 }
                 if let Some(set) = self.sets.last_mut() {
                     set.looking = Some(key.to_owned());
+                    let value = seen.value.unwrap_or_default();
+                    set.hidden = !seen.plain || Fields::new(value).nth(1).is_some();
                 }
                 return Ok(Attribute::Look);
             }

@@ -283,3 +283,91 @@ fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
         assert_eq!(has(&output, value), stays, "{value}");
     }
 }
+
+/// A request with a secret in strings that these decisions choose: in any role, in several, and in none.
+fn planted(entropy: &[u8]) -> ExportProfilesServiceRequest {
+    let mut request = crate::profiles::testing::request(entropy);
+    let tables = request.dictionary.as_mut().unwrap();
+    let mut choices = entropy.iter().rev();
+    let mut chosen = || choices.next().is_some_and(|byte| byte % 3 == 0);
+    for text in tables.string_table.iter_mut().skip(1) {
+        if chosen() {
+            text.push_str(&format!(" {MAIL}"));
+        }
+    }
+    if chosen() {
+        tables.string_table.push(MAIL.to_owned());
+    }
+    for attribute in &mut tables.attribute_table {
+        if let Some(AnyValue {
+            value: Some(Any::StringValue(text)),
+        }) = &mut attribute.value
+            && chosen()
+        {
+            text.push_str(&format!(" {MAIL}"));
+        }
+    }
+    for resource in &mut request.resource_profiles {
+        for scope in &mut resource.scope_profiles {
+            if let Some(scope) = &mut scope.scope
+                && chosen()
+            {
+                scope.name = MAIL.to_owned();
+            }
+        }
+    }
+    request
+}
+
+/// What a request measures: the sum of its values, and how many timestamps it has.
+fn measured(request: &ExportProfilesServiceRequest) -> (i64, usize) {
+    let scopes = request
+        .resource_profiles
+        .iter()
+        .flat_map(|r| &r.scope_profiles);
+    let samples = scopes.flat_map(|s| &s.profiles).flat_map(|p| &p.samples);
+    samples.fold((0, 0), |(sum, count), sample| {
+        let values = sample.values.iter().sum::<i64>();
+        (sum + values, count + sample.timestamps_unix_nano.len())
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn nothing_planted_in_any_role_survives_and_what_was_measured_stays(
+        entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+    ) {
+        let yaml = "{allow_all_keys: true, scan: [all], detectors: [{name: email, action: replace}]}";
+        let request = planted(&entropy);
+        let before = Bytes::from(request.encode_to_vec());
+        let items = wire::count(Signal::Profiles, &before);
+        let processor = processor(yaml, Signal::Profiles);
+        let output = processor.process(Batch::new(Signal::Profiles, items, before.clone()));
+        let mut output = output.unwrap().unwrap();
+        let after = output.wire().to_bytes();
+        assert!(!has(&after, MAIL));
+        assert_eq!(wire::count(Signal::Profiles, &after), output.items());
+        if !has(&before, MAIL) {
+            assert_eq!(before.as_ptr(), after.as_ptr());
+            return Ok(());
+        }
+        let decoded = ExportProfilesServiceRequest::decode(after.clone()).unwrap();
+        let report = check::check(&decoded);
+        assert!(report.is_clean(), "{:?}", report.findings());
+        assert_eq!(measured(&decoded), measured(&request));
+        let again = processor.process(output).unwrap().unwrap();
+        assert_eq!(again.into_wire().to_bytes().as_ptr(), after.as_ptr());
+    }
+
+    #[test]
+    fn what_is_counted_only_stays_as_it_is(
+        entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+    ) {
+        let yaml = "{allow_all_keys: true, scan: [all], detectors: [email], mode: report}";
+        let before = Bytes::from(planted(&entropy).encode_to_vec());
+        let items = wire::count(Signal::Profiles, &before);
+        let batch = Batch::new(Signal::Profiles, items, before.clone());
+        let output = processor(yaml, Signal::Profiles).process(batch).unwrap().unwrap();
+        assert_eq!(output.into_wire().to_bytes().as_ptr(), before.as_ptr());
+    }
+}
