@@ -21,10 +21,10 @@ use super::redactor::{Redactor, Refusal};
 use super::{Redacted, refusal};
 use crate::batch::{Nack, Signal};
 use crate::memory::Budget;
-use crate::profiles::ingest::ingest;
+use crate::profiles::compact::Compactor;
 use crate::profiles::names::BUILD_IDS;
 use crate::profiles::references::References;
-use crate::profiles::reindex::{Fault, Memo};
+use crate::profiles::reindex::Fault;
 use crate::profiles::{Dictionary, Profiles, layout, pprof};
 use crate::redaction::{Hits, Outcome};
 use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
@@ -111,15 +111,15 @@ fn broken(fault: &Fault) -> Nack {
     )
 }
 
-/// What is referred to, and nothing else.
+/// What is referred to, and nothing else. What has become equal becomes one: attributes, resources, scopes and samples.
 fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
-    let mut dictionary = Dictionary::new();
-    let request = request.encode_to_vec();
-    let ingested = ingest(&request, &mut dictionary, &mut Memo::default(), None)?;
-    Ok(Profiles {
-        dictionary,
-        resources: ingested.resources,
-    })
+    let compacted = |mut compactor: Compactor| compactor.add(request).map(|()| compactor);
+    let merged = compacted(Compactor::new())?;
+    if merged.saturated() == 0 {
+        return Ok(merged.finish());
+    }
+    // Their sums do not fit: rather two samples that are equal than a wrong one.
+    Ok(compacted(Compactor::keeping_samples())?.finish())
 }
 
 /// Looks whether there is anything at all.

@@ -423,6 +423,8 @@ scan: []
     assert!(serde_yaml::from_str::<Config>("blocked_value: [x]").is_err());
     // As the Collector writes its default.
     assert!(serde_yaml::from_str::<Config>("summary: ''").is_ok());
+    assert_eq!(config("hash_function: ''").hash_function, None);
+    assert!(serde_yaml::from_str::<Config>("hash_function: md4").is_err());
 }
 
 const WITH_KEYS: &str = "
