@@ -384,7 +384,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 }
                 VALUE => {
                     let inner = Part::read(start, key, rest)?;
-                    if self.tables.places.has(place)
+                    if (self.keys || self.tables.places.has(place))
                         && self.value(place, inner, depth + 1)? == Fate::Goes
                     {
                         self.editor.rollback(&mark);
@@ -477,7 +477,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     let entry = Part::read(start, key, rest)?;
                     if map {
                         self.looked(place, entry, depth)?;
-                    } else if self.tables.places.has(place)
+                    } else if (self.keys || self.tables.places.has(place))
                         && self.value(place, entry, depth)? == Fate::Goes
                     {
                         self.remove(&entry);
