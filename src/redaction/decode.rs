@@ -43,9 +43,9 @@ fn percent(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
             };
             plain.push(byte);
         }
-        if plain != run
-            && let Ok(plain) = String::from_utf8(plain)
-        {
+        if plain != run {
+            // In whatever character set: what is no UTF-8 stands between the texts.
+            let plain = String::from_utf8_lossy(&plain);
             // A plus is a space in forms and a plus elsewhere.
             found(start..start + run.len(), &plain);
             if run.contains(&b'+') {
@@ -59,29 +59,53 @@ fn digit(byte: u8) -> Option<u8> {
     u8::try_from(char::from(byte).to_digit(16)?).ok()
 }
 
-/// Runs of either alphabet that decode to text.
+/// Runs of either alphabet. Both have characters that also separate things, such as the segments of a path: so the
+/// pieces of a run are looked into too.
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
     each_run(text, part, |start, token| {
-        if token.len() < SHORTEST {
-            return;
-        }
-        let engine = if token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
-            URL_SAFE
-        } else {
-            STANDARD
-        };
-        let plain = engine
-            .decode(token)
-            .ok()
-            .and_then(|plain| String::from_utf8(plain).ok());
-        if let Some(plain) = plain {
-            let padding = run(text, start + token.len(), |byte| byte == b'=')
-                .len()
-                .min(2);
-            found(start..start + token.len() + padding, &plain);
+        base64_token(text, start, token, found);
+        for separators in [&b"/"[..], b"+/-_"] {
+            if !token.iter().any(|byte| separators.contains(byte)) {
+                continue;
+            }
+            let mut at = start;
+            for piece in token.split(|byte| separators.contains(byte)) {
+                base64_token(text, at, piece, found);
+                at += piece.len() + 1;
+            }
         }
     });
+}
+
+fn base64_token(
+    text: &[u8],
+    start: usize,
+    token: &[u8],
+    found: &mut impl FnMut(Range<usize>, &str),
+) {
+    if token.len() < SHORTEST {
+        return;
+    }
+    let engine = if token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
+        URL_SAFE
+    } else {
+        STANDARD
+    };
+    // One character says nothing: the run was cut off there.
+    let whole = match token.len() % 4 {
+        1 => token.len() - 1,
+        _ => token.len(),
+    };
+    let Ok(plain) = engine.decode(token.get(..whole).unwrap_or_default()) else {
+        return;
+    };
+    let padding = run(text, start + token.len(), |byte| byte == b'=')
+        .len()
+        .min(2);
+    // Whatever stands between the texts in it.
+    let plain = String::from_utf8_lossy(&plain);
+    found(start..start + token.len() + padding, &plain);
 }
 
 fn each_run(text: &[u8], part: impl Fn(u8) -> bool, mut each: impl FnMut(usize, &[u8])) {

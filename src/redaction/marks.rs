@@ -99,9 +99,16 @@ pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize
             continue;
         };
         let inside = rest.get(..end).unwrap_or_default();
-        let (label, hash) = inside.split_once(':').unwrap_or((inside, "0"));
-        let hashed = !hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if hashed && known(label) {
+        let (label, hash) = match inside.split_once(':') {
+            Some((label, hash)) => (label, Some(hash)),
+            None => (inside, None),
+        };
+        // Nothing but a hash: a number in brackets is no mark.
+        let fits = hash.is_none_or(|hash| {
+            let lower = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+            matches!(hash.len(), 32 | 40 | 64 | 128) && hash.bytes().all(lower)
+        });
+        if fits && known(label) {
             marks.push(start..start + end + 2);
         }
     }

@@ -498,4 +498,91 @@ mod tests {
         let shown = format!("{scanner:?}");
         assert!(!shown.contains("0123456789abcdef"), "{shown}");
     }
+
+    #[test]
+    fn letters_and_punctuation_beyond_ascii_hide_nothing() {
+        let scanner = scanner(&usual(DetectorAction::Replace), &[], false);
+        for (text, expected) in [
+            ("卡号4111111111111111，谢谢", "卡号[CREDIT_CARD]，谢谢"),
+            ("“4111 1111 1111 1111”", "“[CREDIT_CARD]”"),
+            ("\u{a0}078-05-1120\u{a0}", "\u{a0}[US_SSN]\u{a0}"),
+            ("mail: jane@example.com，电话123", "mail: [EMAIL]，电话123"),
+            ("「192.168.7.9」", "「[IP_ADDRESS]」"),
+            ("“DE89370400440532013000”", "“[IBAN]”"),
+            ("‘AKIAIOSFODNN7EXAMPLE’", "‘[AWS_ACCESS_KEY]’"),
+        ] {
+            assert_eq!(redact(&scanner, text), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_found_among_other_bytes_and_in_paths() {
+        let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
+        let encode = |bytes: &[u8]| {
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+        };
+        let hidden = [
+            "%E9t%E9=1;x%E9%20jane%40example.com".to_owned(),
+            format!("/api/v1/tokens/{}", encode(b"jane.doe@example.com")),
+            format!("id_{}", encode(b"jane.doe@example.com")),
+            encode(b"\x0a\x14jane.doe@example.com\xff\xfe"),
+            encode(b"\xe9 jane.doe@example.com \xe9"),
+        ];
+        for text in hidden {
+            assert!(redact(&scanner, &text).contains("****"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_mark_hides_nothing() {
+        let scanner = scanner(&usual(DetectorAction::Mask), &[], false);
+        for text in ["[EMAIL:4111111111111111]", "[PHONE:378282246310005]"] {
+            assert!(redact(&scanner, text).contains("****"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_scan_is_linear_in_the_text_whatever_it_is() {
+        let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
+        let size = 1 << 18;
+        for piece in [
+            "-----BEGIN PRIVATE KEY-----",
+            "eyJhbGciOiJub25lIn0.AA.",
+            "a@b.co ",
+            "://",
+            "a://a:b@",
+            "/home/a",
+            "[",
+            "[EMAIL",
+            "*",
+            "****",
+            "4111 1111 1111 1111 ",
+            "1:",
+            "::",
+            "ab:",
+            "Bearer ",
+            "%40",
+            "1.",
+            "+1 ",
+            "00-",
+            "é@",
+            "DE89 ",
+            "sk_live_",
+            "xoxb-",
+            "AKIA",
+            "AIza",
+            "ghp_",
+            "whsec_",
+            "a.",
+            "Basic ",
+        ] {
+            let text = piece.repeat(size / piece.len());
+            let begun = std::time::Instant::now();
+            let _ = scanner.scan(&text, &mut Hits::default());
+            let took = begun.elapsed();
+            // A second at most, unoptimised; what is quadratic takes minutes.
+            let limit = std::time::Duration::from_secs(15);
+            assert!(took < limit, "{piece}: {took:?}");
+        }
+    }
 }

@@ -1,11 +1,14 @@
 //! The redaction processor on random requests: nothing planted survives.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use tributary::batch::{Batch, Signal};
 use tributary::pipeline::Processor;
 use tributary::processors::redaction::Config;
 use tributary::wire;
+use tributary::wire::strings::Place;
 
 use crate::generator::{Entropy, Generator};
 
@@ -30,6 +33,73 @@ proptest! {
         signal in 0..4_usize,
     ) {
         survives_nowhere(Signal::ALL[signal], &entropy);
+    }
+}
+
+/// One processor per place, which looks there alone; then one that looks everywhere, and one that only reports.
+fn processors(signal: Signal) -> &'static [Box<dyn Processor>] {
+    static ALL: [LazyLock<Vec<Box<dyn Processor>>>; 4] = [
+        LazyLock::new(|| each_place(Signal::Traces)),
+        LazyLock::new(|| each_place(Signal::Metrics)),
+        LazyLock::new(|| each_place(Signal::Logs)),
+        LazyLock::new(|| each_place(Signal::Profiles)),
+    ];
+    match signal {
+        Signal::Traces => &ALL[0],
+        Signal::Metrics => &ALL[1],
+        Signal::Logs => &ALL[2],
+        Signal::Profiles => &ALL[3],
+    }
+}
+
+fn each_place(signal: Signal) -> Vec<Box<dyn Processor>> {
+    let names = Place::ALL.iter().map(|place| place.name());
+    let scans = names.chain(["all", "all, all"]);
+    let yaml = |scan: &str| {
+        let mode = if scan.contains(',') {
+            "report"
+        } else {
+            "redact"
+        };
+        format!("{{allow_all_keys: true, detectors: [email], scan: [{scan}], mode: {mode}}}")
+    };
+    scans.map(|scan| processor(&yaml(scan), signal)).collect()
+}
+
+fn planted(bytes: &[u8]) -> usize {
+    let parts = bytes.windows(PLANTED.len());
+    parts.filter(|part| *part == PLANTED.as_bytes()).count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn each_place_is_changed_when_it_was_chosen_and_only_then(
+        entropy in prop::collection::vec(any::<u8>(), 0..3000),
+        signal in 0..3_usize,
+    ) {
+        let signal = [Signal::Traces, Signal::Metrics, Signal::Logs][signal];
+        let mut generator = Generator::new(true);
+        generator.planted = Some((PLANTED, &["schema_url"]));
+        let request = Bytes::from(generator.request(signal, &mut Entropy(&entropy)));
+        let items = wire::validate(signal, &request).unwrap();
+        let run = |processor: &dyn Processor, request: Bytes| {
+            let batch = Batch::new(signal, items, request);
+            processor.process(batch).unwrap().unwrap().into_wire().to_bytes()
+        };
+        let [places @ .., all, report] = processors(signal) else {
+            unreachable!();
+        };
+        prop_assert_eq!(run(&**report, request.clone()).as_ptr(), request.as_ptr());
+        let everywhere = run(&**all, request.clone());
+        let mut one_by_one = request.clone();
+        let mut taken = 0;
+        for place in places {
+            taken += planted(&request) - planted(&run(&**place, request.clone()));
+            one_by_one = run(&**place, one_by_one);
+        }
+        prop_assert_eq!(taken, planted(&request) - planted(&everywhere));
+        prop_assert_eq!(one_by_one, everywhere);
     }
 }
 

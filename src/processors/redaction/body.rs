@@ -10,7 +10,7 @@ use super::rules::{Rules, Verdict};
 use super::summary::Deed;
 use super::text::as_text;
 use crate::redaction::Outcome;
-use crate::wire::strings::{Body, Place};
+use crate::wire::strings::{Body, Change, Place, Rewriter as _};
 
 /// What becomes of an encoded body. One that has more in it than its reader sees is written anew.
 pub(super) fn redact(
@@ -24,8 +24,9 @@ pub(super) fn redact(
         redactor,
         rules,
         place,
+        path: String::new(),
     };
-    if walk.value("", &mut body)? == Fate::Goes {
+    if walk.value(&mut body)? == Fate::Goes {
         return Ok(Body::Remove);
     }
     let body = body.encode_to_vec();
@@ -39,6 +40,9 @@ struct Walk<'w, 'p> {
     redactor: &'w mut Redactor<'p>,
     rules: &'w Rules,
     place: Place,
+    /// Where it is: empty for the body itself. One buffer for all of a body, so that a long key does not cost its length
+    /// again for each value below it.
+    path: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,69 +52,83 @@ enum Fate {
 }
 
 impl Walk<'_, '_> {
-    /// A value under a path, which is empty for the body itself. The decoder limits how deep values nest.
-    fn value(&mut self, path: &str, value: &mut AnyValue) -> Result<Fate, Refusal> {
+    /// A value. The decoder limits how deep values nest.
+    fn value(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
         match &mut value.value {
             Some(Value::KvlistValue(map)) => {
-                self.map(path, &mut map.values)?;
+                self.map(&mut map.values)?;
                 Ok(Fate::Stays)
             }
             Some(Value::ArrayValue(array)) => {
                 let mut kept = Vec::with_capacity(array.values.len());
                 for (at, mut value) in std::mem::take(&mut array.values).into_iter().enumerate() {
-                    let path = join(path, &format!("[{at}]"));
-                    if self.value(&path, &mut value)? == Fate::Stays {
+                    let above = self.enter(&format!("[{at}]"));
+                    if self.value(&mut value)? == Fate::Stays {
                         kept.push(value);
                     }
+                    self.path.truncate(above);
                 }
                 array.values = kept;
                 Ok(Fate::Stays)
             }
-            _ => self.scalar(path, value),
+            _ => self.scalar(value),
         }
     }
 
-    fn map(&mut self, path: &str, entries: &mut Vec<KeyValue>) -> Result<(), Refusal> {
+    fn map(&mut self, entries: &mut Vec<KeyValue>) -> Result<(), Refusal> {
         let mut kept = Vec::with_capacity(entries.len());
         for mut entry in std::mem::take(entries) {
-            let path = join(path, &entry.key);
-            match self.rules.key(&entry.key) {
-                Verdict::Ignored => {
-                    self.note(Deed::BodyIgnored, &path);
-                    kept.push(entry);
-                    continue;
-                }
-                Verdict::Removed => {
-                    self.note(Deed::BodyRedacted, &path);
-                    self.count(Rule::AllowedKeys);
-                    continue;
-                }
-                Verdict::Open => {}
-            }
-            if self.rules.blocks_key(&entry.key) {
-                self.note(Deed::BodyMasked, &path);
-                self.count(Rule::BlockedKeyPatterns);
-                let text = match entry.value.as_ref().and_then(|value| value.value.as_ref()) {
-                    Some(Value::StringValue(text)) => text,
-                    _ => "",
-                };
-                entry.value = Some(string(self.rules.mask_all(text)));
-                kept.push(entry);
-                continue;
-            }
-            if !self.key(&mut entry)? {
-                continue;
-            }
-            let stays = match &mut entry.value {
-                Some(value) => self.value(&path, value)? == Fate::Stays,
-                None => true,
-            };
-            if stays {
+            let above = self.enter(&entry.key);
+            if self.entry(&mut entry)? == Fate::Stays {
                 kept.push(entry);
             }
+            self.path.truncate(above);
         }
         *entries = kept;
         Ok(())
+    }
+
+    fn entry(&mut self, entry: &mut KeyValue) -> Result<Fate, Refusal> {
+        match self.rules.key(&entry.key) {
+            Verdict::Ignored => {
+                self.note(Deed::BodyIgnored);
+                return Ok(Fate::Stays);
+            }
+            Verdict::Removed => {
+                self.note(Deed::BodyRedacted);
+                self.count(Rule::AllowedKeys);
+                return Ok(Fate::Goes);
+            }
+            Verdict::Open => {}
+        }
+        let blocked = self.rules.blocks_key(&entry.key);
+        if !self.key(entry)? {
+            return Ok(Fate::Goes);
+        }
+        if blocked {
+            self.note(Deed::BodyMasked);
+            self.count(Rule::BlockedKeyPatterns);
+            let text = match entry.value.as_ref().and_then(|value| value.value.as_ref()) {
+                Some(Value::StringValue(text)) => text,
+                _ => "",
+            };
+            entry.value = Some(string(self.rules.mask_all(text)));
+            return Ok(Fate::Stays);
+        }
+        match &mut entry.value {
+            Some(value) => self.value(value),
+            None => Ok(Fate::Stays),
+        }
+    }
+
+    /// Appends a name to the path. Returns how long it was.
+    fn enter(&mut self, name: &str) -> usize {
+        let above = self.path.len();
+        if above > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        above
     }
 
     /// The key of an entry, where keys are looked at; whether the entry stays.
@@ -118,20 +136,20 @@ impl Walk<'_, '_> {
         if !self.redactor.policy.looks_at_keys || entry.key.is_empty() {
             return Ok(true);
         }
-        match self.redactor.scan(Place::AttributeKeys, &entry.key)? {
-            Outcome::Clean => {}
-            Outcome::Rewritten(key) => entry.key = key,
-            Outcome::Drop => return Ok(false),
+        match self.redactor.text(Place::AttributeKeys, &entry.key)? {
+            Change::Keep => {}
+            Change::Replace(key) => entry.key = key,
+            Change::Remove => return Ok(false),
         }
         Ok(true)
     }
 
-    fn scalar(&mut self, path: &str, value: &mut AnyValue) -> Result<Fate, Refusal> {
+    fn scalar(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
         let text = as_text(value.value.as_ref());
         if self.rules.allows_value(&text) {
             // The Collector says nothing of a whole body that is allowed.
-            if !path.is_empty() {
-                self.note(Deed::BodyAllowed, path);
+            if !self.path.is_empty() {
+                self.note(Deed::BodyAllowed);
             }
             return Ok(Fate::Stays);
         }
@@ -143,17 +161,17 @@ impl Walk<'_, '_> {
             let fresh = match self.redactor.scan(self.place, &blocked)? {
                 Outcome::Clean => blocked.into_owned(),
                 Outcome::Rewritten(text) => text,
-                Outcome::Drop => return Ok(self.gone(path)),
+                Outcome::Drop => return Ok(self.gone()),
             };
             *value = string(fresh);
-            self.masked(path);
+            self.masked();
             return Ok(Fate::Stays);
         }
-        self.detect(path, value, &text)
+        self.detect(value, &text)
     }
 
     /// Detectors look at strings, at bytes as far as they are text, and at other values if all types are looked at.
-    fn detect(&mut self, path: &str, value: &mut AnyValue, text: &str) -> Result<Fate, Refusal> {
+    fn detect(&mut self, value: &mut AnyValue, text: &str) -> Result<Fate, Refusal> {
         if let Some(Value::BytesValue(bytes)) = &mut value.value {
             let mut fresh = Vec::with_capacity(bytes.len());
             let mut changed = false;
@@ -164,13 +182,13 @@ impl Walk<'_, '_> {
                         fresh.extend_from_slice(text.as_bytes());
                         changed = true;
                     }
-                    Outcome::Drop => return Ok(self.gone(path)),
+                    Outcome::Drop => return Ok(self.gone()),
                 }
                 fresh.extend_from_slice(chunk.invalid());
             }
             if changed {
                 *bytes = fresh;
-                self.masked(path);
+                self.masked();
             }
             return Ok(Fate::Stays);
         }
@@ -181,42 +199,32 @@ impl Walk<'_, '_> {
             Outcome::Clean => {}
             Outcome::Rewritten(text) => {
                 *value = string(text);
-                self.masked(path);
+                self.masked();
             }
-            Outcome::Drop => return Ok(self.gone(path)),
+            Outcome::Drop => return Ok(self.gone()),
         }
         Ok(Fate::Stays)
     }
 
-    fn masked(&mut self, path: &str) {
-        self.note(Deed::BodyMasked, name(path));
+    fn masked(&mut self) {
+        self.note(Deed::BodyMasked);
     }
 
-    fn gone(&mut self, path: &str) -> Fate {
-        self.note(Deed::BodyRedacted, name(path));
+    fn gone(&mut self) -> Fate {
+        self.note(Deed::BodyRedacted);
         Fate::Goes
     }
 
-    fn note(&mut self, deed: Deed, path: &str) {
+    fn note(&mut self, deed: Deed) {
+        let path = match self.path.as_str() {
+            "" => "body",
+            path => path,
+        };
         self.redactor.note(deed, path, self.rules);
     }
 
     fn count(&self, rule: Rule) {
         self.redactor.counters.ruled(self.place, rule, 1);
-    }
-}
-
-fn name(path: &str) -> &str {
-    match path {
-        "" => "body",
-        path => path,
-    }
-}
-
-fn join(path: &str, name: &str) -> String {
-    match path {
-        "" => name.to_owned(),
-        path => format!("{path}.{name}"),
     }
 }
 

@@ -43,7 +43,10 @@ pub struct Config {
     pub redact_all_types: bool,
     /// Writes a hash in the place of what `blocked_key_patterns` and `blocked_values` find (`****` unless set), and is
     /// what the detectors' actions `hash` and `hmac` compute.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "hash_function",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub hash_function: Option<HashFunction>,
     /// The key of `hmac-sha256` (at least 32 bytes), `hmac-sha512` (at least 64 bytes) and the action `hmac`.
     pub hmac_key: Secret,
@@ -71,6 +74,16 @@ pub struct Config {
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,
+}
+
+/// Empty is the Collector's default: none.
+fn hash_function<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<HashFunction>, D::Error> {
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        None | Some("") => Ok(None),
+        Some(name) => HashFunction::deserialize(name.into_deserializer()).map(Some),
+    }
 }
 
 /// How much the summary says.

@@ -5,7 +5,7 @@
 //! tables are written anew with what is still referred to. So the old string is gone unless something that is not looked
 //! at needs it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,10 +21,10 @@ use super::redactor::{Redactor, Refusal};
 use super::{Redacted, refusal};
 use crate::batch::{Nack, Signal};
 use crate::memory::Budget;
-use crate::profiles::ingest::ingest;
+use crate::profiles::compact::Compactor;
 use crate::profiles::names::BUILD_IDS;
 use crate::profiles::references::References;
-use crate::profiles::reindex::{Fault, Memo};
+use crate::profiles::reindex::Fault;
 use crate::profiles::{Dictionary, Profiles, layout, pprof};
 use crate::redaction::{Hits, Outcome};
 use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
@@ -57,14 +57,51 @@ pub(super) fn redact(
         strings: HashMap::new(),
     };
     let reworked = rework.request(decoded).map_err(refuse)?;
-    if policy.report || !rework.changed {
+    if policy.report {
+        return Ok(stripped.map(Redacted::same_items));
+    }
+    // Nothing was added to its strings then.
+    let suspects = match rework.changed {
+        true => Vec::new(),
+        false => suspects(policy, &reworked),
+    };
+    if !rework.changed && suspects.is_empty() {
         return Ok(stripped.map(Redacted::same_items));
     }
     let profiles = read(&reworked).map_err(|fault| broken(&fault))?;
-    Ok(Some(Redacted {
-        items: Some(profiles.samples()),
-        request: profiles.encode(),
-    }))
+    let (items, request) = (Some(profiles.samples()), profiles.encode());
+    if !rework.changed && !leaves_out(&suspects, &request) {
+        return Ok(stripped.map(Redacted::same_items));
+    }
+    Ok(Some(Redacted { request, items }))
+}
+
+/// The strings of a dictionary in which there is something, wherever they stand.
+fn suspects<'r>(policy: &Policy, request: &'r ExportProfilesServiceRequest) -> Vec<&'r str> {
+    let tables = request.dictionary.iter();
+    let strings = tables.flat_map(|tables| &tables.string_table);
+    let suspect = |text: &&str| {
+        let outcome = policy.scanner.scan(text, &mut Hits::default());
+        let rules = policy.rules.as_ref();
+        !text.is_empty()
+            && (!matches!(outcome, Ok(Outcome::Clean))
+                || rules.is_some_and(|rules| rules.blocks_value(text)))
+    };
+    strings.map(String::as_str).filter(suspect).collect()
+}
+
+/// Whether one of these strings is no longer there once only what is referred to is written: then it stood in no place,
+/// so that nobody has chosen to keep it.
+fn leaves_out(suspects: &[&str], written: &[u8]) -> bool {
+    let Ok(written) = ExportProfilesServiceRequest::decode(written) else {
+        return true;
+    };
+    let tables = written.dictionary.iter();
+    let kept: HashSet<&str> = tables
+        .flat_map(|tables| &tables.string_table)
+        .map(String::as_str)
+        .collect();
+    suspects.iter().any(|text| !kept.contains(text))
 }
 
 fn broken(fault: &Fault) -> Nack {
@@ -74,15 +111,15 @@ fn broken(fault: &Fault) -> Nack {
     )
 }
 
-/// What is referred to, and nothing else.
+/// What is referred to, and nothing else. What has become equal becomes one: attributes, resources, scopes and samples.
 fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
-    let mut dictionary = Dictionary::new();
-    let request = request.encode_to_vec();
-    let ingested = ingest(&request, &mut dictionary, &mut Memo::default(), None)?;
-    Ok(Profiles {
-        dictionary,
-        resources: ingested.resources,
-    })
+    let compacted = |mut compactor: Compactor| compactor.add(request).map(|()| compactor);
+    let merged = compacted(Compactor::new())?;
+    if merged.saturated() == 0 {
+        return Ok(merged.finish());
+    }
+    // Their sums do not fit: rather two samples that are equal than a wrong one.
+    Ok(compacted(Compactor::keeping_samples())?.finish())
 }
 
 /// Looks whether there is anything at all.
@@ -248,7 +285,7 @@ impl Rework<'_> {
             let key = usize::try_from(entry.key_strindex).ok();
             let key = key.and_then(|key| string_table.get(key));
             let key = key.map(String::as_str).unwrap_or_default();
-            if BUILD_IDS.contains(&key) {
+            if BUILD_IDS.contains(&key) && is_build_id(entry.value.as_ref()) {
                 // Without them nobody finds symbols, and they are nobody's secret.
                 kept.push((at, entry.value.take()));
                 continue;
@@ -376,6 +413,22 @@ impl Rework<'_> {
         *reference = fresh;
         Ok(())
     }
+}
+
+/// Whether a value is what build ids are made of: hexadecimal digits, or the base64url and slashes of Go. What else is
+/// under their key is looked at like any label.
+fn is_build_id(value: Option<&AnyValue>) -> bool {
+    let Some(Value::StringValue(text)) = value.and_then(|value| value.value.as_ref()) else {
+        return false;
+    };
+    let hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let go = |byte: u8| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte);
+    // The shortest in use is a CRC of 8 digits; Go's are four hashes of 20 characters.
+    (hexadecimal && text.len() >= 8)
+        || (text.split('/').count() >= 2
+            && text
+                .split('/')
+                .all(|part| part.len() >= 20 && part.bytes().all(go)))
 }
 
 /// Puts strings where attributes refer to them, so that all of an attribute is in one place.

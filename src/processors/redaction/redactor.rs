@@ -7,6 +7,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 use smallvec::SmallVec;
 
+use super::config::Verbosity;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
 use super::rules::{Rules, Verdict};
@@ -14,6 +15,7 @@ use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
 use super::text::as_text;
 use crate::redaction::{Hits, Outcome, Unscannable};
+use crate::wire::reader::Fields;
 use crate::wire::strings::{Amendment, Attribute, Body, Change, Place, Rewriter, Seen};
 
 /// Why a string is refused: where it stands, and never what it is.
@@ -35,6 +37,10 @@ pub(super) enum Refusal {
     Broken(String),
 }
 
+/// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
+/// bound a summary could be many times as long as the body.
+const LONGEST_NAME: usize = 256;
+
 /// One request's.
 pub(super) struct Redactor<'p> {
     pub(super) policy: &'p Policy,
@@ -51,6 +57,8 @@ struct Set {
     place: Option<Place>,
     /// The attribute whose strings are looked at.
     looking: Option<String>,
+    /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
+    hidden: bool,
 }
 
 impl<'p> Redactor<'p> {
@@ -104,7 +112,9 @@ impl<'p> Redactor<'p> {
             return Ok(Change::Keep);
         }
         let empty = About::default();
-        let about = self.sets.last().map_or(&empty, |set| &set.about);
+        let set = self.sets.last();
+        let about = set.map_or(&empty, |set| &set.about);
+        let hidden = set.is_some_and(|set| set.hidden && set.place == Some(place));
         let blocked = match place {
             // A name is no value: only sanitizers treat it as one, unless it was asked for.
             Place::SpanNames if !self.policy.everywhere => rules
@@ -117,7 +127,7 @@ impl<'p> Redactor<'p> {
             Place::SpanNames => self.block(rules, place, text, |text| {
                 rules.sanitizers.span_name(text, about)
             }),
-            _ if self.policy.everywhere => self.block(rules, place, text, |_| None),
+            _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None),
             _ => Cow::Borrowed(text),
         };
         let change = match (self.scan(place, &blocked)?, blocked) {
@@ -132,7 +142,7 @@ impl<'p> Redactor<'p> {
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
         {
-            set.summary.add(Deed::Masked, &key, rules.verbosity);
+            self.note(Deed::Masked, &key, rules);
         }
         Ok(change)
     }
@@ -146,7 +156,6 @@ impl<'p> Redactor<'p> {
         seen: &Seen<'_>,
     ) -> Result<Attribute, Refusal> {
         let key = seen.key;
-        let verbosity = rules.verbosity;
         match rules.key(key) {
             Verdict::Ignored => {
                 self.note(Deed::Ignored, key, rules);
@@ -196,13 +205,13 @@ impl<'p> Redactor<'p> {
                 }
                 if let Some(set) = self.sets.last_mut() {
                     set.looking = Some(key.to_owned());
+                    let value = seen.value.unwrap_or_default();
+                    set.hidden = !seen.plain || Fields::new(value).nth(1).is_some();
                 }
                 return Ok(Attribute::Look);
             }
         };
-        if let Some(set) = self.sets.last_mut() {
-            set.summary.add(Deed::Masked, key, verbosity);
-        }
+        self.note(Deed::Masked, key, rules);
         Ok(Attribute::Replace(fresh))
     }
 
@@ -242,9 +251,24 @@ impl<'p> Redactor<'p> {
         })
     }
 
+    /// Notes what was done for the summary, which is a value: a key with something private in it, such as one that has
+    /// just been removed, must not come back there.
     pub(super) fn note(&mut self, deed: Deed, key: &str, rules: &Rules) {
-        if let Some(set) = self.sets.last_mut() {
-            set.summary.add(deed, key, rules.verbosity);
+        let Some(set) = self.sets.last_mut() else {
+            return;
+        };
+        if rules.verbosity != Verbosity::Debug {
+            set.summary.add(deed, "", rules.verbosity);
+            return;
+        }
+        if key.len() > LONGEST_NAME {
+            set.summary.add(deed, "****", rules.verbosity);
+            return;
+        }
+        match self.policy.scanner.scan(key, &mut Hits::default()) {
+            Ok(Outcome::Clean) => set.summary.add(deed, key, rules.verbosity),
+            Ok(Outcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
+            Ok(Outcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
         }
     }
 }

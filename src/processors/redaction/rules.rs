@@ -93,6 +93,11 @@ impl Rules {
         any(&self.allowed_values, text)
     }
 
+    /// Whether something in a value is blocked.
+    pub(super) fn blocks_value(&self, text: &str) -> bool {
+        any(&self.blocked_values, text)
+    }
+
     /// The value without what is blocked, pattern by pattern in the order of the configuration; how often is counted.
     pub(super) fn block<'t>(&self, text: &'t str, count: &mut u64) -> Cow<'t, str> {
         let mut output = Cow::Borrowed(text);

@@ -244,7 +244,7 @@ fn changed(text: Cow<'_, str>) -> Option<String> {
 }
 
 /// What a message says about what it describes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct About {
     /// `db.system.name` or `db.system`, in lower case; empty when there is none.
     db_system: String,

@@ -50,20 +50,24 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 }
 
 /// What was done to a set so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Summary {
     deeds: [Names; DEEDS.len()],
     /// The summary that an earlier processor has left in the set.
     found: Vec<Found>,
 }
 
-#[derive(Debug, Default, Clone)]
+#[derive(Default, Clone)]
 struct Names {
     count: i64,
     names: Vec<String>,
+    /// How long the names are together.
+    bytes: usize,
 }
 
-#[derive(Debug)]
+/// How long the names of a summary's attribute may be together, in bytes; what is beyond that is counted only.
+const NAMES: usize = 64 << 10;
+
 struct Found {
     key: String,
     place: (usize, usize),
@@ -79,7 +83,8 @@ impl Summary {
             return;
         };
         entry.count += 1;
-        if verbosity == Verbosity::Debug {
+        if verbosity == Verbosity::Debug && entry.bytes + name.len() <= NAMES {
+            entry.bytes += name.len();
             entry.names.push(name.to_owned());
         }
     }

@@ -423,6 +423,101 @@ scan: []
     assert!(serde_yaml::from_str::<Config>("blocked_value: [x]").is_err());
     // As the Collector writes its default.
     assert!(serde_yaml::from_str::<Config>("summary: ''").is_ok());
+    assert_eq!(config("hash_function: ''").hash_function, None);
+    assert!(serde_yaml::from_str::<Config>("hash_function: md4").is_err());
+}
+
+const WITH_KEYS: &str = "
+allow_all_keys: true
+blocked_key_patterns: [token]
+blocked_values: [secret]
+detectors: [{name: email, action: replace}]
+scan: [all]
+summary: debug
+";
+
+#[test]
+fn keys_are_looked_at_whatever_becomes_of_their_values() {
+    let set = json!({
+        "a jane@example.com": "secret",
+        "b jane@example.com": "jane@example.com",
+        "c jane@example.com token": "x",
+        "d jane@example.com": "x",
+        "e jane@example.com": {"jane@example.com": ["x"]},
+    });
+    let output = on_span(WITH_KEYS, &set);
+    assert!(!output.to_string().contains("jane"), "{output}");
+    assert!(output.to_string().contains("a [EMAIL]"), "{output}");
+    let record = on_record(WITH_KEYS, json!({"body": any(&set)}));
+    assert!(!record.to_string().contains("jane"), "{record}");
+}
+
+#[test]
+fn a_summary_names_no_key_that_has_something_private() {
+    let before = json!({"jane@example.com": 1, "john@example.com": 2, "ok": "jane@example.com"});
+    for yaml in [
+        "{allowed_keys: [ok], detectors: [email], summary: debug}",
+        "{allow_all_keys: true, blocked_key_patterns: [jo], detectors: [email], summary: debug}",
+    ] {
+        let output = on_span(yaml, &before);
+        for attribute in output.as_array().unwrap() {
+            assert!(!attribute["value"].to_string().contains('@'), "{output}");
+        }
+    }
+}
+
+#[test]
+fn a_summary_is_not_longer_than_the_body_it_is_about() {
+    let yaml = "{allow_all_keys: true, blocked_values: [secret], summary: debug}";
+    let list: Vec<&str> = std::iter::repeat_n("secret", 20_000).collect();
+    let body = json!({"k".repeat(100_000): list, "short": list});
+    let record = on_record(yaml, json!({"body": any(&body)}));
+    let attributes = record["attributes"].to_string();
+    assert!(attributes.len() < 100_000, "{}", attributes.len());
+    assert!(attributes.contains("\"40000\""), "all are counted");
+}
+
+/// The only span of a request, which has this attribute, in bytes.
+fn span_with(attribute: &[u8]) -> Bytes {
+    let mut request = attribute.to_vec();
+    for tag in [0x4a, 0x12, 0x12, 0x0a] {
+        let length = u8::try_from(request.len()).unwrap();
+        assert!(length < 0x80);
+        request.splice(0..0, [tag, length]);
+    }
+    Bytes::from(request)
+}
+
+#[test]
+fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
+    let yaml = "{allow_all_keys: true, blocked_values: [secret]}";
+    let key = b"\x0a\x01k";
+    let secret = b"\x0a\x06secret";
+    let value = |fields: &[&[u8]]| {
+        let fields = fields.concat();
+        [&[0x12, u8::try_from(fields.len()).unwrap()], &*fields].concat()
+    };
+    let cases = [
+        // An empty value after it: the reader sees the one before.
+        [&key[..], &value(&[secret]), &value(&[])].concat(),
+        // A number after it.
+        [&key[..], &value(&[secret, b"\x18\x05"])].concat(),
+        [&key[..], &value(&[secret]), &value(&[b"\x18\x05"])].concat(),
+        [&key[..], &value(&[b"\x18\x05", secret])].concat(),
+        // Another string after it.
+        [&key[..], &value(&[secret, b"\x0a\x01x"])].concat(),
+        // A second key.
+        [&key[..], &value(&[secret]), key].concat(),
+    ];
+    for (at, attribute) in cases.iter().enumerate() {
+        let request = span_with(attribute);
+        let batch = Batch::new(Signal::Traces, 1, request);
+        let output = processor(yaml, Signal::Traces).process(batch);
+        let output = output.unwrap().unwrap().into_wire().to_bytes();
+        assert!(wire::validate(Signal::Traces, &output).is_ok());
+        let mut parts = output.windows(6);
+        assert!(!parts.any(|part| part == b"secret"), "case {at}");
+    }
 }
 
 mod profiles;

@@ -31,8 +31,15 @@ pub(in super::super) fn email(text: &[u8], at: usize) -> Option<Span> {
     {
         return None;
     }
-    let host =
-        |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-' || byte >= 0x80;
+    let host = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+    // A host of any letters, or else other letters behind a host, as in texts without spaces.
+    address(text, start, at, |byte| host(byte) || byte >= 0x80)
+        .or_else(|| address(text, start, at, host))
+}
+
+/// The address from `start` on, whose host after the `@` is made of such bytes.
+fn address(text: &[u8], start: usize, at: usize, host: impl Fn(u8) -> bool) -> Option<Span> {
+    let local = text.get(start..at)?;
     let limit = text.len().min(at + 1 + LOCAL);
     let domain = run(text.get(..limit)?, at + 1, host);
     let trimmed = domain.iter().rposition(u8::is_ascii_alphanumeric)? + 1;

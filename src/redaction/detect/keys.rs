@@ -14,9 +14,14 @@ fn exactly(
     length: usize,
     of: fn(u8) -> bool,
 ) -> Option<Span> {
-    let found = run(text, body, of).len();
-    let end = body + found;
-    (found == length && !word(byte(text, end)) && !word(before(text, start))).then_some(start..end)
+    if word(before(text, start)) {
+        return None;
+    }
+    // One more at most: a prefix that repeats must not search the rest of the text each time.
+    let end = body + length;
+    let limit = text.len().min(end + 1);
+    let found = run(text.get(..limit).unwrap_or_default(), body, of).len();
+    (found == length && !word(byte(text, end))).then_some(start..end)
 }
 
 /// An access key id of AWS with its `I` at `i`: `AKIA`, `ASIA` or `ABIA` and 16 characters of base 32 (AWS IAM reference,

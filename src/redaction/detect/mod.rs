@@ -46,10 +46,11 @@ pub(super) fn run_back(text: &[u8], end: usize, most: usize, of: impl Fn(u8) -> 
     earlier.iter().rev().take_while(|byte| of(**byte)).count()
 }
 
-/// Whether a byte belongs to a word: what stands inside a longer name or number is no hit.
+/// Whether a byte belongs to a word: what stands inside a longer name or number is no hit. Only ASCII does: typographic
+/// quotes and spaces are none, and scripts without spaces write numbers and words without anything between.
 #[inline]
 pub(super) fn word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Whether what is there begins with `prefix`.

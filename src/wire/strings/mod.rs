@@ -68,11 +68,11 @@ pub struct Amendment {
 }
 
 /// An attribute of a set.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Seen<'a> {
     /// Its key: the last one if there are several.
     pub key: &'a str,
-    /// Its value, an encoded `AnyValue`: the last one if there are several.
+    /// Its value, an encoded `AnyValue`: what a reader makes of several, if there are.
     pub value: Option<&'a [u8]>,
     /// Whether it is an attribute as writers make them, so that nothing can be hidden in it from who looks at the key and
     /// the value only.

@@ -1,5 +1,7 @@
 //! The walk.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::tables::{REPEATED, Step, Table, Tables};
@@ -302,6 +304,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// An attribute that the rewriter decides about first.
     fn judged(&mut self, place: Place, part: Part<'a>, depth: u32) -> Walked<R> {
         let (mut key, mut value) = (&b""[..], None);
+        // Values that occur several times are one value for their reader, the sum of their fields.
+        let mut merged = Vec::new();
         let mut occurrences = (0, 0, 0);
         for field in Fields::new(part.body) {
             let field = field?;
@@ -311,7 +315,12 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     occurrences.0 += 1;
                 }
                 (2, Some(bytes)) => {
-                    value = Some(bytes);
+                    if let Some(earlier) = value.replace(bytes) {
+                        if occurrences.1 == 1 {
+                            merged.extend_from_slice(earlier);
+                        }
+                        merged.extend_from_slice(bytes);
+                    }
                     occurrences.1 += 1;
                 }
                 _ => occurrences.2 += 1,
@@ -321,7 +330,10 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         let range = self.range(&part);
         let seen = Seen {
             key,
-            value,
+            value: match occurrences.1 {
+                0 | 1 => value,
+                _ => Some(&merged),
+            },
             plain: occurrences.0 < 2 && occurrences.1 < 2 && occurrences.2 == 0,
             at: (range.start, range.end),
         };
@@ -329,9 +341,25 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             Attribute::Look => self.looked(place, part, depth)?,
             Attribute::Keep | Attribute::Later => {}
             Attribute::Remove => self.remove(&part),
-            Attribute::Replace(text) => self.put_attribute(&part, key.as_bytes(), &text),
+            Attribute::Replace(text) => {
+                let key = self.key(key)?;
+                self.put_attribute(&part, key.as_bytes(), &text);
+            }
         }
         Ok(())
+    }
+
+    /// What becomes of the key of an attribute whose value is written anew.
+    fn key<'k>(&mut self, key: &'k str) -> Result<Cow<'k, str>, Refused<R::Refusal>> {
+        if !self.keys || key.is_empty() {
+            return Ok(Cow::Borrowed(key));
+        }
+        let change = self.rewriter.text(Place::AttributeKeys, key);
+        Ok(match change.map_err(Refused::By)? {
+            Change::Keep => Cow::Borrowed(key),
+            Change::Replace(key) => Cow::Owned(key),
+            Change::Remove => Cow::Borrowed(""),
+        })
     }
 
     /// An attribute, or an entry of a map: the strings in it.
@@ -356,7 +384,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 }
                 VALUE => {
                     let inner = Part::read(start, key, rest)?;
-                    if self.tables.places.has(place)
+                    if (self.keys || self.tables.places.has(place))
                         && self.value(place, inner, depth + 1)? == Fate::Goes
                     {
                         self.editor.rollback(&mark);
@@ -449,7 +477,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     let entry = Part::read(start, key, rest)?;
                     if map {
                         self.looked(place, entry, depth)?;
-                    } else if self.tables.places.has(place)
+                    } else if (self.keys || self.tables.places.has(place))
                         && self.value(place, entry, depth)? == Fate::Goes
                     {
                         self.remove(&entry);

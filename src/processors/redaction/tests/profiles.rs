@@ -232,3 +232,164 @@ fn a_request_whose_references_lead_nowhere_is_refused() {
     assert!(!nack.retryable);
     assert!(!nack.reason.contains(MAIL));
 }
+
+#[test]
+fn a_secret_to_which_nothing_refers_is_not_passed_on() {
+    for yaml in [
+        "{allow_all_keys: true, detectors: [email]}",
+        "{allow_all_keys: true, detectors: [email], scan: [mapping_files]}",
+        "{allow_all_keys: true, blocked_values: [jane]}",
+    ] {
+        let mut request = profile(&["main", "file", "label"]);
+        let tables = request.dictionary.as_mut().unwrap();
+        tables.attribute_table[1].value = any("x");
+        tables.string_table.push(MAIL.to_owned());
+        let (_, output) = run(yaml, &request);
+        assert!(!has(&output, MAIL), "{yaml}");
+        assert!(has(&output, "main"));
+    }
+}
+
+#[test]
+fn a_secret_in_place_of_the_empty_string_is_not_passed_on() {
+    let mut request = profile(&["main", "file", "label"]);
+    let tables = request.dictionary.as_mut().unwrap();
+    tables.attribute_table[1].value = any("x");
+    tables.string_table[0] = MAIL.to_owned();
+    let batch = Batch::new(Signal::Profiles, 1, Bytes::from(request.encode_to_vec()));
+    if let Ok(output) = processor(DETECT, Signal::Profiles).process(batch) {
+        assert!(!has(&output.unwrap().into_wire().to_bytes(), MAIL));
+    }
+}
+
+#[test]
+fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
+    let yaml = "{allowed_keys: [], detectors: [email, credit_card, phone]}";
+    for (value, stays) in [
+        ("4111111111111111", true),
+        ("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00", true),
+        ("Zq1_abcdefghijklmnop/Zq1_abcdefghijklmnop", true),
+        (MAIL, false),
+        ("jane", false),
+    ] {
+        let key = crate::profiles::names::BUILD_ID_GNU;
+        let mut request = profile(&["main", "file", key]);
+        let tables = request.dictionary.as_mut().unwrap();
+        tables.attribute_table[1].value = any(value);
+        let before = Bytes::from(request.encode_to_vec());
+        let batch = Batch::new(Signal::Profiles, 1, before);
+        let output = processor(yaml, Signal::Profiles).process(batch).unwrap();
+        let output = output.unwrap().into_wire().to_bytes();
+        assert_eq!(has(&output, value), stays, "{value}");
+    }
+}
+
+/// A request with a secret in strings that these decisions choose: in any role, in several, and in none.
+fn planted(entropy: &[u8]) -> ExportProfilesServiceRequest {
+    let mut request = crate::profiles::testing::request(entropy);
+    let tables = request.dictionary.as_mut().unwrap();
+    let mut choices = entropy.iter().rev();
+    let mut chosen = || choices.next().is_some_and(|byte| byte % 3 == 0);
+    for text in tables.string_table.iter_mut().skip(1) {
+        if chosen() {
+            text.push_str(&format!(" {MAIL}"));
+        }
+    }
+    if chosen() {
+        tables.string_table.push(MAIL.to_owned());
+    }
+    for attribute in &mut tables.attribute_table {
+        if let Some(AnyValue {
+            value: Some(Any::StringValue(text)),
+        }) = &mut attribute.value
+            && chosen()
+        {
+            text.push_str(&format!(" {MAIL}"));
+        }
+    }
+    for resource in &mut request.resource_profiles {
+        for scope in &mut resource.scope_profiles {
+            if let Some(scope) = &mut scope.scope
+                && chosen()
+            {
+                scope.name = MAIL.to_owned();
+            }
+        }
+    }
+    request
+}
+
+/// What a request measures: the sum of its values, and how many timestamps it has.
+fn measured(request: &ExportProfilesServiceRequest) -> (i64, usize) {
+    let scopes = request
+        .resource_profiles
+        .iter()
+        .flat_map(|r| &r.scope_profiles);
+    let samples = scopes.flat_map(|s| &s.profiles).flat_map(|p| &p.samples);
+    samples.fold((0, 0), |(sum, count), sample| {
+        let values = sample.values.iter().sum::<i64>();
+        (sum + values, count + sample.timestamps_unix_nano.len())
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn nothing_planted_in_any_role_survives_and_what_was_measured_stays(
+        entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+    ) {
+        let yaml = "{allow_all_keys: true, scan: [all], detectors: [{name: email, action: replace}]}";
+        let request = planted(&entropy);
+        let before = Bytes::from(request.encode_to_vec());
+        let items = wire::count(Signal::Profiles, &before);
+        let processor = processor(yaml, Signal::Profiles);
+        let output = processor.process(Batch::new(Signal::Profiles, items, before.clone()));
+        let mut output = output.unwrap().unwrap();
+        let after = output.wire().to_bytes();
+        assert!(!has(&after, MAIL));
+        assert_eq!(wire::count(Signal::Profiles, &after), output.items());
+        if !has(&before, MAIL) {
+            assert_eq!(before.as_ptr(), after.as_ptr());
+            return Ok(());
+        }
+        let decoded = ExportProfilesServiceRequest::decode(after.clone()).unwrap();
+        let report = check::check(&decoded);
+        // It was not there before either.
+        let mut found = report.findings().iter();
+        assert!(
+            found.all(|finding| finding.rule == check::Rule::BuildIdMissing),
+            "{:?}", report.findings()
+        );
+        assert_eq!(measured(&decoded), measured(&request));
+        let again = processor.process(output).unwrap().unwrap();
+        assert_eq!(again.into_wire().to_bytes().as_ptr(), after.as_ptr());
+    }
+
+    #[test]
+    fn what_is_counted_only_stays_as_it_is(
+        entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+    ) {
+        let yaml = "{allow_all_keys: true, scan: [all], detectors: [email], mode: report}";
+        let before = Bytes::from(planted(&entropy).encode_to_vec());
+        let items = wire::count(Signal::Profiles, &before);
+        let batch = Batch::new(Signal::Profiles, items, before.clone());
+        let output = processor(yaml, Signal::Profiles).process(batch).unwrap().unwrap();
+        assert_eq!(output.into_wire().to_bytes().as_ptr(), before.as_ptr());
+    }
+}
+
+#[test]
+fn samples_that_differed_in_what_was_private_become_one() {
+    let mut request = profile(&["main", "file", "label"]);
+    let tables = request.dictionary.as_mut().unwrap();
+    let mut other = tables.attribute_table[1].clone();
+    other.value = any("john@example.com");
+    tables.attribute_table.push(other);
+    let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
+    let mut sample = profile.samples[0].clone();
+    sample.attribute_indices = vec![2];
+    sample.values = vec![7];
+    profile.samples.push(sample);
+    let (_, output) = run(DETECT, &request);
+    let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
+    assert_eq!(measured(&decoded), (12, 0));
+}
