@@ -27,7 +27,14 @@ const COLUMNS: usize = DetectorId::COUNT + RULES.len();
 
 /// `otelcol_processor_redaction_hits`: every series that there can be is there from the start, at zero, so that the first
 /// hit is an increase. Texts have no way in here.
-pub(super) struct Counters(Vec<Option<Counter>>);
+pub(super) struct Counters {
+    handles: Vec<Option<Counter>>,
+    /// The files of profiles that were not passed on.
+    originals: Option<Counter>,
+}
+
+/// Both the place and what counts there.
+const ORIGINALS: &str = "original_payload";
 
 impl Counters {
     /// The handles of a processor: for each place, the detectors and rules that are at work.
@@ -51,17 +58,23 @@ impl Counters {
                 .map(|(id, name)| (id.index(), name.as_str()));
             for (column, name) in detectors.chain(rules) {
                 if let Some(handle) = handles.get_mut(place as usize * COLUMNS + column) {
-                    *handle = Some(counter!(
-                        "otelcol_processor_redaction_hits",
-                        "processor" => cx.id.to_string(),
-                        "detector" => name.to_owned(),
-                        "otel_signal" => signal.name(),
-                        "place" => place.name()
-                    ));
+                    *handle = Some(series(cx, signal, name, place.name()));
                 }
             }
         }
-        Counters(handles)
+        let originals = signal == Signal::Profiles;
+        Counters {
+            handles,
+            originals: originals.then(|| series(cx, signal, ORIGINALS, ORIGINALS)),
+        }
+    }
+
+    /// The file that a profile was made of was dropped.
+    #[cold]
+    pub(super) fn dropped_original(&self) {
+        if let Some(originals) = &self.originals {
+            originals.increment(1);
+        }
     }
 
     /// What a scan has found, which is forgotten there.
@@ -81,9 +94,19 @@ impl Counters {
     }
 
     fn add(&self, place: Place, column: usize, count: u64) {
-        let handle = self.0.get(place as usize * COLUMNS + column);
+        let handle = self.handles.get(place as usize * COLUMNS + column);
         if let Some(Some(handle)) = handle {
             handle.increment(count);
         }
     }
+}
+
+fn series(cx: &BuildContext, signal: Signal, detector: &str, place: &'static str) -> Counter {
+    counter!(
+        "otelcol_processor_redaction_hits",
+        "processor" => cx.id.to_string(),
+        "detector" => detector.to_owned(),
+        "otel_signal" => signal.name(),
+        "place" => place
+    )
 }

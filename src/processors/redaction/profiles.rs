@@ -218,6 +218,9 @@ impl Rework<'_> {
             match redacted {
                 Some(redacted) => profile.original_payload = redacted,
                 None => {
+                    if !profile.original_payload.is_empty() {
+                        self.redactor.counters.dropped_original();
+                    }
                     profile.original_payload.clear();
                     profile.original_payload_format.clear();
                 }
