@@ -11,6 +11,8 @@ mod rebuild;
 mod sieve;
 #[path = "../../src/profiles/testing.rs"]
 mod samples;
+#[path = "../../tests/wire/survival.rs"]
+mod survival;
 
 mod answers;
 mod certificates;
@@ -42,5 +44,5 @@ pub use join::join_profiles;
 pub use pprof::pprof;
 pub use printed::debug;
 pub use profiles::profiles;
-pub use redaction::redaction;
+pub use redaction::{redact, redaction};
 pub use telemetry::{edit, json, split, stamp, transcode, validate, view};

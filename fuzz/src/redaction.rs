@@ -1,4 +1,4 @@
-//! Redaction: whatever the text, nothing private is left, and a second time changes nothing.
+//! Redaction: whatever the text or the request, nothing private is left, and a second time changes nothing.
 
 use std::sync::LazyLock;
 
@@ -6,6 +6,16 @@ use tributary::config::Secret;
 use tributary::redaction::{
     Detector, DetectorAction, DetectorConfig, Hits, Outcome, Scanner, Settings, sanitize,
 };
+
+use crate::survival::survives_nowhere;
+use crate::telemetry::signal_of;
+
+/// The first byte is the signal, the rest the decisions of a request's generator.
+pub fn redact(input: &[u8]) {
+    if let [signal, entropy @ ..] = input {
+        survives_nowhere(signal_of(*signal), entropy);
+    }
+}
 
 /// What is planted, between two spaces: found there whatever stands around it.
 const PLANTED: [&str; 6] = [
@@ -39,7 +49,8 @@ static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
         .unwrap()
     };
     let both = [false, true].into_iter();
-    both.flat_map(|decode| actions.map(|action| scanner(action, decode))).collect()
+    both.flat_map(|decode| actions.map(|action| scanner(action, decode)))
+        .collect()
 });
 
 /// The first byte chooses the scanner, the second what is planted and the third where; the rest is the text.
@@ -59,7 +70,11 @@ pub fn redaction(input: &[u8]) {
             "what was planted is still there"
         );
     }
-    for once in [sanitize::url(&text), sanitize::redis(&text), sanitize::memcached(&text)] {
+    for once in [
+        sanitize::url(&text),
+        sanitize::redis(&text),
+        sanitize::memcached(&text),
+    ] {
         drop(once);
     }
     let once = sanitize::sql(&text);
@@ -80,7 +95,10 @@ fn check(scanner: &Scanner, text: &str) -> Option<String> {
         Outcome::Rewritten(once) => {
             assert!(!hits.is_empty());
             let twice = scanner.scan(&once, &mut Hits::default());
-            assert!(twice == Ok(Outcome::Clean), "redacting again changes something");
+            assert!(
+                twice == Ok(Outcome::Clean),
+                "redacting again changes something"
+            );
             Some(once)
         }
         Outcome::Drop => panic!("no detector drops"),

@@ -61,6 +61,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x02log.body[\"a\"][\"b\"] == 0x01ff or log.severity_number < SEVERITY_NUMBER_WARN2",
             "\x03profile.period > 5 and resource.attributes[\"a\"] == true",
         ]),
+        "redact" => (0..4)
+            .map(|signal| [&[signal][..], &noise(signal.into(), 300)].concat())
+            .collect(),
         "greeting" => lines(&[
             "\0\x01\x02\x03more",
             "\x02\x01\x01\x01hello",
@@ -70,7 +73,14 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             .map(|how| [&[how; 8][..], &noise(how.into(), 300)].concat())
             .to_vec(),
         "join" => [0x00_u8, 0x01, 0x11, 0x23]
-            .map(|how| [&[how, how >> 4, 1, 3][..], &[how; 12], &noise(how.into(), 500)].concat())
+            .map(|how| {
+                [
+                    &[how, how >> 4, 1, 3][..],
+                    &[how; 12],
+                    &noise(how.into(), 500),
+                ]
+                .concat()
+            })
             .to_vec(),
         "frames" => frames(),
         "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],

@@ -43,6 +43,7 @@ mod reload;
 mod retries;
 mod scraping;
 mod sdk;
+mod sdk_redaction;
 mod shutdown;
 mod status_matrix;
 mod summaries;

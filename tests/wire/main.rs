@@ -13,6 +13,7 @@ mod sieve;
 mod split;
 mod stamp;
 mod strings;
+mod survival;
 mod validate;
 mod view;
 

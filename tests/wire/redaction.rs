@@ -6,25 +6,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tributary::batch::{Batch, Signal};
 use tributary::pipeline::Processor;
-use tributary::processors::redaction::Config;
 use tributary::wire;
 use tributary::wire::strings::Place;
 
 use crate::generator::{Entropy, Generator};
-
-/// The processor with this configuration.
-pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
-    let config: Config = serde_yaml::from_str(config).unwrap();
-    crate::sieve::processor(&config, signal)
-}
-
-const PLANTED: &str = "jane.roe@example.com";
-const EVERYTHING: &str = "
-allow_all_keys: true
-detectors: [email]
-scan: [all]
-unknown_fields: drop
-";
+use crate::survival::{PLANTED, processor, survives_nowhere};
 
 proptest! {
     #[test]
@@ -101,29 +87,4 @@ proptest! {
         prop_assert_eq!(taken, planted(&request) - planted(&everywhere));
         prop_assert_eq!(one_by_one, everywhere);
     }
-}
-
-/// Also used by the fuzz targets.
-pub(crate) fn survives_nowhere(signal: Signal, entropy: &[u8]) {
-    let mut generator = Generator::new(true);
-    generator.planted = Some((PLANTED, &["schema_url"]));
-    let request = Bytes::from(generator.request(signal, &mut Entropy(entropy)));
-    let processor = processor(EVERYTHING, signal);
-    let items = wire::validate(signal, &request).unwrap();
-    let batch = Batch::new(signal, items, request.clone());
-    let Ok(redacted) = processor.process(batch) else {
-        // Random references seldom lead anywhere.
-        assert_eq!(signal, Signal::Profiles);
-        return;
-    };
-    let mut redacted = redacted.unwrap();
-    let output = redacted.wire().to_bytes();
-    let planted = |bytes: &[u8]| {
-        let mut parts = bytes.windows(PLANTED.len());
-        parts.any(|part| part == PLANTED.as_bytes())
-    };
-    assert!(!planted(&output), "it survived");
-    assert_eq!(wire::validate(signal, &output), Ok(redacted.items()));
-    let again = processor.process(redacted.clone()).unwrap().unwrap();
-    assert_eq!(again.into_wire().to_bytes().as_ptr(), output.as_ptr());
 }
