@@ -9,6 +9,7 @@ use super::id::{
     StackId, StringId, ValueId,
 };
 use super::names;
+use super::places::Places;
 use super::table::{Lists, Records, Strings};
 
 /// What is counted, or how often: `cpu` in `nanoseconds`.
@@ -118,6 +119,7 @@ pub struct Dictionary {
     functions: Records<FunctionId, Function>,
     lines: Lists<LinesId, Line>,
     locations: Records<LocationId, Location>,
+    places: Places,
     links: Records<LinkId, Link>,
     stacks: Lists<StackId, LocationId>,
     encoded: Vec<u8>,
@@ -137,6 +139,15 @@ impl Dictionary {
 
     /// The index of a string that may not be one: nothing if it is not UTF-8.
     pub fn string_bytes(&mut self, bytes: &[u8]) -> Option<StringId> {
+        self.strings.intern_bytes(bytes)
+    }
+
+    /// Like [`string_bytes`](Self::string_bytes), faster if it is this string.
+    #[inline]
+    pub(super) fn likely_string(&mut self, bytes: &[u8], likely: StringId) -> Option<StringId> {
+        if self.strings.get_bytes(likely) == bytes {
+            return Some(likely);
+        }
         self.strings.intern_bytes(bytes)
     }
 
@@ -199,6 +210,15 @@ impl Dictionary {
         self.functions.intern(function)
     }
 
+    /// Like [`function`](Self::function), faster if it is this one.
+    #[inline]
+    pub(super) fn likely_function(&mut self, function: Function, likely: FunctionId) -> FunctionId {
+        if self.functions.get(likely) == function {
+            return likely;
+        }
+        self.functions.intern(function)
+    }
+
     /// The index of the lines of a location, the innermost first.
     pub fn lines(&mut self, lines: &[Line]) -> LinesId {
         self.lines.intern(lines)
@@ -206,7 +226,31 @@ impl Dictionary {
 
     /// The index of a location.
     pub fn location(&mut self, location: Location) -> LocationId {
-        self.locations.intern(location)
+        let before = self.locations.entries().len();
+        let id = self.locations.intern(location);
+        if self.locations.entries().len() > before {
+            self.places.note_last(self.locations.entries());
+        }
+        id
+    }
+
+    /// A location with this mapping and address, if there is an address: probably the one that is meant, because
+    /// nothing else has been compared. The zero value if none is known.
+    #[inline]
+    pub(super) fn likely_location(
+        &self,
+        mapping: MappingId,
+        address: u64,
+    ) -> (LocationId, Location) {
+        if address != 0 {
+            for id in self.places.find(mapping, address) {
+                let location = self.locations.get(id);
+                if location.address == address && location.mapping == mapping {
+                    return (id, location);
+                }
+            }
+        }
+        Default::default()
     }
 
     /// The index of a link. One of zeros only means none and gets index 0.
@@ -305,6 +349,7 @@ impl Dictionary {
             + self.functions.bytes()
             + self.lines.bytes()
             + self.locations.bytes()
+            + self.places.bytes()
             + self.links.bytes()
             + self.stacks.bytes()
     }

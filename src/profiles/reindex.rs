@@ -205,13 +205,18 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// There is no such string.
     pub fn string(&mut self, index: i32) -> Result<StringId, Fault> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
         if let Some(id) = seen(&self.memo.strings, index) {
             return Ok(id);
         }
         let id = match self.entry(Table::String, index)? {
             None => StringId::default(),
             Some(bytes) => {
-                let id = self.into.string_bytes(bytes);
+                let id = self.into.likely_string(bytes, likely);
                 id.ok_or(Fault::Malformed("a string"))?
             }
         };
@@ -347,31 +352,43 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn function(&mut self, index: i32) -> Result<FunctionId, Fault> {
+        self.likely_function(index, FunctionId::default())
+    }
+
+    /// A function, which is probably this one.
+    fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
         if let Some(id) = seen(&self.memo.functions, index) {
             return Ok(id);
         }
         let id = match self.entry(Table::Function, index)? {
             None => FunctionId::default(),
-            Some(from) => self.new_function(from)?,
+            Some(from) => self.new_function(from, likely)?,
         };
         note(&mut self.memo.functions, index, id);
         Ok(id)
     }
 
-    fn new_function(&mut self, from: &[u8]) -> Result<FunctionId, Fault> {
+    fn new_function(&mut self, from: &[u8], likely: FunctionId) -> Result<FunctionId, Fault> {
         const PLACE: &str = "a function";
+        let like = self.into.get_function(likely);
         let mut function = Function::default();
         for field in fields(from, PLACE) {
             let field = field?;
             match field.number {
-                1 => function.name = self.string(index(field, PLACE)?)?,
-                2 => function.system_name = self.string(index(field, PLACE)?)?,
-                3 => function.filename = self.string(index(field, PLACE)?)?,
+                1 => function.name = self.likely_string(index(field, PLACE)?, like.name)?,
+                2 => {
+                    let index = index(field, PLACE)?;
+                    function.system_name = self.likely_string(index, like.system_name)?;
+                },
+                3 => {
+                    let index = index(field, PLACE)?;
+                    function.filename = self.likely_string(index, like.filename)?;
+                },
                 4 => function.start_line = signed(field, PLACE)?,
                 _ => self.unknown = true,
             }
         }
-        Ok(self.into.function(function))
+        Ok(self.into.likely_function(function, likely))
     }
 
     /// A location.
@@ -394,6 +411,7 @@ impl<'s, 'r> Source<'s, 'r> {
         const PLACE: &str = "a location";
         let (mut mapping, mut address) = (0, 0);
         let mut attributes = Indices::new();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
         for field in fields(from, PLACE) {
@@ -401,23 +419,37 @@ impl<'s, 'r> Source<'s, 'r> {
             match field.number {
                 1 => mapping = index(field, PLACE)?,
                 2 => address = number(field, PLACE)?,
-                3 => lines.push(self.line(bytes(field, PLACE)?)?),
+                3 => messages.push(bytes(field, PLACE)?),
                 4 => indices(field, PLACE, &mut attributes)?,
                 _ => self.unknown = true,
             }
         }
         let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
         let location = Location {
             mapping,
-            address: address.wrapping_add(shift),
-            lines: self.into.lines(&lines),
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
             attributes: self.attribute_set(&attributes)?,
         };
         self.memo.lines = lines;
-        Ok(self.into.location(location))
+        Ok(match location == like {
+            true => likely,
+            false => self.into.location(location),
+        })
     }
 
-    fn line(&mut self, from: &[u8]) -> Result<Line, Fault> {
+    /// A line, which is probably in this function.
+    fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, Fault> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
         let mut function = 0;
@@ -430,7 +462,7 @@ impl<'s, 'r> Source<'s, 'r> {
                 _ => self.unknown = true,
             }
         }
-        line.function = self.function(function)?;
+        line.function = self.likely_function(function, likely)?;
         Ok(line)
     }
 

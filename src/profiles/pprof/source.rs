@@ -2,6 +2,7 @@
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use smallvec::SmallVec;
 
 use super::super::dictionary::{Dictionary, Function, Line, Location, Mapping, ValueType};
 use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
@@ -63,6 +64,11 @@ impl<'s, 'f> Source<'s, 'f> {
     }
 
     pub(super) fn string(&mut self, index: u64) -> Result<StringId, Error> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: u64, likely: StringId) -> Result<StringId, Error> {
         if index == 0 {
             return Ok(StringId::default());
         }
@@ -74,7 +80,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let Some(bytes) = self.tables.strings.get(at) else {
             return Err(Error::Dangling { table, id: index });
         };
-        let id = match self.into.string_bytes(bytes) {
+        let id = match self.into.likely_string(bytes, likely) {
             Some(id) => id,
             None => {
                 self.repairs.strings += 1;
@@ -136,6 +142,7 @@ impl<'s, 'f> Source<'s, 'f> {
         const PLACE: &str = "a location";
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
         let (mut mapping, mut address, mut folded) = (0, 0, false);
         for field in Fields::new(self.tables.locations.get(at)) {
             let field = field.map_err(wire(PLACE))?;
@@ -143,29 +150,43 @@ impl<'s, 'f> Source<'s, 'f> {
             match number {
                 2 => mapping = integer(PLACE, number, value)?,
                 3 => address = integer(PLACE, number, value)?,
-                4 => lines.push(self.line(bytes(PLACE, number, value)?)?),
+                4 => messages.push(bytes(PLACE, number, value)?),
                 5 => folded = integer(PLACE, number, value)? != 0,
                 _ => {}
             }
         }
         let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
         let mut location = Location {
             mapping,
-            address: address.wrapping_add(shift),
-            lines: self.into.lines(&lines),
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
             attributes: AttributeSetId::default(),
         };
         // Where nothing is known, a flag that is not set tells the location from none.
         if folded || location == Location::default() {
             location.attributes = self.flags(&[(names::IS_FOLDED, folded)]);
         }
-        let id = self.into.location(location);
+        let id = match location == like {
+            true => likely,
+            false => self.into.location(location),
+        };
         self.memo.lines = lines;
         note(&mut self.memo.locations, at, id);
         Ok(id)
     }
 
-    fn line(&mut self, message: &[u8]) -> Result<Line, Error> {
+    /// A line, which is probably in this function.
+    fn line(&mut self, message: &[u8], likely: FunctionId) -> Result<Line, Error> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
         for field in Fields::new(message) {
@@ -174,7 +195,7 @@ impl<'s, 'f> Source<'s, 'f> {
             match number {
                 1 => {
                     let id = integer(PLACE, number, value)?;
-                    line.function = self.function(id)?;
+                    line.function = self.function(id, likely)?;
                 }
                 2 => line.line = self.positive(integer(PLACE, number, value)?),
                 3 => line.column = self.positive(integer(PLACE, number, value)?),
@@ -184,7 +205,8 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(line)
     }
 
-    fn function(&mut self, id: u64) -> Result<FunctionId, Error> {
+    /// The function with this id, which is probably this one.
+    fn function(&mut self, id: u64, likely: FunctionId) -> Result<FunctionId, Error> {
         const PLACE: &str = "a function";
         let table = Table::Function;
         if id == 0 {
@@ -197,14 +219,17 @@ impl<'s, 'f> Source<'s, 'f> {
             return Ok(id);
         }
         let mut function = Function::default();
+        let like = self.into.get_function(likely);
         for field in Fields::new(self.tables.functions.get(at)) {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             let index = || integer(PLACE, number, value);
             match number {
-                2 => function.name = self.string(index()?)?,
-                3 => function.system_name = self.string(index()?)?,
-                4 => function.filename = self.string(index()?)?,
+                2 => function.name = self.likely_string(index()?, like.name)?,
+                3 => {
+                    function.system_name = self.likely_string(index()?, like.system_name)?;
+                },
+                4 => function.filename = self.likely_string(index()?, like.filename)?,
                 5 => function.start_line = self.positive(index()?),
                 _ => {}
             }
@@ -212,7 +237,7 @@ impl<'s, 'f> Source<'s, 'f> {
         // A function without any name is none: the line where it starts helps nobody.
         let named = [function.name, function.system_name, function.filename];
         let id = match named.iter().any(|name| name.index() != 0) {
-            true => self.into.function(function),
+            true => self.into.likely_function(function, likely),
             false => FunctionId::default(),
         };
         note(&mut self.memo.functions, at, id);
