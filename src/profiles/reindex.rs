@@ -7,7 +7,7 @@ use prost::Message as _;
 use smallvec::SmallVec;
 
 use super::dictionary::{
-    Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
+    AHEAD, Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
 };
 use super::entries::{Entries, bytes, fields, index, number, numbers, signed};
 use super::id::{
@@ -15,7 +15,7 @@ use super::id::{
 };
 use super::references::{self, References};
 use super::table::Records;
-use crate::wire::reader::Field;
+use crate::wire::reader::{Field, Fields, Value};
 
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,6 +105,8 @@ pub struct Memo {
     shifts: Vec<u64>,
     functions: Vec<u32>,
     locations: Vec<u32>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
     links: Vec<u32>,
     stacks: Vec<u32>,
     set: Vec<AttributeId>,
@@ -177,6 +179,7 @@ impl<'s, 'r> Source<'s, 'r> {
         memo.shifts.resize(entries.mappings.len(), 0);
         clear(&mut memo.functions, entries.functions.len());
         clear(&mut memo.locations, entries.locations.len());
+        memo.approached = 0;
         clear(&mut memo.links, entries.links.len());
         clear(&mut memo.stacks, entries.stacks.len());
         Source {
@@ -379,11 +382,11 @@ impl<'s, 'r> Source<'s, 'r> {
                 2 => {
                     let index = index(field, PLACE)?;
                     function.system_name = self.likely_string(index, like.system_name)?;
-                },
+                }
                 3 => {
                     let index = index(field, PLACE)?;
                     function.filename = self.likely_string(index, like.filename)?;
-                },
+                }
                 4 => function.start_line = signed(field, PLACE)?,
                 _ => self.unknown = true,
             }
@@ -401,10 +404,41 @@ impl<'s, 'r> Source<'s, 'r> {
         }
         let id = match self.entry(Table::Location, index)? {
             None => LocationId::default(),
-            Some(from) => self.new_location(from)?,
+            Some(from) => {
+                self.approach(index);
+                self.new_location(from)?
+            }
         };
         note(&mut self.memo.locations, index, id);
         Ok(id)
+    }
+
+    /// Prepares for some locations, from this one on: most tables are in the order in which stacks refer to them.
+    fn approach(&mut self, index: i32) {
+        let Some(first) = at(index).filter(|first| *first >= self.memo.approached) else {
+            return;
+        };
+        let some = self.entries.locations.iter().skip(first).take(AHEAD);
+        let places = some.map(|from| {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(from).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (1, Value::Varint(value)) => mapping = value as i32,
+                    (2, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let shift = at(mapping).and_then(|at| self.memo.shifts.get(at));
+            let mapping = seen(&self.memo.mappings, mapping).unwrap_or_default();
+            let address = u64::wrapping_add(address, shift.copied().unwrap_or_default());
+            (mapping, address)
+        });
+        let places: SmallVec<[(MappingId, u64); AHEAD]> = places.collect();
+        self.into.approach(&places);
+        self.memo.approached = first + AHEAD;
     }
 
     fn new_location(&mut self, from: &[u8]) -> Result<LocationId, Fault> {

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use smallvec::SmallVec;
 
-use super::super::dictionary::{Dictionary, Function, Line, Location, Mapping, ValueType};
+use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, Mapping, ValueType};
 use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
 use super::super::reindex::Relocations;
@@ -12,7 +12,7 @@ use super::build_id;
 use super::error::{Error, Table};
 use super::read::Repairs;
 use super::tables::{Tables, bytes, integer};
-use crate::wire::reader::Fields;
+use crate::wire::reader::{Fields, Value};
 
 const UNSEEN: u32 = u32::MAX;
 
@@ -27,6 +27,8 @@ pub(super) struct Memo {
     /// How far the addresses of each mapping move.
     shifts: Vec<u64>,
     locations: Vec<u32>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
     lines: Vec<Line>,
 }
 
@@ -54,6 +56,7 @@ impl<'s, 'f> Source<'s, 'f> {
         memo.shifts.clear();
         memo.shifts.resize(tables.mappings.len(), 0);
         clear(&mut memo.locations, tables.locations.len());
+        memo.approached = 0;
         Source {
             tables,
             into,
@@ -140,6 +143,9 @@ impl<'s, 'f> Source<'s, 'f> {
     #[inline(never)]
     fn new_location(&mut self, at: usize) -> Result<LocationId, Error> {
         const PLACE: &str = "a location";
+        if at >= self.memo.approached {
+            self.approach(at);
+        }
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
         let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
@@ -185,6 +191,33 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(id)
     }
 
+    /// Prepares for some locations, from this one on: most files are in the order in which samples refer to them.
+    fn approach(&mut self, at: usize) {
+        let end = self.tables.locations.len().min(at + AHEAD);
+        let places = (at..end).map(|at| {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (2, Value::Varint(value)) => mapping = value,
+                    (3, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let mapping = self.tables.mappings.position(mapping);
+            let (mapping, shift) = mapping.map_or(Default::default(), |at| {
+                let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
+                (seen(&self.memo.mappings, at).unwrap_or_default(), shift)
+            });
+            (mapping, address.wrapping_add(shift))
+        });
+        let places: SmallVec<[_; AHEAD]> = places.collect();
+        self.into.approach(&places);
+        self.memo.approached = end;
+    }
+
     /// A line, which is probably in this function.
     fn line(&mut self, message: &[u8], likely: FunctionId) -> Result<Line, Error> {
         const PLACE: &str = "a line";
@@ -228,7 +261,7 @@ impl<'s, 'f> Source<'s, 'f> {
                 2 => function.name = self.likely_string(index()?, like.name)?,
                 3 => {
                     function.system_name = self.likely_string(index()?, like.system_name)?;
-                },
+                }
                 4 => function.filename = self.likely_string(index()?, like.filename)?,
                 5 => function.start_line = self.positive(index()?),
                 _ => {}
