@@ -247,8 +247,18 @@ impl Dictionary {
         mapping: MappingId,
         address: u64,
     ) -> (LocationId, Location) {
+        self.location_among(self.places.find(mapping, address), mapping, address)
+    }
+
+    #[inline]
+    fn location_among(
+        &self,
+        ids: [LocationId; 2],
+        mapping: MappingId,
+        address: u64,
+    ) -> (LocationId, Location) {
         if address != 0 {
-            for id in self.places.find(mapping, address) {
+            for id in ids {
                 let location = self.locations.get(id);
                 if location.address == address && location.mapping == mapping {
                     return (id, location);
@@ -265,7 +275,10 @@ impl Dictionary {
             .iter()
             .map(|(mapping, address)| self.places.find(*mapping, *address));
         let likely: SmallVec<[[LocationId; 2]; AHEAD]> = likely.collect();
-        let lines = likely.iter().map(|[id, _]| self.locations.get(*id).lines);
+        let lines = likely
+            .iter()
+            .zip(places)
+            .map(|(ids, (mapping, address))| self.location_among(*ids, *mapping, *address).1.lines);
         let lines: SmallVec<[LinesId; AHEAD]> = lines.collect();
         let functions = lines.iter().map(|id| match self.lines.get(*id) {
             [line, ..] => line.function,
