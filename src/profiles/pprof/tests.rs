@@ -120,7 +120,6 @@ fn what_is_known_of_an_address_is_taken_only_where_all_of_it_is_the_same() {
     variant(|file| file.location[0].line.clear());
     variant(|file| file.location[0].line[0].line = 4);
     variant(|file| file.location[0].line[0].column = 1);
-    variant(|file| file.location[0].line[0].function_id = 0);
     variant(|file| {
         let line = file.location[0].line[0];
         file.location[0].line.push(line);
