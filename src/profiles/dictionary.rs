@@ -3,13 +3,19 @@
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
+use smallvec::SmallVec;
 
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
     StackId, StringId, ValueId,
 };
 use super::names;
+use super::places::Places;
 use super::table::{Lists, Records, Strings};
+
+/// For how many places [`Dictionary::approach`] is best called: enough to wait together, few enough that they are still
+/// near when their turn comes.
+pub(super) const AHEAD: usize = 32;
 
 /// What is counted, or how often: `cpu` in `nanoseconds`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -118,6 +124,7 @@ pub struct Dictionary {
     functions: Records<FunctionId, Function>,
     lines: Lists<LinesId, Line>,
     locations: Records<LocationId, Location>,
+    places: Places,
     links: Records<LinkId, Link>,
     stacks: Lists<StackId, LocationId>,
     encoded: Vec<u8>,
@@ -137,6 +144,15 @@ impl Dictionary {
 
     /// The index of a string that may not be one: nothing if it is not UTF-8.
     pub fn string_bytes(&mut self, bytes: &[u8]) -> Option<StringId> {
+        self.strings.intern_bytes(bytes)
+    }
+
+    /// Like [`string_bytes`](Self::string_bytes), faster if it is this string.
+    #[inline]
+    pub(super) fn likely_string(&mut self, bytes: &[u8], likely: StringId) -> Option<StringId> {
+        if self.strings.get_bytes(likely) == bytes {
+            return Some(likely);
+        }
         self.strings.intern_bytes(bytes)
     }
 
@@ -199,6 +215,15 @@ impl Dictionary {
         self.functions.intern(function)
     }
 
+    /// Like [`function`](Self::function), faster if it is this one.
+    #[inline]
+    pub(super) fn likely_function(&mut self, function: Function, likely: FunctionId) -> FunctionId {
+        if self.functions.get(likely) == function {
+            return likely;
+        }
+        self.functions.intern(function)
+    }
+
     /// The index of the lines of a location, the innermost first.
     pub fn lines(&mut self, lines: &[Line]) -> LinesId {
         self.lines.intern(lines)
@@ -206,7 +231,68 @@ impl Dictionary {
 
     /// The index of a location.
     pub fn location(&mut self, location: Location) -> LocationId {
-        self.locations.intern(location)
+        let before = self.locations.entries().len();
+        let id = self.locations.intern(location);
+        if self.locations.entries().len() > before {
+            self.places.note_last(self.locations.entries());
+        }
+        id
+    }
+
+    /// A location with this mapping and address, if there is an address: probably the one that is meant, because
+    /// nothing else has been compared. The zero value if none is known.
+    #[inline]
+    pub(super) fn likely_location(
+        &self,
+        mapping: MappingId,
+        address: u64,
+    ) -> (LocationId, Location) {
+        self.location_among(self.places.find(mapping, address), mapping, address)
+    }
+
+    #[inline]
+    fn location_among(
+        &self,
+        ids: [LocationId; 2],
+        mapping: MappingId,
+        address: u64,
+    ) -> (LocationId, Location) {
+        if address != 0 {
+            for id in ids {
+                let location = self.locations.get(id);
+                if location.address == address && location.mapping == mapping {
+                    return (id, location);
+                }
+            }
+        }
+        Default::default()
+    }
+
+    /// Touches what [`likely_location`](Self::likely_location) leads to, as far as the function's name, for many places
+    /// at once. One after the other each step would wait for memory; step by step for all of them they wait together.
+    pub(super) fn approach(&self, places: &[(MappingId, u64)]) {
+        let likely = places
+            .iter()
+            .map(|(mapping, address)| self.places.find(*mapping, *address));
+        let likely: SmallVec<[[LocationId; 2]; AHEAD]> = likely.collect();
+        let lines = likely
+            .iter()
+            .zip(places)
+            .map(|(ids, (mapping, address))| self.location_among(*ids, *mapping, *address).1.lines);
+        let lines: SmallVec<[LinesId; AHEAD]> = lines.collect();
+        let functions = lines.iter().map(|id| match self.lines.get(*id) {
+            [line, ..] => line.function,
+            [] => FunctionId::default(),
+        });
+        let functions: SmallVec<[FunctionId; AHEAD]> = functions.collect();
+        let names = functions.iter().map(|id| self.functions.get(*id).name);
+        let names: SmallVec<[StringId; AHEAD]> = names.collect();
+        let touched = names.iter().fold(0, |touched, id| {
+            let bytes = self.strings.get_bytes(*id);
+            let ends = [bytes.first(), bytes.last()];
+            ends.into_iter().flatten().fold(touched, |a, b| a ^ b)
+        });
+        std::hint::black_box(touched);
     }
 
     /// The index of a link. One of zeros only means none and gets index 0.
@@ -305,6 +391,7 @@ impl Dictionary {
             + self.functions.bytes()
             + self.lines.bytes()
             + self.locations.bytes()
+            + self.places.bytes()
             + self.links.bytes()
             + self.stacks.bytes()
     }

@@ -6,6 +6,7 @@
 //! from there has the entries that are referred to and no others.
 //!
 //! - [`id`], [`table`], [`dictionary`]: the tables and their typed indices.
+//!   `places` finds locations again by their addresses.
 //! - [`model`]: profiles over a dictionary.
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): from an encoded request into them, lazily.
 //! - [`write`](mod@write): from them to a request's bytes.
@@ -38,6 +39,7 @@ pub mod layout;
 pub mod merge;
 pub mod model;
 pub mod names;
+mod places;
 pub mod pprof;
 pub mod references;
 pub mod reindex;

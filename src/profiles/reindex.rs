@@ -7,7 +7,7 @@ use prost::Message as _;
 use smallvec::SmallVec;
 
 use super::dictionary::{
-    Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
+    AHEAD, Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
 };
 use super::entries::{Entries, bytes, fields, index, number, numbers, signed};
 use super::id::{
@@ -15,7 +15,7 @@ use super::id::{
 };
 use super::references::{self, References};
 use super::table::Records;
-use crate::wire::reader::Field;
+use crate::wire::reader::{Field, Fields, Value};
 
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,6 +105,8 @@ pub struct Memo {
     shifts: Vec<u64>,
     functions: Vec<u32>,
     locations: Vec<u32>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
     links: Vec<u32>,
     stacks: Vec<u32>,
     set: Vec<AttributeId>,
@@ -177,6 +179,7 @@ impl<'s, 'r> Source<'s, 'r> {
         memo.shifts.resize(entries.mappings.len(), 0);
         clear(&mut memo.functions, entries.functions.len());
         clear(&mut memo.locations, entries.locations.len());
+        memo.approached = 0;
         clear(&mut memo.links, entries.links.len());
         clear(&mut memo.stacks, entries.stacks.len());
         Source {
@@ -205,13 +208,18 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// There is no such string.
     pub fn string(&mut self, index: i32) -> Result<StringId, Fault> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
         if let Some(id) = seen(&self.memo.strings, index) {
             return Ok(id);
         }
         let id = match self.entry(Table::String, index)? {
             None => StringId::default(),
             Some(bytes) => {
-                let id = self.into.string_bytes(bytes);
+                let id = self.into.likely_string(bytes, likely);
                 id.ok_or(Fault::Malformed("a string"))?
             }
         };
@@ -347,31 +355,43 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn function(&mut self, index: i32) -> Result<FunctionId, Fault> {
+        self.likely_function(index, FunctionId::default())
+    }
+
+    /// A function, which is probably this one.
+    fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
         if let Some(id) = seen(&self.memo.functions, index) {
             return Ok(id);
         }
         let id = match self.entry(Table::Function, index)? {
             None => FunctionId::default(),
-            Some(from) => self.new_function(from)?,
+            Some(from) => self.new_function(from, likely)?,
         };
         note(&mut self.memo.functions, index, id);
         Ok(id)
     }
 
-    fn new_function(&mut self, from: &[u8]) -> Result<FunctionId, Fault> {
+    fn new_function(&mut self, from: &[u8], likely: FunctionId) -> Result<FunctionId, Fault> {
         const PLACE: &str = "a function";
+        let like = self.into.get_function(likely);
         let mut function = Function::default();
         for field in fields(from, PLACE) {
             let field = field?;
             match field.number {
-                1 => function.name = self.string(index(field, PLACE)?)?,
-                2 => function.system_name = self.string(index(field, PLACE)?)?,
-                3 => function.filename = self.string(index(field, PLACE)?)?,
+                1 => function.name = self.likely_string(index(field, PLACE)?, like.name)?,
+                2 => {
+                    let index = index(field, PLACE)?;
+                    function.system_name = self.likely_string(index, like.system_name)?;
+                }
+                3 => {
+                    let index = index(field, PLACE)?;
+                    function.filename = self.likely_string(index, like.filename)?;
+                }
                 4 => function.start_line = signed(field, PLACE)?,
                 _ => self.unknown = true,
             }
         }
-        Ok(self.into.function(function))
+        Ok(self.into.likely_function(function, likely))
     }
 
     /// A location.
@@ -384,16 +404,48 @@ impl<'s, 'r> Source<'s, 'r> {
         }
         let id = match self.entry(Table::Location, index)? {
             None => LocationId::default(),
-            Some(from) => self.new_location(from)?,
+            Some(from) => {
+                self.approach(index);
+                self.new_location(from)?
+            }
         };
         note(&mut self.memo.locations, index, id);
         Ok(id)
+    }
+
+    /// Prepares for some locations, from this one on: most tables are in the order in which stacks refer to them.
+    fn approach(&mut self, index: i32) {
+        let Some(first) = at(index).filter(|first| *first >= self.memo.approached) else {
+            return;
+        };
+        let some = self.entries.locations.iter().skip(first).take(AHEAD);
+        let places = some.map(|from| {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(from).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (1, Value::Varint(value)) => mapping = value as i32,
+                    (2, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let shift = at(mapping).and_then(|at| self.memo.shifts.get(at));
+            let mapping = seen(&self.memo.mappings, mapping).unwrap_or_default();
+            let address = u64::wrapping_add(address, shift.copied().unwrap_or_default());
+            (mapping, address)
+        });
+        let places: SmallVec<[(MappingId, u64); AHEAD]> = places.collect();
+        self.into.approach(&places);
+        self.memo.approached = first + AHEAD;
     }
 
     fn new_location(&mut self, from: &[u8]) -> Result<LocationId, Fault> {
         const PLACE: &str = "a location";
         let (mut mapping, mut address) = (0, 0);
         let mut attributes = Indices::new();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
         for field in fields(from, PLACE) {
@@ -401,23 +453,37 @@ impl<'s, 'r> Source<'s, 'r> {
             match field.number {
                 1 => mapping = index(field, PLACE)?,
                 2 => address = number(field, PLACE)?,
-                3 => lines.push(self.line(bytes(field, PLACE)?)?),
+                3 => messages.push(bytes(field, PLACE)?),
                 4 => indices(field, PLACE, &mut attributes)?,
                 _ => self.unknown = true,
             }
         }
         let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
         let location = Location {
             mapping,
-            address: address.wrapping_add(shift),
-            lines: self.into.lines(&lines),
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
             attributes: self.attribute_set(&attributes)?,
         };
         self.memo.lines = lines;
-        Ok(self.into.location(location))
+        Ok(match location == like {
+            true => likely,
+            false => self.into.location(location),
+        })
     }
 
-    fn line(&mut self, from: &[u8]) -> Result<Line, Fault> {
+    /// A line, which is probably in this function.
+    fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, Fault> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
         let mut function = 0;
@@ -430,7 +496,7 @@ impl<'s, 'r> Source<'s, 'r> {
                 _ => self.unknown = true,
             }
         }
-        line.function = self.function(function)?;
+        line.function = self.likely_function(function, likely)?;
         Ok(line)
     }
 

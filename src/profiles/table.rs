@@ -266,6 +266,14 @@ impl<I: Id> Strings<I> {
             .unwrap_or_default()
     }
 
+    /// The bytes of the string, or none for an index of another table.
+    #[inline]
+    pub(super) fn get_bytes(&self, id: I) -> &[u8] {
+        span(&self.ends, id.index())
+            .and_then(|span| self.text.as_bytes().get(span))
+            .unwrap_or_default()
+    }
+
     /// How many strings there are.
     pub fn len(&self) -> usize {
         self.ends.len()

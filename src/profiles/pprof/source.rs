@@ -2,8 +2,9 @@
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use smallvec::SmallVec;
 
-use super::super::dictionary::{Dictionary, Function, Line, Location, Mapping, ValueType};
+use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, Mapping, ValueType};
 use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
 use super::super::reindex::Relocations;
@@ -11,7 +12,7 @@ use super::build_id;
 use super::error::{Error, Table};
 use super::read::Repairs;
 use super::tables::{Tables, bytes, integer};
-use crate::wire::reader::Fields;
+use crate::wire::reader::{Fields, Value};
 
 const UNSEEN: u32 = u32::MAX;
 
@@ -26,6 +27,8 @@ pub(super) struct Memo {
     /// How far the addresses of each mapping move.
     shifts: Vec<u64>,
     locations: Vec<u32>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
     lines: Vec<Line>,
 }
 
@@ -53,6 +56,7 @@ impl<'s, 'f> Source<'s, 'f> {
         memo.shifts.clear();
         memo.shifts.resize(tables.mappings.len(), 0);
         clear(&mut memo.locations, tables.locations.len());
+        memo.approached = 0;
         Source {
             tables,
             into,
@@ -63,6 +67,11 @@ impl<'s, 'f> Source<'s, 'f> {
     }
 
     pub(super) fn string(&mut self, index: u64) -> Result<StringId, Error> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: u64, likely: StringId) -> Result<StringId, Error> {
         if index == 0 {
             return Ok(StringId::default());
         }
@@ -74,7 +83,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let Some(bytes) = self.tables.strings.get(at) else {
             return Err(Error::Dangling { table, id: index });
         };
-        let id = match self.into.string_bytes(bytes) {
+        let id = match self.into.likely_string(bytes, likely) {
             Some(id) => id,
             None => {
                 self.repairs.strings += 1;
@@ -134,8 +143,12 @@ impl<'s, 'f> Source<'s, 'f> {
     #[inline(never)]
     fn new_location(&mut self, at: usize) -> Result<LocationId, Error> {
         const PLACE: &str = "a location";
+        if at >= self.memo.approached {
+            self.approach(at);
+        }
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
         let (mut mapping, mut address, mut folded) = (0, 0, false);
         for field in Fields::new(self.tables.locations.get(at)) {
             let field = field.map_err(wire(PLACE))?;
@@ -143,29 +156,70 @@ impl<'s, 'f> Source<'s, 'f> {
             match number {
                 2 => mapping = integer(PLACE, number, value)?,
                 3 => address = integer(PLACE, number, value)?,
-                4 => lines.push(self.line(bytes(PLACE, number, value)?)?),
+                4 => messages.push(bytes(PLACE, number, value)?),
                 5 => folded = integer(PLACE, number, value)? != 0,
                 _ => {}
             }
         }
         let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
         let mut location = Location {
             mapping,
-            address: address.wrapping_add(shift),
-            lines: self.into.lines(&lines),
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
             attributes: AttributeSetId::default(),
         };
         // Where nothing is known, a flag that is not set tells the location from none.
         if folded || location == Location::default() {
             location.attributes = self.flags(&[(names::IS_FOLDED, folded)]);
         }
-        let id = self.into.location(location);
+        let id = match location == like {
+            true => likely,
+            false => self.into.location(location),
+        };
         self.memo.lines = lines;
         note(&mut self.memo.locations, at, id);
         Ok(id)
     }
 
-    fn line(&mut self, message: &[u8]) -> Result<Line, Error> {
+    /// Prepares for some locations, from this one on: most files are in the order in which samples refer to them.
+    fn approach(&mut self, at: usize) {
+        let end = self.tables.locations.len().min(at + AHEAD);
+        let places = (at..end).map(|at| {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (2, Value::Varint(value)) => mapping = value,
+                    (3, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let mapping = self.tables.mappings.position(mapping);
+            let (mapping, shift) = mapping.map_or(Default::default(), |at| {
+                let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
+                (seen(&self.memo.mappings, at).unwrap_or_default(), shift)
+            });
+            (mapping, address.wrapping_add(shift))
+        });
+        let places: SmallVec<[_; AHEAD]> = places.collect();
+        self.into.approach(&places);
+        self.memo.approached = end;
+    }
+
+    /// A line, which is probably in this function.
+    fn line(&mut self, message: &[u8], likely: FunctionId) -> Result<Line, Error> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
         for field in Fields::new(message) {
@@ -174,7 +228,7 @@ impl<'s, 'f> Source<'s, 'f> {
             match number {
                 1 => {
                     let id = integer(PLACE, number, value)?;
-                    line.function = self.function(id)?;
+                    line.function = self.function(id, likely)?;
                 }
                 2 => line.line = self.positive(integer(PLACE, number, value)?),
                 3 => line.column = self.positive(integer(PLACE, number, value)?),
@@ -184,7 +238,8 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(line)
     }
 
-    fn function(&mut self, id: u64) -> Result<FunctionId, Error> {
+    /// The function with this id, which is probably this one.
+    fn function(&mut self, id: u64, likely: FunctionId) -> Result<FunctionId, Error> {
         const PLACE: &str = "a function";
         let table = Table::Function;
         if id == 0 {
@@ -197,14 +252,17 @@ impl<'s, 'f> Source<'s, 'f> {
             return Ok(id);
         }
         let mut function = Function::default();
+        let like = self.into.get_function(likely);
         for field in Fields::new(self.tables.functions.get(at)) {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             let index = || integer(PLACE, number, value);
             match number {
-                2 => function.name = self.string(index()?)?,
-                3 => function.system_name = self.string(index()?)?,
-                4 => function.filename = self.string(index()?)?,
+                2 => function.name = self.likely_string(index()?, like.name)?,
+                3 => {
+                    function.system_name = self.likely_string(index()?, like.system_name)?;
+                }
+                4 => function.filename = self.likely_string(index()?, like.filename)?,
                 5 => function.start_line = self.positive(index()?),
                 _ => {}
             }
@@ -212,7 +270,7 @@ impl<'s, 'f> Source<'s, 'f> {
         // A function without any name is none: the line where it starts helps nobody.
         let named = [function.name, function.system_name, function.filename];
         let id = match named.iter().any(|name| name.index() != 0) {
-            true => self.into.function(function),
+            true => self.into.likely_function(function, likely),
             false => FunctionId::default(),
         };
         note(&mut self.memo.functions, at, id);

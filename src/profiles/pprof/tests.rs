@@ -105,6 +105,58 @@ fn sample(value: &[i64], label: &[Label]) -> Sample {
     }
 }
 
+#[test]
+fn what_is_known_of_an_address_is_taken_only_where_all_of_it_is_the_same() {
+    let mut base = small();
+    base.location[0].address = 0x1234;
+    let mut variants = vec![base.clone()];
+    let mut variant = |change: fn(&mut File)| {
+        let mut file = base.clone();
+        change(&mut file);
+        variants.push(file);
+    };
+    variant(|file| file.location[0].address = 0x1235);
+    variant(|file| file.location[0].is_folded = true);
+    variant(|file| file.location[0].line.clear());
+    variant(|file| file.location[0].line[0].line = 4);
+    variant(|file| file.location[0].line[0].column = 1);
+    variant(|file| {
+        let line = file.location[0].line[0];
+        file.location[0].line.push(line);
+    });
+    variant(|file| file.function[0].name = 4);
+    variant(|file| file.function[0].system_name = 3);
+    variant(|file| file.function[0].filename = 3);
+    variant(|file| file.function[0].start_line = 2);
+    variant(|file| file.string_table[3] = b"maim".to_vec());
+    variant(|file| file.string_table[3] = b"mai".to_vec());
+    let budget = Budget::new(1 << 24);
+    for first in &variants {
+        for second in &variants {
+            let mut merger = Merger::new(merge::Options::default());
+            let mut encoded = Merger::new(merge::Options::default());
+            let mut reader = Reader::new();
+            for file in [first, second] {
+                let (dictionary, relocations) = merger.dictionary();
+                let mut permit = budget.acquire(0).unwrap();
+                let (bytes, options) = (file.encode_to_vec(), Options::default());
+                let read =
+                    reader.read(&bytes, &options, &mut permit, dictionary, Some(relocations));
+                merger.add_profiles(&[resource(&read.unwrap())]);
+                let alone = read_with(&bytes, &options).unwrap().0.encode();
+                encoded.add_encoded(&alone).unwrap();
+            }
+            let mut expected = first.meaning().samples;
+            for (key, values) in second.meaning().samples {
+                let sums = expected.entry(key).or_insert_with(|| vec![0]);
+                sums[0] += values[0];
+            }
+            assert_eq!(back(&merger.finish()).meaning().samples, expected);
+            assert_eq!(back(&encoded.finish()).meaning().samples, expected);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn what_a_file_says_comes_back_and_breaks_no_rule_on_the_way(file in files()) {
