@@ -77,7 +77,7 @@ impl Validate for Links {
         for (key, labels) in [("trace_id", &self.trace_id), ("span_id", &self.span_id)] {
             for (at, label) in labels.iter().enumerate() {
                 if let Err(error) = label.parse::<IdLabel>() {
-                    problems.error(&[key, &at.to_string()], &error.to_string());
+                    problems.error(&[key, &at.to_string()], error.to_string());
                 }
             }
         }
