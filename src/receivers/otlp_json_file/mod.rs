@@ -243,12 +243,13 @@ impl Files {
                         continue;
                     }
                     // Where the file at the path was replaced since, the open one counts.
+                    let open = tail.identity;
                     let following = Following {
                         tail: Some(tail),
                         nameless: false,
                         not_before: None,
                     };
-                    self.tails.insert(identity, following);
+                    self.tails.insert(open, following);
                 }
                 Err((path, error)) => self.log_unreadable(&path, &error),
             }
