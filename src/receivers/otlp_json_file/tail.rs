@@ -135,8 +135,13 @@ impl Tail {
     }
 
     fn lines(&mut self, len: u64, limit: usize) -> io::Result<Vec<Record>> {
+        if len > self.offset && len == self.looked_at {
+            return Ok(Vec::new());
+        }
         let mut buffer = self.bytes(len, CHUNK)?;
-        if memchr::memchr(b'\n', &buffer).is_none() && buffer.len() as u64 != len - self.offset {
+        let is_piece =
+            memchr::memchr(b'\n', &buffer).is_none() && buffer.len() as u64 != len - self.offset;
+        if is_piece && !self.in_skipped && buffer.len() <= limit {
             buffer = self.bytes(len, limit.saturating_add(1))?;
         }
         let mut records = Vec::new();
@@ -188,16 +193,13 @@ impl Tail {
         if buffer.len() > limit {
             return Ok(vec![record(None, true)]);
         }
-        let is_new = self.looked_at != end.offset;
-        let is_whole = is_new
-            && buffer.trim_ascii_end().ends_with(b"}")
+        let is_whole = buffer.trim_ascii_end().ends_with(b"}")
             && serde_json::from_slice::<IgnoredAny>(&buffer).is_ok();
-        let records = match is_whole {
-            true => vec![record(Some(buffer), false)],
-            false => Vec::new(),
-        };
+        if is_whole {
+            return Ok(vec![record(Some(buffer), false)]);
+        }
         self.looked_at = end.offset;
-        Ok(records)
+        Ok(Vec::new())
     }
 
     fn messages(&self, len: u64, limit: usize) -> io::Result<Vec<Record>> {

@@ -261,3 +261,13 @@ fn every_rule_is_reported_at_its_key() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_last_line_without_its_newline_is_tried_again_too() {
+    let directory = TempDir::new().unwrap();
+    append(&directory, "a.json", &logs(1));
+    let refusals = vec![Nack::unavailable("not now")];
+    let mut trial = Trial::new(directory, BEGINNING, &[Signal::Logs], refusals);
+    assert_eq!(trial.next().await, (Signal::Logs, 1));
+    assert_eq!(trial.rest().await, []);
+}
