@@ -163,7 +163,7 @@ impl Config {
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         if self.path.is_empty() {
-            problems.error(&["path"], "must be specified: the file to write to");
+            problems.error(&["path"], "`path` must be specified: the file to write to");
         }
         if self.flush_interval.is_zero() {
             problems.error(&["flush_interval"], "must be above 0");
@@ -178,14 +178,14 @@ impl Validate for Config {
         if self.group_by.enabled {
             problems.error(
                 &["group_by", "enabled"],
-                "is not supported: use one exporter and pipeline for each file, with a `filter` \
+                "`group_by` is not supported: use one exporter and pipeline for each file, with a `filter` \
                  processor that lets the right resources pass",
             );
         }
         if self.encoding.is_some() {
             problems.error(
                 &["encoding"],
-                "is not supported: `format` is `json` or `proto`",
+                "`encoding` is not supported: `format` is `json` or `proto`",
             );
         }
         if let Some(queue) = &*self.sending_queue {

@@ -116,7 +116,7 @@ impl Validate for Config {
         if self.storage.is_some() {
             problems.error(
                 &["storage"],
-                "is not supported: how far files were read is in memory; remove the key, and let \
+                "`storage` is not supported: how far files were read is in memory; remove the key, and let \
                  `start_at` say where to begin after a start",
             );
         }
