@@ -238,7 +238,7 @@ impl Files {
                     }
                 }
                 Ok((path, Some(mut tail))) => {
-                    if from_end && let Err(error) = tail.to_end(self.framing) {
+                    if from_end && let Err(error) = tail.skip_to_end(self.framing) {
                         self.log_unreadable(&path, &error);
                         continue;
                     }

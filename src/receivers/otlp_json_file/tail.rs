@@ -75,7 +75,7 @@ impl Tail {
     }
 
     /// Goes to the end. What is being written there at the moment is skipped as a whole.
-    pub(super) fn to_end(&mut self, framing: Framing) -> io::Result<()> {
+    pub(super) fn skip_to_end(&mut self, framing: Framing) -> io::Result<()> {
         let len = self.file.metadata()?.len();
         match framing {
             Framing::Lines => {
@@ -375,12 +375,12 @@ mod tests {
     #[test]
     fn from_the_end_on_only_what_is_new_is_read_and_nothing_by_halves() {
         let mut trial = Trial::new(Framing::Lines, b"{}\n{\"a\"");
-        trial.tail.to_end(Framing::Lines).unwrap();
+        trial.tail.skip_to_end(Framing::Lines).unwrap();
         trial.append(b":1}\n{ }\n");
         let texts: Vec<String> = trial.rest(100).into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["{ }"]);
         let mut trial = Trial::new(Framing::Lengths, b"\0\0\0\x02ab\0\0\0\x03cd");
-        trial.tail.to_end(Framing::Lengths).unwrap();
+        trial.tail.skip_to_end(Framing::Lengths).unwrap();
         trial.append(b"e");
         assert_eq!(trial.rest(100), expected(&[(2, "cde")]));
     }
