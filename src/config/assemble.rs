@@ -107,11 +107,21 @@ pub(super) struct Listening {
     pub(super) component: Option<(Kind, ComponentId)>,
 }
 
+/// A file somebody writes to.
+pub(super) struct Writing {
+    pub(super) kind: Kind,
+    pub(super) id: ComponentId,
+    pub(super) file: std::path::PathBuf,
+    pub(super) span: Span,
+    pub(super) path: Vec<String>,
+}
+
 /// What the checks need to know, with positions.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) declared: Vec<Declared>,
     pub(super) listening: Vec<Listening>,
+    pub(super) writing: Vec<Writing>,
     pub(super) pipelines: Vec<Draft>,
     pub(super) extensions: Vec<Reference>,
     pub(super) needs: Vec<Need>,

@@ -1,6 +1,7 @@
 //! What must hold between the parts of a configuration.
 
 mod connectors;
+mod files;
 mod listeners;
 mod references;
 pub(super) mod signals;
@@ -18,6 +19,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     references::check(facts, report);
     connectors::check(facts, report);
     listeners::check(facts, report);
+    files::check(facts, report);
     unused::check(facts, report);
 }
 

@@ -113,6 +113,12 @@ pub trait Validate {
         Vec::new()
     }
 
+    /// The files it will write to, each with its path in the configuration, so that two components with one file are
+    /// found.
+    fn writes_to(&self) -> Vec<(Vec<&'static str>, std::path::PathBuf)> {
+        Vec::new()
+    }
+
     /// The extensions it cannot work without, so that one that is missing, does not run, or does
     /// something else is found.
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

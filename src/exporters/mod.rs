@@ -1,6 +1,7 @@
 //! The exporters. A new one is one file and one line in [`REGISTRY`].
 
 pub mod debug;
+pub mod file;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -14,5 +15,10 @@ pub(crate) mod testing;
 use crate::component::{Entry, ExporterConfig};
 
 /// Every exporter that is built in.
-pub static REGISTRY: &[Entry<dyn ExporterConfig>] =
-    &[debug::ENTRY, nop::ENTRY, otlp_grpc::ENTRY, otlp_http::ENTRY];
+pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
+    debug::ENTRY,
+    file::ENTRY,
+    nop::ENTRY,
+    otlp_grpc::ENTRY,
+    otlp_http::ENTRY,
+];

@@ -109,6 +109,14 @@ pub(super) fn describe() {
             "Number of intervals of counted log records, by what ended them: their time or the memory bound",
         ),
         (
+            "tributary_exporter_file_rotations",
+            "Number of times a full file was renamed and a new one begun",
+        ),
+        (
+            "tributary_receiver_file_skipped_records",
+            "Records of files that were skipped: not readable, too large, or refused for good",
+        ),
+        (
             "tributary_receiver_refused_requests",
             "Requests that were refused for any reason, by the identity of the client's certificate",
         ),

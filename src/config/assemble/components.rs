@@ -1,6 +1,6 @@
 //! The five sections that define components.
 
-use super::{Declared, Facts, Kind, Listening, Need, notice};
+use super::{Declared, Facts, Kind, Listening, Need, Writing, notice};
 use crate::component::{self, Entry};
 use crate::config::id::ComponentId;
 use crate::config::model::Configured;
@@ -93,6 +93,17 @@ fn one<C: ?Sized + Validate>(
             path: full.map(str::to_owned).collect(),
             written: true,
             component: Some((kind, id.clone())),
+        });
+    }
+    for (path, file) in config.writes_to() {
+        let place = pair.value.locate(&path);
+        let full = [kind.section(), pair.name.as_str()].into_iter().chain(path);
+        facts.writing.push(Writing {
+            kind,
+            id: id.clone(),
+            file,
+            span: place,
+            path: full.map(str::to_owned).collect(),
         });
     }
     for needed in config.uses_extensions() {

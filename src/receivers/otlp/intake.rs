@@ -42,7 +42,7 @@ pub(super) struct Intake {
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(in crate::receivers) enum Format {
     Protobuf,
     Json,
 }
@@ -184,14 +184,14 @@ fn outdated(layout: OldLayout) -> Nack {
 }
 
 /// Everything between the body as sent and the request.
-struct Work {
-    signal: Signal,
-    format: Format,
-    codec: Option<Codec>,
-    limit: usize,
-    limit_key: &'static str,
+pub(in crate::receivers) struct Work {
+    pub(in crate::receivers) signal: Signal,
+    pub(in crate::receivers) format: Format,
+    pub(in crate::receivers) codec: Option<Codec>,
+    pub(in crate::receivers) limit: usize,
+    pub(in crate::receivers) limit_key: &'static str,
     /// What to put on the request, and who sent it.
-    stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
+    pub(in crate::receivers) stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
 }
 
 impl Work {
@@ -206,7 +206,8 @@ impl Work {
         bytes <= longest
     }
 
-    fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
+    /// The request, and how many items it has.
+    pub(in crate::receivers) fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if let Some(codec) = self.codec {
             let output = decompress(codec, &held.bytes, self.limit, &mut held.permit)
                 .map_err(|error| self.refuse(error))?;

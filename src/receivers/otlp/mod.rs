@@ -9,7 +9,7 @@ mod config;
 pub mod fuzzing;
 mod grpc;
 mod http;
-mod intake;
+pub(super) mod intake;
 
 use std::sync::Arc;
 

@@ -8,8 +8,6 @@
 //! Which files were read is not written anywhere: after a start of the collector they are read again. Their profiles
 //! are the same to the byte, which a `dedup` processor further on notices.
 
-pub(super) mod glob;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -24,13 +22,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::glob::Glob;
 use super::intake::{Held, Intake, Refused};
 use super::origin::{Origin, Subject, text};
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
 use crate::files::Stamp;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::receivers::glob::Glob;
 use crate::receivers::serving::body::out_of_memory;
 use crate::telemetry::sampled_log::SampledLog;
 

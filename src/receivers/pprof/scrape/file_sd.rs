@@ -13,7 +13,7 @@ use super::discovery::Found;
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
 use crate::files::FileWatch;
-use crate::receivers::pprof::file::glob::Glob;
+use crate::receivers::glob::Glob;
 
 /// The most bytes of a file; it is for people and small programs.
 const MAX_FILE: u64 = 16 << 20;

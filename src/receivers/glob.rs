@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A pattern of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::receivers::pprof) struct Glob {
+pub(super) struct Glob {
     /// Where to begin.
     root: PathBuf,
     /// What comes below, by directory.
@@ -36,7 +36,7 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(in crate::receivers::pprof) fn new(pattern: &str) -> Result<Self, String> {
+    pub(super) fn new(pattern: &str) -> Result<Self, String> {
         let mut root = PathBuf::new();
         let mut parts = Vec::new();
         for component in Path::new(pattern).components() {
@@ -55,7 +55,7 @@ impl Glob {
 
     /// The files that match now, at most so many. Directories that cannot be read have none, and what is neither a file
     /// nor a link to one does not match: reading a pipe might never end.
-    pub(in crate::receivers::pprof) fn find(&self, most: usize) -> Vec<PathBuf> {
+    pub(super) fn find(&self, most: usize) -> Vec<PathBuf> {
         let mut found = Vec::new();
         below(&self.root, &self.parts, most, &mut found);
         found

@@ -1,0 +1,156 @@
+//! The files that were written before: their names, and how many of them are kept.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::config::RotationConfig;
+
+/// As in the names that the Collector gives.
+const FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
+const HOURS_PER_DAY: i64 = 24;
+
+/// Gives the file a name with the time in it. Nothing is overwritten.
+pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
+    let mut time = Timestamp::now();
+    loop {
+        let name = name(path, time, localtime);
+        // Somebody who makes that very file between the two calls would lose it; nobody has a reason to.
+        if !name.try_exists()? {
+            fs::rename(path, &name)?;
+            return Ok(name);
+        }
+        time = time
+            .checked_add(SignedDuration::from_millis(1))
+            .map_err(io::Error::other)?;
+    }
+}
+
+/// Deletes the old files that are too many or too old. How many were deleted.
+pub(super) fn prune(path: &Path, rotation: &RotationConfig) -> io::Result<usize> {
+    let (stem, extension) = split(path);
+    let mut backups = Vec::new();
+    for entry in fs::read_dir(directory(path))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let time = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(&stem)?.strip_prefix('-'))
+            .and_then(|name| name.strip_suffix(&extension))
+            .and_then(|time| moment(time, rotation.localtime));
+        backups.extend(time.map(|time| (time, entry.path())));
+    }
+    backups.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    let oldest = i64::try_from(rotation.max_days)
+        .ok()
+        .filter(|days| *days > 0)
+        .and_then(|days| days.checked_mul(HOURS_PER_DAY))
+        .and_then(|hours| {
+            let age = SignedDuration::try_from_hours(hours)?;
+            Timestamp::now().checked_sub(age).ok()
+        });
+    let mut deleted = 0;
+    for (at, (time, path)) in backups.iter().enumerate() {
+        let is_one_too_many = rotation.max_backups > 0 && at >= rotation.max_backups;
+        if is_one_too_many || oldest.is_some_and(|oldest| *time < oldest) {
+            fs::remove_file(path)?;
+            deleted += 1;
+        }
+    }
+    Ok(deleted)
+}
+
+fn zone(localtime: bool) -> TimeZone {
+    match localtime {
+        true => TimeZone::system(),
+        false => TimeZone::UTC,
+    }
+}
+
+fn name(path: &Path, time: Timestamp, localtime: bool) -> PathBuf {
+    let (stem, extension) = split(path);
+    let time = time.to_zoned(zone(localtime));
+    path.with_file_name(format!("{stem}-{}{extension}", time.strftime(FORMAT)))
+}
+
+fn moment(text: &str, localtime: bool) -> Option<Timestamp> {
+    let time = DateTime::strptime("%Y-%m-%dT%H-%M-%S%.f", text).ok()?;
+    Some(time.to_zoned(zone(localtime)).ok()?.timestamp())
+}
+
+/// The name without its extension, and the extension with its dot.
+fn split(path: &Path) -> (String, String) {
+    let text =
+        |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+    let extension = text(path.extension()).map_or_else(String::new, |text| format!(".{text}"));
+    (text(path.file_stem()).unwrap_or_default(), extension)
+}
+
+pub(super) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn names(directory: &TempDir) -> Vec<String> {
+        let entries = fs::read_dir(directory.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_time_stands_before_the_extension_and_nothing_is_overwritten() {
+        let time: Timestamp = "2022-09-14T05:02:14.173Z".parse().unwrap();
+        let named = |path: &str| name(Path::new(path), time, false).display().to_string();
+        assert_eq!(named("a/data.json"), "a/data-2022-09-14T05-02-14.173.json");
+        assert_eq!(named("data"), "data-2022-09-14T05-02-14.173");
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("data.json");
+        for text in ["1", "2", "3"] {
+            fs::write(&path, text).unwrap();
+            set_aside(&path, false).unwrap();
+        }
+        assert_eq!(names(&directory).len(), 3);
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_no_other_file_is_touched() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("data.json");
+        let now = Timestamp::now();
+        let day = SignedDuration::from_hours(24);
+        for ago in 0..5 {
+            fs::write(name(&path, now - day * ago, false), "x").unwrap();
+        }
+        for other in [
+            "data.json",
+            "data-old.json",
+            "data-2022-09-14T05-02-14.173.txt",
+        ] {
+            fs::write(directory.path().join(other), "x").unwrap();
+        }
+        let rotation = |max_backups, max_days| RotationConfig {
+            max_backups,
+            max_days,
+            ..RotationConfig::default()
+        };
+        assert_eq!(prune(&path, &rotation(0, 0)).unwrap(), 0);
+        assert_eq!(prune(&path, &rotation(4, 0)).unwrap(), 1);
+        assert_eq!(prune(&path, &rotation(4, 2)).unwrap(), 2);
+        assert_eq!(names(&directory).len(), 2 + 3);
+    }
+}

@@ -1,0 +1,205 @@
+//! The configuration of `file`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compression::Codec;
+use crate::compression::compress::CompressionParams;
+use crate::config::units::Duration;
+use crate::config::{Problems, Section, Validate};
+use crate::queue::{QueueConfig, RetryConfig};
+
+/// Writes telemetry to a file, one request after the other. All signals go into the same file.
+///
+/// What is acknowledged has been given to the operating system: it survives the end of the collector, however that comes
+/// (`kill -9`). What was written within the last `flush_interval` may be lost when the machine loses its power.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The file. When it is moved or deleted by somebody else, the next request makes a new one. New files can be read by
+    /// their owner only (mode 0600). Required.
+    pub path: String,
+    /// When to begin a new file, and which of the old ones to keep. Present but empty means on with its defaults.
+    /// Default: off.
+    pub rotation: Section<RotationConfig>,
+    /// `json`: OTLP/JSON, one request in a line. `proto`: OTLP in protobuf, each request behind its length in 4 bytes, most
+    /// significant first; it does not say of which signal a request is, so give each signal a file of its own. Default:
+    /// `json`.
+    pub format: Format,
+    /// `zstd` compresses each request for itself and puts it behind the length of the compressed bytes, in 4 bytes, most
+    /// significant first, whatever `format` is. Default: `none`.
+    pub compression: Compression,
+    /// How hard to compress.
+    pub compression_params: CompressionParams,
+    /// Whether a file that is there at the start is continued; otherwise it is emptied. It is always continued with
+    /// `rotation`, and over a reload. Half a request at its end, left by a crash, is cut off. Default: false.
+    pub append: bool,
+    /// How often what was written is forced to the disk; more than 0. Default: 1s.
+    pub flush_interval: Duration,
+    /// Whether to make the directory of the file if there is none, and those above it. Default: false.
+    pub create_directory: bool,
+    /// The permissions of directories that are made, in octal and in quotes. Default: "0755".
+    pub directory_permissions: String,
+    /// A file for each value of a resource attribute. Not supported.
+    pub group_by: GroupByConfig,
+    /// An extension that encodes what is written. Not supported: see `format`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// A queue in front. Default: off, so that what is acknowledged is in the file.
+    pub sending_queue: Section<QueueConfig>,
+    /// Retries of what is in `sending_queue`. Without a queue there are none: the sender hears of a failure at once and
+    /// still has its data. Default: on.
+    pub retry_on_failure: Section<RetryConfig>,
+}
+
+/// When to begin a new file. The old one gets the time into its name, before the extension, as in
+/// `data-2026-09-14T05-02-14.173.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RotationConfig {
+    /// The largest file in MiB; 0 means the default. A request that is larger gets a file of its own. Default: 100.
+    pub max_megabytes: u64,
+    /// After how many days of 24 hours an old file is deleted; 0 is never. Default: 0.
+    pub max_days: u64,
+    /// How many old files are kept; 0 is all of them. Default: 100.
+    pub max_backups: usize,
+    /// Whether the times in names are local; otherwise they are in UTC. Default: false.
+    pub localtime: bool,
+}
+
+/// How a request is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// OTLP/JSON.
+    #[default]
+    Json,
+    /// Protobuf.
+    Proto,
+}
+
+/// How a request is compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// It is not.
+    #[default]
+    #[serde(alias = "")]
+    None,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// A file for each value of a resource attribute. Not supported.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupByConfig {
+    /// Must be false. Default: false.
+    pub enabled: bool,
+    /// Without an effect while `enabled` is false. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_attribute: Option<String>,
+    /// Without an effect while `enabled` is false. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_open_files: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            path: String::new(),
+            rotation: Section(None),
+            format: Format::Json,
+            compression: Compression::None,
+            compression_params: CompressionParams::default(),
+            append: false,
+            flush_interval: Duration::secs(1),
+            create_directory: false,
+            directory_permissions: "0755".to_owned(),
+            group_by: GroupByConfig::default(),
+            encoding: None,
+            sending_queue: Section(None),
+            retry_on_failure: Section(Some(RetryConfig::default())),
+        }
+    }
+}
+
+impl Default for RotationConfig {
+    fn default() -> Self {
+        RotationConfig {
+            max_megabytes: 100,
+            max_days: 0,
+            max_backups: 100,
+            localtime: false,
+        }
+    }
+}
+
+impl RotationConfig {
+    /// The largest file in bytes.
+    pub(super) fn max_bytes(&self) -> u64 {
+        let megabytes = match self.max_megabytes {
+            0 => RotationConfig::default().max_megabytes,
+            megabytes => megabytes,
+        };
+        megabytes.saturating_mul(1 << 20)
+    }
+}
+
+impl Config {
+    /// `directory_permissions` as bits.
+    pub(super) fn directory_mode(&self) -> Option<u32> {
+        let mode = u32::from_str_radix(&self.directory_permissions, 8).ok();
+        mode.filter(|mode| *mode <= 0o777)
+    }
+
+    pub(super) fn codec(&self) -> Option<Codec> {
+        (self.compression == Compression::Zstd).then_some(Codec::Zstd)
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if self.path.is_empty() {
+            problems.error(&["path"], "`path` must be specified: the file to write to");
+        }
+        if self.flush_interval.is_zero() {
+            problems.error(&["flush_interval"], "must be above 0");
+        }
+        if self.directory_mode().is_none() {
+            problems.error(
+                &["directory_permissions"],
+                "must be permissions in octal and in quotes, from \"0000\" to \"0777\"",
+            );
+        }
+        self.compression_params.validate(self.codec(), problems);
+        if self.group_by.enabled {
+            problems.error(
+                &["group_by", "enabled"],
+                "`group_by` is not supported: use one exporter and pipeline for each file, with a `filter` \
+                 processor that lets the right resources pass",
+            );
+        }
+        if self.encoding.is_some() {
+            problems.error(
+                &["encoding"],
+                "`encoding` is not supported: `format` is `json` or `proto`",
+            );
+        }
+        if let Some(queue) = &*self.sending_queue {
+            problems.within("sending_queue", queue);
+        }
+        if let Some(retry) = &*self.retry_on_failure {
+            problems.within("retry_on_failure", retry);
+        }
+    }
+
+    fn writes_to(&self) -> Vec<(Vec<&'static str>, PathBuf)> {
+        match self.path.is_empty() {
+            true => Vec::new(),
+            false => vec![(vec!["path"], PathBuf::from(&self.path))],
+        }
+    }
+}

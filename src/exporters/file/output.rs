@@ -1,0 +1,418 @@
+//! The file: everything that happens to it is here, one thing at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use tracing::warn;
+
+use super::backups::{prune, set_aside};
+use super::config::RotationConfig;
+use super::ending::{Ending, Framing, ending};
+
+/// A file that is written to. There is one per path in the process, so that the exporter of a new configuration and the
+/// one it replaces do not get in each other's way.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<Open>,
+    /// What was written to but is closed now, to be forced to the disk.
+    closed: Vec<Arc<File>>,
+    /// Something was written since the file was forced to the disk.
+    dirty: bool,
+    rotation: Option<RotationConfig>,
+}
+
+/// The file while it is open.
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    /// Device and inode of a regular file. What is none can only be appended to.
+    identity: Option<(u64, u64)>,
+    /// Bytes of whole requests.
+    len: u64,
+    /// Part of a request may follow these.
+    torn: bool,
+    framing: Framing,
+}
+
+/// What a write did besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// The request begins a new file, the one before it was renamed.
+    pub(super) rotated: bool,
+}
+
+impl Output {
+    /// The output of that path.
+    pub(super) fn of(path: &Path) -> Arc<Self> {
+        static ALL: LazyLock<Mutex<HashMap<PathBuf, Weak<Output>>>> = LazyLock::new(Mutex::default);
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, output| output.strong_count() > 0);
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if let Some(known) = all.get(&path).and_then(Weak::upgrade) {
+            return known;
+        }
+        let output = Arc::new(Output {
+            path: path.clone(),
+            state: Mutex::default(),
+        });
+        all.insert(path, Arc::downgrade(&output));
+        output
+    }
+
+    /// Whether nobody has written to it in this process before; from now on, somebody has.
+    pub(super) fn is_first_use(&self) -> bool {
+        static USED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert(self.path.clone())
+    }
+
+    /// Whether it can be written to. An empty file is made if there is none.
+    pub(super) fn probe(&self) -> io::Result<()> {
+        open(&self.path).map(drop)
+    }
+
+    /// Begins: empties the file if that is wanted.
+    pub(super) fn begin(&self, empty: bool, rotation: Option<RotationConfig>) -> io::Result<()> {
+        let mut state = self.lock();
+        state.rotation = rotation;
+        if empty {
+            let (file, metadata) = open(&self.path)?;
+            if metadata.is_file() {
+                file.set_len(0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a request, whole or not at all.
+    ///
+    /// # Errors
+    /// Nothing of the request is in the file, or nothing that will stay there.
+    pub(super) fn write(&self, framing: Framing, request: &[u8]) -> io::Result<Written> {
+        let mut state = self.lock();
+        let mut written = Written::default();
+        state.make_ready(&self.path, framing)?;
+        if state.is_full(request.len() as u64) {
+            state.set_aside(&self.path)?;
+            written.rotated = true;
+            state.make_ready(&self.path, framing)?;
+        }
+        state.append(request)?;
+        Ok(written)
+    }
+
+    /// Forces what was written to the disk. Writers do not wait for it.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let files = {
+            let mut state = self.lock();
+            let mut files = std::mem::take(&mut state.closed);
+            let is_dirty = std::mem::take(&mut state.dirty);
+            let open = state.open.as_ref().filter(|open| open.identity.is_some());
+            files.extend(open.filter(|_| is_dirty).map(|open| open.file.clone()));
+            files
+        };
+        let mut outcome = Ok(());
+        for file in files {
+            outcome = outcome.and(file.sync_data());
+        }
+        if outcome.is_err() {
+            self.lock().dirty = true;
+        }
+        outcome
+    }
+
+    /// What went wrong, with the file.
+    pub(super) fn describe(&self, what: &str, error: &io::Error) -> String {
+        format!("{what} {}: {error}", self.path.display())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Opens the file if it is not open or has been moved, and sees to it that a request can follow.
+    fn make_ready(&mut self, path: &Path, framing: Framing) -> io::Result<()> {
+        if let Some(open) = &mut self.open
+            && let Some(identity) = open.identity
+        {
+            match fs::metadata(path) {
+                Ok(metadata) if identity_of(&metadata) == identity => {
+                    if open.torn {
+                        open.file.set_len(open.len)?;
+                        open.torn = false;
+                    } else {
+                        // Somebody may have emptied it.
+                        open.len = metadata.len();
+                    }
+                }
+                _ => self.close(),
+            }
+        }
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.framing != framing)
+        {
+            // The configuration has changed: no reader could tell the two apart.
+            match self.open.as_ref().and_then(|open| open.identity) {
+                Some(_) => self.set_aside(path)?,
+                None => self.close(),
+            }
+        }
+        match &mut self.open {
+            None => {
+                let open = self.open_whole(path, framing)?;
+                self.open = Some(open);
+            }
+            Some(open) if open.torn && framing == Framing::Lines => {
+                (&*open.file).write_all(b"\n")?;
+                open.torn = false;
+            }
+            Some(open) if open.torn => {
+                return Err(io::Error::other(
+                    "part of a message was written, and what is no regular file cannot be cut",
+                ));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Opens the file, and mends or sets aside what it has.
+    fn open_whole(&self, path: &Path, framing: Framing) -> io::Result<Open> {
+        let (file, metadata) = open(path)?;
+        let mut open = Open {
+            file: Arc::new(file),
+            identity: metadata.is_file().then(|| identity_of(&metadata)),
+            len: metadata.len(),
+            torn: false,
+            framing,
+        };
+        if open.identity.is_none() {
+            return Ok(open);
+        }
+        // The one that is open cannot be read.
+        match ending(&File::open(path)?, open.len, framing)? {
+            Ending::Whole => Ok(open),
+            Ending::Unended => {
+                (&*open.file).write_all(b"\n")?;
+                open.len += 1;
+                Ok(open)
+            }
+            Ending::Part(at) => {
+                warn!(
+                    path = %path.display(),
+                    bytes = open.len - at,
+                    "Cut off part of a request at the end of a file, left by a crash; \
+                     it was never acknowledged"
+                );
+                open.file.set_len(at)?;
+                open.len = at;
+                Ok(open)
+            }
+            Ending::Foreign => {
+                let name = set_aside(path, self.localtime())?;
+                warn!(
+                    path = %path.display(),
+                    renamed = %name.display(),
+                    "Renamed a file that has no whole request of the format to be written"
+                );
+                self.open_whole(path, framing)
+            }
+        }
+    }
+
+    fn localtime(&self) -> bool {
+        self.rotation
+            .as_ref()
+            .is_some_and(|rotation| rotation.localtime)
+    }
+
+    fn is_full(&self, more: u64) -> bool {
+        let (Some(open), Some(rotation)) = (&self.open, &self.rotation) else {
+            return false;
+        };
+        open.identity.is_some()
+            && open.len > 0
+            && open.len.saturating_add(more) > rotation.max_bytes()
+    }
+
+    /// Renames the file; what follows begins a new one.
+    fn set_aside(&mut self, path: &Path) -> io::Result<()> {
+        set_aside(path, self.localtime())?;
+        self.close();
+        if let Some(rotation) = &self.rotation
+            && let Err(error) = prune(path, rotation)
+        {
+            warn!(path = %path.display(), %error, "Could not delete old files");
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take()
+            && open.identity.is_some()
+        {
+            self.closed.push(open.file);
+        }
+    }
+
+    fn append(&mut self, request: &[u8]) -> io::Result<()> {
+        let Some(open) = &mut self.open else {
+            return Err(io::Error::other("the file is not open"));
+        };
+        if let Err(error) = (&*open.file).write_all(request) {
+            let cut = open.identity.is_some() && open.file.set_len(open.len).is_ok();
+            open.torn = !cut;
+            return Err(error);
+        }
+        open.len += request.len() as u64;
+        self.dirty = true;
+        Ok(())
+    }
+}
+
+fn identity_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    use std::os::unix::fs::FileTypeExt as _;
+    // Without the right to read as well, opening a pipe would wait for somebody who reads it.
+    let pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let mut options = OpenOptions::new();
+    let file = options
+        .create(true)
+        .append(true)
+        .read(pipe)
+        .mode(0o600)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn output(directory: &TempDir) -> (Arc<Output>, PathBuf) {
+        let path = directory.path().join("data.json");
+        (Output::of(&path), path)
+    }
+
+    fn others(directory: &TempDir) -> usize {
+        fs::read_dir(directory.path()).unwrap().count() - 1
+    }
+
+    #[test]
+    fn half_a_line_of_a_crash_is_cut_off_and_the_next_line_is_whole() {
+        let directory = TempDir::new().unwrap();
+        let (output, path) = output(&directory);
+        fs::write(&path, "{\"a\":1}\n{\"b\"").unwrap();
+        output.write(Framing::Lines, b"{\"c\":1}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"c\":1}\n");
+        assert_eq!(others(&directory), 0);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_and_the_next_line_is_whole() {
+        let directory = TempDir::new().unwrap();
+        let (output, path) = output(&directory);
+        output.write(Framing::Lines, b"{\"a\":1}\n").unwrap();
+        // As after a write that failed halfway and could not be undone at once.
+        OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"{\"b")
+            .unwrap();
+        output.lock().open.as_mut().unwrap().torn = true;
+        output.write(Framing::Lines, b"{\"c\":1}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"c\":1}\n");
+    }
+
+    #[test]
+    fn a_full_device_refuses_with_an_error() {
+        let output = Output::of(Path::new("/dev/full"));
+        let error = output.write(Framing::Lines, b"{}\n").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_or_deleted_is_made_again() {
+        let directory = TempDir::new().unwrap();
+        let (output, path) = output(&directory);
+        output.write(Framing::Lines, b"1\n").unwrap();
+        let moved = directory.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        output.write(Framing::Lines, b"2\n").unwrap();
+        fs::remove_file(&path).unwrap();
+        output.write(Framing::Lines, b"3\n").unwrap();
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "1\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+        output.sync().unwrap();
+    }
+
+    #[test]
+    fn files_are_rotated_before_they_are_too_large_and_nothing_is_lost() {
+        let directory = TempDir::new().unwrap();
+        let (output, path) = output(&directory);
+        let rotation = RotationConfig {
+            max_megabytes: 1,
+            ..RotationConfig::default()
+        };
+        output.begin(false, Some(rotation)).unwrap();
+        let line = format!("\"{}\"\n", "x".repeat(400_000));
+        let rotated = (0..5).filter(|_| {
+            output
+                .write(Framing::Lines, line.as_bytes())
+                .unwrap()
+                .rotated
+        });
+        assert_eq!(rotated.count(), 2);
+        let sizes: u64 = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .inspect(|size| assert!(*size <= 1 << 20))
+            .sum();
+        assert_eq!(sizes, 5 * line.len() as u64);
+        assert_eq!(others(&directory), 2);
+        // What is larger than a file may be gets one of its own.
+        let large = format!("\"{}\"\n", "x".repeat(3 << 20));
+        output.write(Framing::Lines, large.as_bytes()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), large.len() as u64);
+    }
+
+    #[test]
+    fn formats_are_not_mixed_in_a_file() {
+        let directory = TempDir::new().unwrap();
+        let (output, path) = output(&directory);
+        output.write(Framing::Lines, b"{}\n").unwrap();
+        output.write(Framing::Lengths, b"\0\0\0\x01a").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"\0\0\0\x01a");
+        assert_eq!(others(&directory), 1);
+    }
+
+    #[test]
+    fn the_exporters_of_two_configurations_share_what_is_known_of_the_file() {
+        let directory = TempDir::new().unwrap();
+        let (one, path) = output(&directory);
+        assert!(Arc::ptr_eq(&one, &Output::of(&path)));
+        assert!(one.is_first_use());
+        assert!(!Output::of(&path).is_first_use());
+    }
+}

@@ -1,0 +1,233 @@
+//! What happens to a record: decompress, see of which signal it is, read, hand on.
+
+use std::cell::Cell;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, counter};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use tokio::task::spawn_blocking;
+use tracing::{debug, warn};
+
+use super::config::{Compression, Config, Format};
+use super::tail::Record;
+use crate::batch::{Batch, Nack, Signal};
+use crate::component::{BuildContext, Outputs};
+use crate::compression::Codec;
+use crate::compression::decompress::{DecompressError, decompress};
+use crate::config::ComponentId;
+use crate::memory::Budget;
+use crate::receivers::otlp::intake::{Format as Encoding, Work};
+use crate::receivers::serving::body::{Held, out_of_memory, too_large};
+use crate::telemetry::ReceiverMetrics;
+use crate::telemetry::sampled_log::SampledLog;
+
+/// The way into the pipelines.
+pub(super) struct Intake {
+    id: ComponentId,
+    outputs: Outputs,
+    budget: Arc<Budget>,
+    metrics: ReceiverMetrics,
+    /// `tributary_receiver_file_skipped_records`.
+    skipped: Counter,
+    log: SampledLog,
+    reading: Reading,
+}
+
+/// How records are read.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    is_compressed: bool,
+    limit: usize,
+    /// The signal of all records, when they do not say it themselves.
+    signal: Option<Signal>,
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It was accepted, or never can be.
+    Done,
+    /// It may be accepted after some time.
+    Later(Duration),
+}
+
+impl Intake {
+    pub(super) fn new(config: &Config, cx: &BuildContext, outputs: Outputs) -> Self {
+        let signal = match config.format {
+            Format::Json => None,
+            Format::Proto => outputs.signals().next(),
+        };
+        Intake {
+            id: cx.id.clone(),
+            budget: cx.budget.clone(),
+            metrics: ReceiverMetrics::new(&cx.id, "file"),
+            skipped: counter!(
+                "tributary_receiver_file_skipped_records",
+                "receiver" => cx.id.to_string()
+            ),
+            log: SampledLog::default(),
+            reading: Reading {
+                is_compressed: config.compression == Compression::Zstd,
+                limit: config.max_log_size.as_usize(),
+                signal,
+            },
+            outputs,
+        }
+    }
+
+    /// Takes a record all the way to the pipeline's answer.
+    pub(super) async fn take(&self, path: &Path, record: &Record) -> Verdict {
+        let refused = match self.hand_on(record).await {
+            Ok(()) => return Verdict::Done,
+            Err(refused) => refused,
+        };
+        if refused.retryable {
+            debug!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                path = %path.display(),
+                record = record.number,
+                error = %refused,
+                "Could not deliver a record; trying again"
+            );
+            return Verdict::Later(refused.retry_after.unwrap_or(RETRY_AFTER));
+        }
+        self.skipped.increment(1);
+        if let Some(suppressed) = self.log.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                path = %path.display(),
+                record = record.number,
+                offset = record.offset,
+                error = %refused,
+                suppressed,
+                "Skipped a record"
+            );
+        }
+        Verdict::Done
+    }
+
+    async fn hand_on(&self, record: &Record) -> Result<(), Nack> {
+        let limit = self.reading.limit;
+        let Some(bytes) = record.content.clone() else {
+            return Err(too_large(limit, LIMIT_KEY));
+        };
+        if bytes.trim_ascii().is_empty() && self.reading.signal.is_none() {
+            return Ok(());
+        }
+        let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
+        let (held, reading) = (Held { bytes, permit }, self.reading);
+        let read = match held.bytes.len() > SHORT || reading.is_compressed {
+            false => reading.read(held),
+            true => spawn_blocking(move || reading.read(held))
+                .await
+                .unwrap_or_else(|_| Err(Nack::unavailable("the collector is shutting down"))),
+        };
+        let Some((signal, items, held)) = read? else {
+            return Ok(());
+        };
+        // A file may have other signals too, for other receivers.
+        let Some(consumer) = self.outputs.get(signal).filter(|_| items > 0) else {
+            return Ok(());
+        };
+        let mut batch = Batch::new(signal, items, held.bytes);
+        batch.hold(held.permit);
+        let outcome = consumer.consume(batch).await;
+        match &outcome {
+            Ok(()) => self.metrics.accepted(signal, items),
+            Err(_) => self.metrics.refused(signal, items),
+        }
+        outcome
+    }
+}
+
+impl Reading {
+    /// The request in a record, its signal and how many items it has. Nothing when it is empty.
+    fn read(self, mut held: Held) -> Result<Option<(Signal, usize, Held)>, Nack> {
+        if self.is_compressed {
+            let output = decompress(Codec::Zstd, &held.bytes, self.limit, &mut held.permit)
+                .map_err(|error| match error {
+                    DecompressError::TooLarge(limit) => too_large(limit, LIMIT_KEY),
+                    DecompressError::NoMemory(no_room) => out_of_memory(no_room),
+                    DecompressError::Corrupt(reason) => Nack::invalid(reason),
+                })?;
+            held.permit.shrink_to(output.capacity());
+            held.bytes = output.into();
+        }
+        let (signal, format) = match self.signal {
+            Some(signal) => (signal, Encoding::Protobuf),
+            None => match signal_of(&held.bytes)? {
+                Some(signal) => (signal, Encoding::Json),
+                None => return Ok(None),
+            },
+        };
+        let work = Work {
+            signal,
+            format,
+            codec: None,
+            limit: self.limit,
+            limit_key: LIMIT_KEY,
+            stamp: None,
+        };
+        let (items, held) = work.run(held)?;
+        Ok(Some((signal, items, held)))
+    }
+}
+
+/// Of which signal an OTLP/JSON request is, by its keys; nothing when it has none. What comes after the key that says it
+/// is read once only, by who knows what it is.
+fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
+    let signal = Cell::new(None);
+    let read = serde_json::Deserializer::from_slice(json).deserialize_map(Keys(&signal));
+    match (signal.get(), read) {
+        (Some(signal), _) => Ok(Some(signal)),
+        (None, Ok(None)) => Ok(None),
+        (None, Ok(Some(key))) => Err(Nack::invalid(format!(
+            "not an OTLP/JSON request: it has `{key}` and none of resourceSpans, \
+             resourceMetrics, resourceLogs and resourceProfiles"
+        ))),
+        (None, Err(error)) => Err(Nack::invalid(format!("not an OTLP/JSON request: {error}"))),
+    }
+}
+
+/// Reads keys until one says the signal; the first of the others.
+struct Keys<'c>(&'c Cell<Option<Signal>>);
+
+impl<'de> Visitor<'de> for Keys<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<String>, A::Error> {
+        let mut other = None;
+        while let Some(key) = map.next_key::<String>()? {
+            let signal = match key.as_str() {
+                "resourceSpans" | "resource_spans" => Signal::Traces,
+                "resourceMetrics" | "resource_metrics" => Signal::Metrics,
+                "resourceLogs" | "resource_logs" => Signal::Logs,
+                "resourceProfiles" | "resource_profiles" | "dictionary" => Signal::Profiles,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    other.get_or_insert(key);
+                    continue;
+                }
+            };
+            self.0.set(Some(signal));
+            return Err(serde::de::Error::custom("the signal is known"));
+        }
+        Ok(other)
+    }
+}
+
+/// The key of the configuration that limits records.
+const LIMIT_KEY: &str = "max_log_size";
+/// When to try again what was refused without a word about that.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// What takes about a millisecond at most is read at once.
+const SHORT: usize = 256 << 10;
