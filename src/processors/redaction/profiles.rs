@@ -42,6 +42,7 @@ pub(super) fn redact(
         policy,
         hits: Hits::default(),
         found: policy.rules.is_some(),
+        in_place: false,
     };
     let stripped =
         rewrite(&policy.tables, Signal::Profiles, request, &mut probe).map_err(refuse)?;
@@ -60,17 +61,20 @@ pub(super) fn redact(
     if policy.report {
         return Ok(stripped.map(Redacted::same_items));
     }
+    // What stands in a chosen place and is not what a reader sees is gone with the field that it is in: one that occurs
+    // once more.
+    let changed = rework.changed || probe.in_place;
     // Nothing was added to its strings then.
-    let suspects = match rework.changed {
+    let suspects = match changed {
         true => Vec::new(),
         false => suspects(policy, &reworked),
     };
-    if !rework.changed && suspects.is_empty() {
+    if !changed && suspects.is_empty() {
         return Ok(stripped.map(Redacted::same_items));
     }
     let profiles = read(&reworked).map_err(|fault| broken(&fault))?;
     let (items, request) = (Some(profiles.samples()), profiles.encode());
-    if !rework.changed && !leaves_out(&suspects, &request) {
+    if !changed && !leaves_out(&suspects, &request) {
         return Ok(stripped.map(Redacted::same_items));
     }
     Ok(Some(Redacted { request, items }))
@@ -126,17 +130,23 @@ fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
 struct Probe<'p> {
     policy: &'p Policy,
     hits: Hits,
+    /// Something was found, or there are rules.
     found: bool,
+    /// Something was found where the policy looks.
+    in_place: bool,
 }
 
 impl Rewriter for Probe<'_> {
     type Refusal = Refusal;
 
     fn text(&mut self, place: Place, text: &str) -> Result<Change, Refusal> {
-        if !self.found {
+        if !self.in_place {
             let outcome = self.policy.scanner.scan(text, &mut self.hits);
             let outcome = outcome.map_err(|error| Refusal::Unscannable { place, error })?;
-            self.found = !matches!(outcome, Outcome::Clean);
+            let rules = self.policy.rules.as_ref();
+            self.in_place = !matches!(outcome, Outcome::Clean)
+                || rules.is_some_and(|rules| rules.blocks_value(text));
+            self.found |= self.in_place;
         }
         Ok(Change::Keep)
     }

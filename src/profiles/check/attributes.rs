@@ -32,11 +32,7 @@ impl Checker<'_> {
         if zero || !valid {
             return;
         }
-        let tables = self.tables;
-        let name = usize::try_from(entry.key_strindex)
-            .ok()
-            .and_then(|at| tables.string_table.get(at))
-            .map_or("", String::as_str);
+        let name = self.text(entry.key_strindex);
         if name.is_empty() {
             self.add(Rule::EmptyKey, &key, || "is the empty string".to_owned());
         }

@@ -123,7 +123,7 @@ struct Checker<'r> {
     report: Report,
 }
 
-impl Checker<'_> {
+impl<'r> Checker<'r> {
     fn add(&mut self, rule: Rule, path: &Path<'_>, detail: impl FnOnce() -> String) {
         self.report.add(rule, path, detail);
     }
@@ -153,10 +153,11 @@ impl Checker<'_> {
         valid
     }
 
-    /// The string with this index; empty when there is none.
-    fn text(&self, index: i32) -> &str {
+    /// The string with this index; empty when there is none. Index 0 means none, whatever stands there.
+    fn text(&self, index: i32) -> &'r str {
         usize::try_from(index)
             .ok()
+            .filter(|at| *at != 0)
             .and_then(|at| self.tables.string_table.get(at))
             .map_or("", String::as_str)
     }

@@ -9,7 +9,17 @@ use super::changed;
 /// a name (`orders_2026_11` becomes `orders_?_?`). Texts in double quotes are names in standard SQL; after a comparison,
 /// where MySQL has strings in them, they are replaced too. Comments lose their content: the Collector keeps it, and it
 /// may be anything.
+///
+/// What comes out is looked at again until it stays: a number before dollar quotes ends in `?`, and then they are quotes.
 pub fn sql(statement: &str) -> Cow<'_, str> {
+    let mut sanitized = once(statement);
+    while let Cow::Owned(again) = once(&sanitized) {
+        sanitized = Cow::Owned(again);
+    }
+    sanitized
+}
+
+fn once(statement: &str) -> Cow<'_, str> {
     let mut output = String::with_capacity(statement.len());
     let mut rest = statement.trim();
     // The last character that is no space.
