@@ -207,6 +207,8 @@ mod tests {
             assert_eq!(once, expected);
             assert_eq!(sql(&once), once);
         }
+        let once = sql("x_02$$y$$ 'z").into_owned();
+        assert_eq!(sql(&once), once);
         assert!(matches!(sql("SELECT a FROM b"), Cow::Borrowed(_)));
     }
 }

@@ -251,6 +251,25 @@ fn a_secret_to_which_nothing_refers_is_not_passed_on() {
 }
 
 #[test]
+fn a_secret_that_a_later_field_overrides_is_not_passed_on() {
+    let delimited = |number: u8, inside: &[u8]| {
+        let length = u8::try_from(inside.len()).unwrap();
+        [&[number << 3 | 2, length][..], inside].concat()
+    };
+    let value = |text: &str| delimited(2, &any(text).unwrap().encode_to_vec());
+    let attribute = [delimited(1, b"key"), value(MAIL), value("clean")].concat();
+    let resource = delimited(1, &delimited(1, &attribute));
+    let request = profile(&["main", "file", "label"]).encode_to_vec();
+    let request = Bytes::from([request, delimited(1, &resource)].concat());
+    assert!(has(&request, MAIL));
+    let batch = Batch::new(Signal::Profiles, 1, request);
+    let output = processor(DETECT, Signal::Profiles).process(batch);
+    let output = output.unwrap().unwrap().into_wire().to_bytes();
+    assert!(!has(&output, MAIL));
+    assert!(has(&output, "clean"));
+}
+
+#[test]
 fn a_secret_in_place_of_the_empty_string_is_not_passed_on() {
     let mut request = profile(&["main", "file", "label"]);
     let tables = request.dictionary.as_mut().unwrap();
