@@ -1,6 +1,7 @@
 //! Filters: any text for a condition, and conditions on random requests.
 
 use tributary::batch::Signal;
+use tributary::wire;
 
 use crate::generator::Entropy;
 use crate::sieve::{
@@ -30,6 +31,7 @@ pub fn conditions(input: &[u8]) {
     if signal != Signal::Profiles {
         // Its own text makes the request, too.
         let (_, request, _) = request(&[&[signal as u8; 32], text.as_bytes(), &[7; 64]].concat());
+        let request = admitted(signal, request);
         opposites_do_not_meet(&text, signal, &request);
     }
 }
@@ -38,7 +40,18 @@ pub fn conditions(input: &[u8]) {
 pub fn filter(input: &[u8]) {
     let (signal, request, mut entropy) = request(input);
     if signal != Signal::Profiles {
+        let request = admitted(signal, request);
         filters_like_prost(signal, &request, condition(&mut entropy, 3));
+    }
+}
+
+/// The request as receivers hand it on: what should occur once does.
+fn admitted(signal: Signal, request: Vec<u8>) -> Vec<u8> {
+    match wire::check(signal, &request) {
+        Ok(checked) if checked.repeats_single => {
+            wire::merge_repeated(signal, &request).unwrap().to_vec()
+        }
+        _ => request,
     }
 }
 

@@ -17,7 +17,7 @@ pub fn redact(input: &[u8]) {
     }
 }
 
-/// What is planted, between two spaces: found there whatever stands around it.
+/// What is planted, in brackets: found there whatever stands around them.
 const PLANTED: [&str; 6] = [
     "canary@example.com",
     "4111 1111 1111 1111",
@@ -63,7 +63,7 @@ pub fn redaction(input: &[u8]) {
     check(scanner, &text);
     let planted = PLANTED[usize::from(*what) % PLANTED.len()];
     let place = text.floor_char_boundary(usize::from(*place).min(text.len()));
-    let with = format!("{} {planted} {}", &text[..place], &text[place..]);
+    let with = format!("{} <{planted}> {}", &text[..place], &text[place..]);
     if let Some(redacted) = check(scanner, &with) {
         assert!(
             !redacted.contains(planted) || text.contains(planted),

@@ -161,7 +161,8 @@ impl Rewriter for Probe<'_> {
     }
 
     fn original(&mut self) {
-        self.found = true;
+        // One that a later field overrides, too.
+        (self.found, self.in_place) = (true, true);
     }
 }
 
