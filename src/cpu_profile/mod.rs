@@ -1,8 +1,8 @@
 //! Where this process spends its CPU time.
 //!
 //! A timer of the kernel that counts CPU time (`ITIMER_PROF`) interrupts whichever thread runs. What happens then is no
-//! more than must: registers and the upper part of the stack are copied ([`signal`]). Unwinding is done later, by the
-//! call frame information that every binary has for panics ([`binaries`], and `framehop`), so that neither the program nor
+//! more than must: registers and the upper part of the stack are copied (`signal`). Unwinding is done later, by the
+//! call frame information that every binary has for panics (`binaries`, and `framehop`), so that neither the program nor
 //! its libraries need frame pointers. Functions get no names here: mappings with their build ids say where addresses
 //! belong, as in all profiles.
 //!

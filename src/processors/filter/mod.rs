@@ -1,7 +1,7 @@
 //! `filter`: drops telemetry by conditions or by properties.
 //!
 //! Key names and meanings are those of the Collector's filter processor; of the language of its conditions, what
-//! [`ottl`] says is here. What becomes empty by dropping, such as a scope, goes too.
+//! `ottl` says is here. What becomes empty by dropping, such as a scope, goes too.
 
 mod config;
 mod ottl;

@@ -1,6 +1,6 @@
 //! The `pprof` receiver: takes pprof files wherever they are, and makes OTLP profiles of them.
 //!
-//! Each section of the configuration is one way that files come. All of them end in the [`intake`], which converts and
+//! Each section of the configuration is one way that files come. All of them end in the `intake`, which converts and
 //! hands on; nothing is acknowledged before the pipeline took it, and the receiver itself holds nothing.
 //!
 //! A file becomes one OTLP profile for each of its sample types, in one scope named `tributary/receiver/pprof`. Where it
