@@ -1,0 +1,315 @@
+//! The configuration of `parquet`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::table;
+use crate::config::units::Duration;
+use crate::config::{ByteSize, Problems, Section, Validate};
+use crate::queue::{QueueConfig, RetryConfig};
+
+/// Writes telemetry into Parquet files, a series of files for each signal: `signal=logs/date=2026-09-14/hour=05/part-ID.parquet`
+/// below `path`. Hours are UTC, and those of the items' own times.
+///
+/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue until the
+/// files that hold them are finished. Without a queue the client is answered then, so that what is acknowledged survives
+/// whatever happens to the collector; `rotation.interval` must then be shorter than the time that clients wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The directory; it is made if there is none. Several collectors may write into one. Either this or `object_store`
+    /// is required.
+    pub path: String,
+    /// Writes to an object store instead of a directory. Default: off.
+    pub object_store: Section<ObjectStoreConfig>,
+    /// Permissions of new files, in octal and in quotes. Directories can be entered by those who can read files.
+    /// Default: "0600".
+    pub file_permissions: String,
+    /// What files are kept apart by besides the signal, the date and the hour: nothing (`hour`) or `service.name`
+    /// (`service`). Default: `hour`.
+    pub partition_by: PartitionBy,
+    /// When a file is finished.
+    pub rotation: RotationConfig,
+    /// When a row group of a file is complete.
+    pub row_group: RowGroupConfig,
+    /// How pages are compressed: `zstd`, `lz4` (LZ4_RAW), `snappy` or `none`. Default: `zstd`.
+    pub compression: Compression,
+    /// The level of `zstd`, from 1 to 22. Default: 3.
+    pub compression_level: i32,
+    /// Attributes that have columns of their own, besides their entries in the maps. Default: none.
+    pub promote: PromoteConfig,
+    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its stack, and
+    /// a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
+    pub layout: ProfilesLayout,
+    /// Whether columns of ids have bloom filters, for looking up single traces. Default: true.
+    pub bloom_filters: bool,
+    /// The most files that are open at the same time. Where more are needed the oldest are finished early. Default: 64.
+    pub max_open_files: usize,
+    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not uploaded
+    /// yet; never more than half of the process's memory budget. Where more is needed the largest file is finished early. Default: 128MiB.
+    pub max_memory: ByteSize,
+    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows, bytes,
+    /// and the times of its first and last row. It also says which directories have many small files, worth merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
+    pub manifest: bool,
+    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of it are taken
+    /// they are finished early. `compression: lz4` also holds what is in unfinished files compressed. Default: on.
+    pub sending_queue: Section<QueueConfig>,
+    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one. Without a queue
+    /// there are none: the sender hears of a failure and still has its data. Default: on.
+    pub retry_on_failure: Section<RetryConfig>,
+}
+
+/// A bucket. A file is uploaded while it is written, in parts, and can be seen once it is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObjectStoreConfig {
+    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`. Required.
+    pub url: String,
+    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names are those
+    /// of the crate object_store. Without credentials here those of the environment (variables, instance metadata) are used.
+    /// Default: none.
+    pub options: StoreOptions,
+    /// How large a part is; files below that are uploaded as one. At least 5MiB. Default: 8MiB.
+    pub part_size: ByteSize,
+    /// The time for one request, after which it is tried again; more than 0. Default: 30s.
+    pub timeout: Duration,
+}
+
+/// Names and values; the values are secrets.
+pub type StoreOptions = std::collections::BTreeMap<String, crate::config::Secret>;
+
+/// When a file is finished: by what comes first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RotationConfig {
+    /// The size from which no row group is added any more. Default: 128MiB.
+    pub max_bytes: ByteSize,
+    /// The same in rows; 0 is no limit. Default: 0.
+    pub max_rows: usize,
+    /// How long after its first row a file is finished at the latest; more than 0. Default: 1m.
+    pub interval: Duration,
+}
+
+/// When a row group is complete: by what comes first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RowGroupConfig {
+    /// The number of rows from which it is written; more than 0. Default: 131072.
+    pub max_rows: usize,
+    /// The size in memory from which it is written; more than 0. Default: 32MiB.
+    pub max_bytes: ByteSize,
+}
+
+/// Attributes with columns of their own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromoteConfig {
+    /// Keys of resource attributes. Default: none.
+    pub resource: Vec<String>,
+    /// Keys of the attributes of log records, spans, data points and samples. Default: none.
+    pub item: Vec<String>,
+}
+
+/// What files are kept apart by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PartitionBy {
+    /// Signal, date and hour.
+    #[default]
+    Hour,
+    /// `service.name` too.
+    Service,
+}
+
+/// How pages are compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// RFC 8878.
+    #[default]
+    Zstd,
+    /// LZ4 blocks.
+    Lz4,
+    /// Snappy blocks.
+    Snappy,
+    /// Not at all.
+    None,
+}
+
+/// How profiles are laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfilesLayout {
+    /// A row per sample with all its frames.
+    #[default]
+    Wide,
+    /// A row per sample with the hash of its stack, and a row per stack.
+    Stacks,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            path: String::new(),
+            object_store: Section(None),
+            file_permissions: "0600".to_owned(),
+            partition_by: PartitionBy::Hour,
+            rotation: RotationConfig::default(),
+            row_group: RowGroupConfig::default(),
+            compression: Compression::Zstd,
+            compression_level: 3,
+            promote: PromoteConfig::default(),
+            layout: ProfilesLayout::Wide,
+            bloom_filters: true,
+            max_open_files: 64,
+            max_memory: ByteSize::mib(128),
+            manifest: false,
+            sending_queue: Section(Some(QueueConfig::default())),
+            retry_on_failure: Section(Some(RetryConfig::default())),
+        }
+    }
+}
+
+impl Default for ObjectStoreConfig {
+    fn default() -> Self {
+        ObjectStoreConfig {
+            url: String::new(),
+            options: StoreOptions::new(),
+            part_size: ByteSize::mib(8),
+            timeout: Duration::secs(30),
+        }
+    }
+}
+
+impl Default for RotationConfig {
+    fn default() -> Self {
+        RotationConfig {
+            max_bytes: ByteSize::mib(128),
+            max_rows: 0,
+            interval: Duration::secs(60),
+        }
+    }
+}
+
+impl Default for RowGroupConfig {
+    fn default() -> Self {
+        RowGroupConfig {
+            max_rows: 128 << 10,
+            max_bytes: ByteSize::mib(32),
+        }
+    }
+}
+
+impl Config {
+    /// `file_permissions` as bits.
+    pub(super) fn file_mode(&self) -> Option<u32> {
+        let mode = u32::from_str_radix(&self.file_permissions, 8).ok();
+        mode.filter(|mode| *mode <= 0o777)
+    }
+
+    /// What the columns depend on.
+    pub(super) fn layout_options(&self) -> table::Options {
+        let promoted = |source, keys: &[String]| -> Vec<table::Promoted> {
+            let keys = keys.iter().cloned();
+            keys.map(|key| table::Promoted { source, key }).collect()
+        };
+        let mut all = promoted(table::Source::Resource, &self.promote.resource);
+        all.extend(promoted(table::Source::Item, &self.promote.item));
+        table::Options {
+            promoted: all,
+            profiles: match self.layout {
+                ProfilesLayout::Wide => table::ProfilesLayout::Wide,
+                ProfilesLayout::Stacks => table::ProfilesLayout::Stacks,
+            },
+            compression: match self.compression {
+                Compression::Zstd => table::Compression::Zstd(self.compression_level),
+                Compression::Lz4 => table::Compression::Lz4,
+                Compression::Snappy => table::Compression::Snappy,
+                Compression::None => table::Compression::None,
+            },
+            row_group_rows: self.row_group.max_rows,
+            bloom_filters: self.bloom_filters,
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        match &*self.object_store {
+            None if self.path.is_empty() => {
+                let reason = "`path` must be specified: the directory to write to; or `object_store`, with its `url`";
+                problems.error(&["path"], reason);
+            }
+            Some(_) if !self.path.is_empty() => {
+                let reason = "`path` and `object_store` exclude each other: a prefix in the bucket is part of `url`";
+                problems.error(&["path"], reason);
+            }
+            _ => {}
+        }
+        if let Some(store) = &*self.object_store {
+            problems.within("object_store", store);
+            if self.manifest {
+                let reason = "objects cannot be appended to: `manifest` is for directories only";
+                problems.error(&["manifest"], reason);
+            }
+        }
+        if self.file_mode().is_none() {
+            problems.error(
+                &["file_permissions"],
+                "must be permissions in octal and in quotes, from \"0000\" to \"0777\"",
+            );
+        }
+        if !(1..=22).contains(&self.compression_level) {
+            problems.error(&["compression_level"], "must be from 1 to 22");
+        }
+        let above_0: [(&[&'static str], bool); 6] = [
+            (&["rotation", "max_bytes"], self.rotation.max_bytes.0 == 0),
+            (&["rotation", "interval"], self.rotation.interval.is_zero()),
+            (&["row_group", "max_rows"], self.row_group.max_rows == 0),
+            (&["row_group", "max_bytes"], self.row_group.max_bytes.0 == 0),
+            (&["max_open_files"], self.max_open_files == 0),
+            (&["max_memory"], self.max_memory.0 == 0),
+        ];
+        for (path, _) in above_0.iter().filter(|(_, is_zero)| *is_zero) {
+            problems.error(path, "must be above 0");
+        }
+        if let Some(queue) = &*self.sending_queue {
+            problems.within("sending_queue", queue);
+        }
+        if let Some(retry) = &*self.retry_on_failure {
+            problems.within("retry_on_failure", retry);
+        }
+    }
+}
+
+impl Validate for ObjectStoreConfig {
+    fn validate(&self, problems: &mut Problems) {
+        const SCHEMES: [&str; 7] = [
+            "s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "https://",
+        ];
+        if cfg!(not(feature = "object-store")) {
+            let reason = "this collector was built without object stores: build it with `cargo build --release --features object-store`, \
+                 or write to a directory, with `path`";
+            problems.error(&[], reason);
+        }
+        if !SCHEMES.iter().any(|scheme| self.url.starts_with(scheme)) {
+            problems.error(
+                &["url"],
+                "must be a bucket, with a prefix if you like: `s3://bucket/prefix`, `gs://...` or `az://...`",
+            );
+        }
+        #[cfg(feature = "object-store")]
+        if let Some(name) = super::place::store::unknown_option(self) {
+            problems.error(&["options"], format!("the store has no option `{name}`"));
+        }
+        if self.part_size < ByteSize::mib(5) {
+            problems.error(
+                &["part_size"],
+                "must be at least 5MiB, the least that S3 takes",
+            );
+        }
+        if self.timeout.is_zero() {
+            problems.error(&["timeout"], "must be above 0");
+        }
+    }
+}

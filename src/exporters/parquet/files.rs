@@ -1,0 +1,435 @@
+//! All unfinished files: takes batches in, decides when files are finished, and finishes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use metrics::{Counter, Gauge, counter, gauge};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+use tracing::error;
+
+use super::manifest::Manifest;
+use super::memory::{Charge, Memory};
+use super::part::{Finished, Part};
+use super::place::{Place, PlaceError};
+use super::shelf::{Adding, Limits, Open, OpenFiles, Shelf, Todo};
+use super::table::{self, Layout};
+use super::ticket::{Partly, Ticket};
+use crate::batch::{Code, Requests, Signal};
+use crate::config::ComponentId;
+use crate::queue::{Encoded, Fault, SendError, Settled};
+use crate::telemetry::sampled_log::SampledLog;
+
+/// Above this many bytes, rows are not made on the threads that serve sockets: about a millisecond.
+const BLOCKING_BYTES: usize = 64 << 10;
+/// Files that are finished at the same time: more would only wait for the same disk, each with a row group in memory.
+const FINISHING: usize = 4;
+/// How long a batch waits for memory before the queue is told to come back.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How often who waits for memory looks whether other parts of the process have given some back.
+const LOOK: Duration = Duration::from_millis(200);
+/// While the exporter ends: how long batches are gathered, so that not each gets a file of its own.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// What the files are made for and where.
+pub(super) struct Setup {
+    pub(super) id: ComponentId,
+    pub(super) place: Place,
+    pub(super) layout: Arc<Layout>,
+    pub(super) limits: Limits,
+    pub(super) by_service: bool,
+    pub(super) max_open: usize,
+    pub(super) memory: Arc<Memory>,
+    pub(super) manifest: Option<Manifest>,
+}
+
+/// All unfinished files of an exporter.
+pub(super) struct Files {
+    setup: Setup,
+    /// One for each signal. Locked while rows are made, so who comes waits, and takes up no thread.
+    shelves: [Arc<Mutex<Shelf>>; 4],
+    open: OpenFiles,
+    partly: Arc<Partly>,
+    metrics: Metrics,
+    /// Being finished or waiting for it.
+    finishing: AtomicUsize,
+    turns: Semaphore,
+    tasks: TaskTracker,
+    /// Rows were added, or the exporter ends.
+    changed: Notify,
+    ending: AtomicBool,
+    /// The queue wants some of its room back.
+    wanted: AtomicBool,
+    failures: SampledLog,
+}
+
+/// Why a file is finished before it is full or old enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Early {
+    Memory,
+    Files,
+    Queue,
+}
+
+struct Metrics {
+    id: String,
+    open: Gauge,
+    failures: Counter,
+    early: [Counter; 3],
+}
+
+impl Files {
+    /// None yet.
+    pub(super) fn new(setup: Setup) -> Arc<Self> {
+        let open = OpenFiles::default();
+        Arc::new(Files {
+            metrics: Metrics::new(&setup.id),
+            setup,
+            shelves: Signal::ALL.map(|_| Arc::new(Mutex::new(Shelf::new(&open)))),
+            open,
+            partly: Arc::default(),
+            finishing: AtomicUsize::new(0),
+            turns: Semaphore::new(FINISHING),
+            tasks: TaskTracker::new(),
+            changed: Notify::new(),
+            ending: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            failures: SampledLog::default(),
+        })
+    }
+
+    /// Makes rows of a batch. It is delivered when what is returned says so: when all files that have rows of it are finished.
+    ///
+    /// # Errors
+    /// No row of it is anywhere.
+    pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
+        let bytes = batch.chunks.iter().map(Bytes::len).sum();
+        let reserved = self.make_room(batch.held, bytes).await?;
+        let shelf = self.shelf(batch.signal).await;
+        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
+        let (files, adding) = (self.clone(), batch.clone());
+        let add = move || files.add(shelf, &adding, &ticket);
+        let added = match bytes > BLOCKING_BYTES {
+            true => spawn_blocking(add).await.unwrap_or_else(|panicked| {
+                Err(unreadable(&format!("making rows failed: {panicked}")))
+            }),
+            false => add(),
+        };
+        drop(reserved);
+        let todo = match added {
+            Ok(todo) => todo,
+            Err(error) => {
+                let spoiled = self.shelf(batch.signal).await.take_spoiled();
+                self.give_up(spoiled);
+                return Err(error);
+            }
+        };
+        for part in todo.write {
+            let written = part.write(&self.setup.place, &self.setup.layout).await;
+            if written.is_err() || self.is_full(&part) {
+                let open = self.shelf(batch.signal).await.take_part(&part);
+                open.into_iter().for_each(|open| self.finish(open, None));
+            }
+        }
+        if todo.begun {
+            self.close_surplus().await;
+            self.metrics.open.set(self.open.get() as f64);
+        }
+        if self.ending.load(Relaxed) {
+            self.changed.notify_one();
+        }
+        Ok(outcome)
+    }
+
+    /// Finishes files as they become due, until nobody polls it any more.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            let changed = self.changed.notified();
+            let ending = self.ending.load(Relaxed);
+            if self.wanted.swap(false, Relaxed) {
+                self.close_largest(Early::Queue).await;
+            }
+            let now = Instant::now();
+            let mut next: Option<Instant> = None;
+            for signal in Signal::ALL {
+                let mut shelf = self.shelf(signal).await;
+                let due = shelf.take_due(now, &self.setup.limits, ending);
+                let oldest = shelf.oldest().map(|(since, _)| since);
+                // Of clients that have gone away in the meantime.
+                let spoiled = shelf.take_spoiled();
+                drop(shelf);
+                self.give_up(spoiled);
+                due.into_iter().for_each(|open| self.finish(open, None));
+                next = next.into_iter().chain(oldest).min();
+            }
+            match next {
+                Some(since) => {
+                    let due = since + self.setup.limits.interval;
+                    tokio::select! {
+                        () = sleep_until(due) => {}
+                        () = changed, if !ending => {}
+                    }
+                }
+                None => changed.await,
+            }
+            if ending {
+                sleep(GATHER).await;
+            }
+        }
+    }
+
+    /// The queue has no room: the largest file is finished, unless some room is about to come back anyway.
+    pub(super) fn relieve(&self) {
+        self.wanted.store(true, Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// From now on everything is finished at once.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// Waits until nothing is being finished any more, or until `deadline`.
+    pub(super) async fn ended(&self, deadline: Instant) {
+        self.tasks.close();
+        // The queue has counted what is not finished by then as lost.
+        let _ = timeout_at(deadline, self.tasks.wait()).await;
+    }
+
+    /// Whether there are no unfinished files.
+    pub(super) fn idle(&self) -> bool {
+        self.open.get() == 0 && self.tasks.is_empty()
+    }
+
+    fn add(
+        &self,
+        mut shelf: OwnedMutexGuard<Shelf>,
+        batch: &Encoded,
+        ticket: &Arc<Ticket>,
+    ) -> Result<Todo, SendError> {
+        let requests = batch.chunks.iter().cloned().collect::<Requests>();
+        let setup = &self.setup;
+        let mut adding = Adding::new(&mut shelf, &setup.layout, &setup.memory, ticket);
+        let added = table::append(
+            batch.signal,
+            &requests.to_bytes(),
+            &setup.layout,
+            setup.by_service,
+            &mut adding,
+        );
+        added.map_err(|error| unreadable(&format!("cannot make rows of the batch: {error}")))?;
+        let todo = adding.done(batch.held, &setup.limits);
+        // Here, for a client may go away, and the rest of its call with it, while others have rows in the file.
+        if todo.begun {
+            self.changed.notify_one();
+        }
+        Ok(todo)
+    }
+
+    /// Files with half a batch are lost, so that nobody finds one. Receivers let in nothing that leads here.
+    fn give_up(&self, spoiled: Vec<Open>) {
+        for open in spoiled {
+            let (part, tickets, _requests) = open.close();
+            let error = PlaceError("another batch in it cannot be read".to_owned());
+            self.failed(&part, &tickets, &error);
+        }
+        self.metrics.open.set(self.open.get() as f64);
+    }
+
+    fn is_full(&self, part: &Part) -> bool {
+        let limits = &self.setup.limits;
+        part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
+    }
+
+    /// Waits until a batch fits that takes `held` bytes while it waits, and its rows `rows`; files are finished early for it.
+    async fn make_room(self: &Arc<Self>, held: usize, rows: usize) -> Result<Charge, SendError> {
+        let waited = timeout(LONGEST_WAIT, async {
+            loop {
+                let freed = self.setup.memory.freed();
+                if let Some(reserved) = self.setup.memory.reserve(held, rows) {
+                    return reserved;
+                }
+                self.close_largest(Early::Memory).await;
+                let _ = timeout(LOOK, freed).await;
+            }
+        });
+        waited.await.map_err(|_| {
+            let reason = "no memory for more rows: files are not finished as fast as rows come";
+            SendError::transient(Code::ResourceExhausted, reason)
+        })
+    }
+
+    async fn close_largest(self: &Arc<Self>, why: Early) {
+        if self.finishing.load(Relaxed) > 0 {
+            return;
+        }
+        let mut largest = None;
+        for signal in Signal::ALL {
+            let shelf = self.shelf(signal).await;
+            let of_shelf = shelf
+                .largest()
+                .map(|(size, key)| (size, signal, key.clone()));
+            largest = largest
+                .into_iter()
+                .chain(of_shelf)
+                .max_by_key(|(size, ..)| *size);
+        }
+        if let Some((_, signal, key)) = largest {
+            let open = self.shelf(signal).await.take(&key);
+            open.into_iter()
+                .for_each(|open| self.finish(open, Some(why)));
+        }
+    }
+
+    async fn close_surplus(self: &Arc<Self>) {
+        while self.open.get() > self.setup.max_open {
+            let mut oldest = None;
+            for signal in Signal::ALL {
+                let shelf = self.shelf(signal).await;
+                let of_shelf = shelf
+                    .oldest()
+                    .map(|(since, key)| (since, signal, key.clone()));
+                oldest = oldest
+                    .into_iter()
+                    .chain(of_shelf)
+                    .min_by_key(|(since, ..)| *since);
+            }
+            let Some((_, signal, key)) = oldest else {
+                return;
+            };
+            let open = self.shelf(signal).await.take(&key);
+            open.into_iter()
+                .for_each(|open| self.finish(open, Some(Early::Files)));
+        }
+    }
+
+    fn finish(self: &Arc<Self>, open: Open, early: Option<Early>) {
+        if let Some(early) = early {
+            self.metrics.early(early).increment(1);
+        }
+        let (part, tickets, requests) = open.close();
+        self.metrics.open.set(self.open.get() as f64);
+        self.finishing.fetch_add(1, Relaxed);
+        let files = self.clone();
+        self.tasks.spawn(async move {
+            let counted = Counted(&files.finishing);
+            let _turn = files.turns.acquire().await;
+            let outcome = part.finish(&files.setup.place, &files.setup.layout).await;
+            match &outcome {
+                Ok(finished) => {
+                    if let Some(finished) = finished {
+                        files.finished(&part, *finished).await;
+                    }
+                    tickets.iter().for_each(|ticket| ticket.finished(&part.key));
+                }
+                Err(error) => files.failed(&part, &tickets, error),
+            }
+            // Before the batches are let go of, so that who waits for room finds it.
+            drop(counted);
+            drop((tickets, requests));
+        });
+    }
+
+    async fn finished(self: &Arc<Self>, part: &Arc<Part>, finished: Finished) {
+        self.metrics.finished(part, finished);
+        if self.setup.manifest.is_none() {
+            return;
+        }
+        let (files, part) = (self.clone(), part.clone());
+        let added = spawn_blocking(move || match &files.setup.manifest {
+            Some(manifest) => manifest.add(&part, finished),
+            None => Ok(()),
+        });
+        if let Ok(Err(error)) = added.await
+            && let Some(suppressed) = self.failures.admit()
+        {
+            error!(
+                otelcol.component.id = %self.setup.id,
+                otelcol.component.kind = "exporter",
+                %error,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "Could not add a finished file to the manifest"
+            );
+        }
+    }
+
+    fn failed(&self, part: &Part, tickets: &[Arc<Ticket>], error: &PlaceError) {
+        let lost = SendError::transient(Code::Unavailable, error.to_string());
+        tickets.iter().for_each(|ticket| ticket.failed(&lost));
+        self.metrics.failures.increment(1);
+        if let Some(suppressed) = self.failures.admit() {
+            error!(
+                otelcol.component.id = %self.setup.id,
+                otelcol.component.kind = "exporter",
+                file = part.path,
+                %error,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "Could not write a file; its batches have not been delivered"
+            );
+        }
+    }
+
+    async fn shelf(&self, signal: Signal) -> OwnedMutexGuard<Shelf> {
+        #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
+        let shelf = &self.shelves[signal.index()];
+        shelf.clone().lock_owned().await
+    }
+}
+
+/// There is something about the batch that no file can have: it would be the same the next time.
+fn unreadable(reason: &str) -> SendError {
+    SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
+}
+
+/// One of what is being finished.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Metrics {
+    fn new(id: &ComponentId) -> Self {
+        let id = id.to_string();
+        let early = |reason: &'static str| {
+            counter!(
+                "tributary_exporter_parquet_early_files",
+                "exporter" => id.clone(),
+                "reason" => reason
+            )
+        };
+        Metrics {
+            open: gauge!("tributary_exporter_parquet_open_files", "exporter" => id.clone()),
+            failures: counter!("tributary_exporter_parquet_failed_files", "exporter" => id.clone()),
+            early: [early("memory"), early("open_files"), early("queue")],
+            id,
+        }
+    }
+
+    fn early(&self, why: Early) -> &Counter {
+        let [memory, files, queue] = &self.early;
+        match why {
+            Early::Memory => memory,
+            Early::Files => files,
+            Early::Queue => queue,
+        }
+    }
+
+    fn finished(&self, part: &Part, finished: Finished) {
+        let table = part.key.kind.name();
+        for (name, value) in [
+            ("tributary_exporter_parquet_files", 1),
+            ("tributary_exporter_parquet_rows", finished.summary.rows),
+            ("tributary_exporter_parquet_bytes", finished.bytes),
+        ] {
+            counter!(name, "exporter" => self.id.clone(), "table" => table).increment(value);
+        }
+    }
+}

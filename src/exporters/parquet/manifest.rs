@@ -1,0 +1,77 @@
+//! `_manifest.jsonl`: a line for each finished file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::part::{Finished, Part};
+use super::place::directory::Directory;
+
+/// Where the lines go.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    path: PathBuf,
+    mode: u32,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    file: &'a str,
+    signal: &'static str,
+    /// The directory's: the hour that the rows are of, and the service.
+    hour: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<&'a str>,
+    rows: u64,
+    bytes: u64,
+    /// Of the first and of the last row.
+    first: Option<String>,
+    last: Option<String>,
+    finished: String,
+}
+
+impl Manifest {
+    /// In the root of the directory; readers leave out what begins with `_`.
+    pub(super) fn of(directory: &Directory) -> Self {
+        Manifest {
+            path: directory.root().join("_manifest.jsonl"),
+            mode: directory.file_mode(),
+        }
+    }
+
+    /// Adds the line of a file. One call writes it, so that the lines of several processes do not mix.
+    pub(super) fn add(&self, part: &Part, finished: Finished) -> io::Result<()> {
+        let second = part.key.hour.saturating_mul(3600);
+        let summary = finished.summary;
+        let time = |nanos: i64| Timestamp::from_nanosecond(i128::from(nanos)).ok();
+        let line = Line {
+            file: &part.path,
+            signal: part.key.kind.name(),
+            hour: Timestamp::from_second(second)
+                .unwrap_or_default()
+                .to_string(),
+            service: part.key.service.as_deref(),
+            rows: summary.rows,
+            bytes: finished.bytes,
+            first: summary
+                .timestamps
+                .and_then(|(first, _)| Some(time(first)?.to_string())),
+            last: summary
+                .timestamps
+                .and_then(|(_, last)| Some(time(last)?.to_string())),
+            finished: Timestamp::now().to_string(),
+        };
+        let mut line = serde_json::to_vec(&line)?;
+        line.push(b'\n');
+        let mut file: File = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(self.mode)
+            .open(&self.path)?;
+        file.write_all(&line)
+    }
+}

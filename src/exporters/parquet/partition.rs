@@ -1,0 +1,166 @@
+//! Which file a row belongs into, and how such files are called.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use super::table::{Kind, Partition};
+
+/// What the rows of a file have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) kind: Kind,
+    /// Since the epoch, UTC.
+    pub(super) hour: i64,
+    /// Only where files are kept apart by it.
+    pub(super) service: Option<Arc<str>>,
+}
+
+/// The name of the partition of rows without a value, as in Hive.
+const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+/// The most bytes of a value in the name of a directory: file systems take 255 for all of it.
+const LONGEST: usize = 200;
+
+impl Key {
+    pub(super) fn new(kind: Kind, partition: &Partition) -> Self {
+        Key {
+            kind,
+            hour: partition.hour,
+            service: partition.service.clone(),
+        }
+    }
+
+    /// The directory below the root: `signal=logs/date=2026-09-14/hour=05`, as Hive writes it, with `/service=...` where files
+    /// are kept apart by it.
+    pub(super) fn directory(&self) -> String {
+        let second = self.hour.saturating_mul(3600);
+        let time = Timestamp::from_second(second).map(|time| time.to_zoned(TimeZone::UTC));
+        // Times of items are below the year 2555, so this is never the default.
+        let time = time.unwrap_or_default();
+        let mut directory = format!(
+            "signal={}/date={}/hour={:02}",
+            self.kind.name(),
+            time.date(),
+            time.hour()
+        );
+        if let Some(service) = &self.service {
+            directory.push_str("/service=");
+            escape(service, &mut directory);
+        }
+        directory
+    }
+
+    /// A name that no other file has, of any process: a UUID of version 7 (RFC 9562, section 5.7), so that names are in the
+    /// order of time.
+    pub(super) fn file(&self) -> String {
+        format!("{}/part-{}.parquet", self.directory(), unique())
+    }
+}
+
+/// A UUID of version 7.
+pub(super) fn unique() -> String {
+    let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+    let mut bytes = [0; 16];
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        bytes = fastrand::u128(..).to_be_bytes();
+    }
+    let random = u128::from_be_bytes(bytes);
+    let uuid = (u128::from(millis) << 80)
+        | (7 << 76)
+        | (((random >> 64) & 0xfff) << 64)
+        | (0b10 << 62)
+        | (random & ((1 << 62) - 1));
+    let digits = format!("{uuid:032x}");
+    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+    format!(
+        "{}-{}-{}-{}-{}",
+        part(0, 8),
+        part(8, 12),
+        part(12, 16),
+        part(16, 20),
+        part(20, 32)
+    )
+}
+
+/// Percent-encodes what has a meaning in paths, globs or URLs. What is too long is cut, and told apart by its hash.
+fn escape(value: &str, out: &mut String) {
+    if value.is_empty() {
+        out.push_str(NO_VALUE);
+        return;
+    }
+    let start = out.len();
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    if out.len() - start > LONGEST {
+        let hash = xxhash_rust::xxh3::xxh3_64(value.as_bytes());
+        out.truncate(start + LONGEST - 17);
+        let _ = write!(out, "-{hash:016x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(hour: i64, service: Option<&str>) -> Key {
+        Key {
+            kind: Kind::Logs,
+            hour,
+            service: service.map(Arc::from),
+        }
+    }
+
+    #[test]
+    fn directories_are_named_as_in_hive_and_in_utc() {
+        assert_eq!(
+            key(0, None).directory(),
+            "signal=logs/date=1970-01-01/hour=00"
+        );
+        assert_eq!(
+            key(-1, None).directory(),
+            "signal=logs/date=1969-12-31/hour=23"
+        );
+        assert_eq!(
+            key(496_925, Some("shop")).directory(),
+            "signal=logs/date=2026-09-09/hour=05/service=shop"
+        );
+        let last = i64::try_from(u64::MAX / 3_600_000_000_000).unwrap();
+        assert!(key(last, None).directory().contains("date=2554-07-21"));
+    }
+
+    #[test]
+    fn no_name_of_a_service_leads_out_of_its_directory() {
+        let directory = |service: &str| key(0, Some(service)).directory();
+        let start = "signal=logs/date=1970-01-01/hour=00/service=";
+        assert_eq!(directory("../../etc"), format!("{start}..%2F..%2Fetc"));
+        assert_eq!(directory(""), format!("{start}{NO_VALUE}"));
+        assert_eq!(directory("a b=*\0"), format!("{start}a%20b%3D%2A%00"));
+        let (one, other) = ("x".repeat(400) + "1", "x".repeat(400) + "2");
+        assert_ne!(directory(&one), directory(&other));
+        assert!(directory(&one).len() <= start.len() + LONGEST);
+    }
+
+    #[test]
+    fn names_are_unique_and_in_the_order_of_time() {
+        let first = unique();
+        assert_eq!(first.len(), 36);
+        assert_eq!(first.as_bytes().get(14), Some(&b'7'));
+        assert!(
+            first
+                .as_bytes()
+                .get(19)
+                .is_some_and(|digit| b"89ab".contains(digit))
+        );
+        assert_ne!(first, unique());
+        assert!(first.get(..13) <= unique().get(..13));
+    }
+}

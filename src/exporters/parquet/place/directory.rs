@@ -1,0 +1,250 @@
+//! A directory. A file is written under another name, forced to the disk, and renamed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::super::partition::unique;
+use super::{Out, PlaceError};
+
+/// A directory, and one in it of our own for what is not finished: `_unfinished/ID`. Its lock tells other processes that
+/// somebody is still at it; one without is what a crash has left, and is removed.
+#[derive(Debug)]
+pub(in super::super) struct Directory {
+    root: PathBuf,
+    unfinished: PathBuf,
+    file_mode: u32,
+    /// Held as long as this is.
+    _lock: File,
+}
+
+/// A file under another name.
+pub(in super::super) struct Unfinished {
+    directory: Arc<Directory>,
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+/// Readers leave out what begins with `_`, and it does not end with `.parquet`.
+const UNFINISHED: &str = "_unfinished";
+const LOCK: &str = "lock";
+
+impl Directory {
+    /// Makes the directory if there is none, and removes what a crash has left.
+    ///
+    /// # Errors
+    /// It cannot be written to.
+    pub(in super::super) fn open(root: &Path, file_mode: u32) -> Result<Self, PlaceError> {
+        let unusable = |error| PlaceError::io("write to the directory", root, &error);
+        let root = std::path::absolute(root).map_err(unusable)?;
+        let all = root.join(UNFINISHED);
+        let mode = directory_mode(file_mode);
+        make_directories(&all, mode).map_err(unusable)?;
+        // Nobody may look at our directory before it is locked.
+        let beginning = lock_file(&all).map_err(unusable)?;
+        beginning.lock().map_err(unusable)?;
+        remove_leftovers(&all).map_err(unusable)?;
+        let unfinished = all.join(unique());
+        make_directories(&unfinished, mode).map_err(unusable)?;
+        let lock = lock_file(&unfinished).map_err(unusable)?;
+        lock.lock().map_err(unusable)?;
+        Ok(Directory {
+            root,
+            unfinished,
+            file_mode,
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    pub(in super::super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Permissions of its files.
+    pub(in super::super) fn file_mode(&self) -> u32 {
+        self.file_mode
+    }
+
+    pub(super) fn begin(self: &Arc<Self>, path: &str) -> Result<(Unfinished, Out), PlaceError> {
+        let temporary = self.unfinished.join(unique());
+        let unwritable = |error: io::Error| PlaceError::io("write", &temporary, &error);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(self.file_mode)
+            .open(&temporary)
+            .map_err(unwritable)?;
+        let out = file.try_clone().map_err(unwritable)?;
+        let unfinished = Unfinished {
+            directory: self.clone(),
+            file,
+            path: self.root.join(path),
+            temporary,
+        };
+        Ok((unfinished, Box::new(BufWriter::with_capacity(BUFFER, out))))
+    }
+}
+
+/// Writers of Parquet write pages, which are larger.
+const BUFFER: usize = 64 << 10;
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.unfinished) {
+            warn!(path = %self.unfinished.display(), %error, "Could not remove the directory of unfinished files");
+        }
+    }
+}
+
+impl Unfinished {
+    /// Forces it to the disk and renames it; then forces the name to the disk.
+    pub(super) fn finish(self) -> Result<u64, PlaceError> {
+        let unwritable = |error: io::Error| PlaceError::io("finish", &self.path, &error);
+        let bytes = self.file.metadata().map_err(unwritable)?.len();
+        self.file.sync_all().map_err(unwritable)?;
+        let parent = self.path.parent().unwrap_or(&self.directory.root);
+        make_directories(parent, directory_mode(self.directory.file_mode)).map_err(unwritable)?;
+        fs::rename(&self.temporary, &self.path).map_err(unwritable)?;
+        if let Err(error) = sync_directory(parent) {
+            // Its batches will be written again, so it must not stay.
+            let _ = fs::remove_file(&self.path);
+            return Err(unwritable(error));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // A finished one has another name by now.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Who may read a file may enter its directory.
+fn directory_mode(file_mode: u32) -> u32 {
+    0o700 | file_mode | ((file_mode & 0o444) >> 2)
+}
+
+/// Makes a directory and those above it, each of them on the disk when this returns.
+fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        make_directories(parent, mode)?;
+    }
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    parent.map_or(Ok(()), sync_directory)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn lock_file(directory: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(directory.join(LOCK))
+}
+
+/// Removes the directories that nobody has locked.
+fn remove_leftovers(all: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(all)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        let path = entry.path();
+        match lock_file(&path).map(|lock| lock.try_lock()) {
+            Ok(Ok(())) => {
+                let files = fs::read_dir(&path)?.count().saturating_sub(1);
+                fs::remove_dir_all(&path)?;
+                info!(path = %path.display(), files, "Removed unfinished files that a crash left");
+            }
+            Ok(Err(TryLockError::WouldBlock)) => {}
+            Ok(Err(TryLockError::Error(error))) | Err(error) => {
+                warn!(path = %path.display(), %error, "Left unfinished files of another process alone");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn files(path: &Path) -> Vec<String> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(path).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => all.extend(files(&entry.path())),
+                false => all.push(entry.file_name().into_string().unwrap()),
+            }
+        }
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_finished_and_not_before() {
+        let temporary = TempDir::new().unwrap();
+        let directory = Arc::new(Directory::open(temporary.path(), 0o640).unwrap());
+        let (unfinished, mut out) = directory.begin("a=1/b=2/part.parquet").unwrap();
+        out.write_all(b"content").unwrap();
+        out.flush().unwrap();
+        let path = temporary.path().join("a=1/b=2/part.parquet");
+        assert!(!path.exists());
+        assert_eq!(unfinished.finish().unwrap(), 7);
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        let (given_up, _) = directory.begin("a=1/b=2/other.parquet").unwrap();
+        drop(given_up);
+        drop(directory);
+        assert_eq!(files(temporary.path()), [LOCK, "part.parquet"]);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_removed_and_what_others_write_is_not() {
+        let temporary = TempDir::new().unwrap();
+        let living = Arc::new(Directory::open(temporary.path(), 0o600).unwrap());
+        let (unfinished, _out) = living.begin("part.parquet").unwrap();
+        let dead = temporary.path().join(UNFINISHED).join("dead");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join("1234"), "half").unwrap();
+        drop(Directory::open(temporary.path(), 0o600).unwrap());
+        assert!(!dead.exists());
+        unfinished.finish().unwrap();
+        assert!(temporary.path().join("part.parquet").exists());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_an_error_with_its_name() {
+        let error = Directory::open(Path::new("/proc/none"), 0o600).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write to the directory /proc/none: ")
+        );
+    }
+}

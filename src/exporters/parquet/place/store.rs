@@ -1,0 +1,340 @@
+//! An object store. A file is uploaded in parts while it is written, and is an object when the last one is acknowledged.
+
+use std::fmt::Display;
+use std::io;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::path::Path;
+use object_store::{
+    MultipartUpload, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, Result, RetryConfig,
+};
+use reqwest::Url;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use super::super::config::ObjectStoreConfig;
+use super::super::memory::{Charge, Memory};
+use super::{Out, PlaceError};
+
+#[cfg(test)]
+mod tests;
+
+/// Parts of one file that are on their way at the same time.
+const PARALLEL_PARTS: usize = 4;
+
+/// A bucket, and a prefix in it.
+#[derive(Debug)]
+pub(in super::super) struct Store {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    part_size: usize,
+    memory: Arc<Memory>,
+}
+
+/// An upload that has begun, or will when there is enough for a part.
+pub(in super::super) struct Unfinished {
+    store: Arc<Store>,
+    path: Path,
+    written: Buffer,
+    /// Bytes of the parts that were passed on.
+    bytes: u64,
+    upload: Option<Upload>,
+}
+
+/// An upload in parts.
+struct Upload {
+    multipart: Box<dyn MultipartUpload>,
+    under_way: JoinSet<Result<()>>,
+}
+
+/// What was written and is not on its way yet.
+#[derive(Clone)]
+struct Buffer(Arc<Mutex<Written>>);
+
+struct Written {
+    part_size: usize,
+    full: Vec<Piece>,
+    last: Piece,
+}
+
+/// A part, and the memory that it takes.
+struct Piece {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Store {
+    /// A client for the bucket. It does not connect.
+    ///
+    /// # Errors
+    /// The configuration is not one of a store.
+    pub(in super::super) fn new(
+        config: &ObjectStoreConfig,
+        memory: &Arc<Memory>,
+    ) -> std::result::Result<Self, PlaceError> {
+        // The one that the rest of the program uses; reqwest has none of its own.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (store, prefix) = client(config)?;
+        Ok(Store {
+            store,
+            prefix,
+            part_size: config.part_size.as_usize(),
+            memory: memory.clone(),
+        })
+    }
+
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        path: &str,
+    ) -> std::result::Result<(Unfinished, Out), PlaceError> {
+        let written = Buffer(Arc::new(Mutex::new(Written {
+            part_size: self.part_size,
+            full: Vec::new(),
+            last: Piece::new(&self.memory),
+        })));
+        let whole = format!("{}/{path}", self.prefix);
+        let unfinished = Unfinished {
+            store: self.clone(),
+            // What is encoded in names of services is to be encoded once.
+            path: Path::parse(whole.trim_start_matches('/')).map_err(|error| unusable(&error))?,
+            written: written.clone(),
+            bytes: 0,
+            upload: None,
+        };
+        Ok((unfinished, Box::new(written)))
+    }
+}
+
+impl Unfinished {
+    /// Uploads whole parts. Returns when the last ones are on their way; may be dropped before that, and called again.
+    pub(super) async fn advance(&mut self) -> std::result::Result<(), PlaceError> {
+        while self.written.has_full() {
+            let ready = self.prepare().await;
+            ready.map_err(|error| self.unwritable(&error))?;
+            if let Some(piece) = self.written.take_full() {
+                self.pass_on(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Uploads the rest, and makes an object of it.
+    pub(super) async fn finish(mut self) -> std::result::Result<u64, PlaceError> {
+        self.advance().await?;
+        let last = self.written.take_last(&self.store.memory);
+        let Err(error) = self.complete(last).await else {
+            return Ok(self.bytes);
+        };
+        if let Some(upload) = self.upload.take() {
+            upload.abort().await;
+        }
+        // The answer may have been lost rather than the object: nobody else writes one of this name.
+        let store = &self.store.store;
+        match store.head(&self.path).await {
+            Ok(object) if object.size == self.bytes => Ok(self.bytes),
+            _ => {
+                // Should it come into being after all: its rows will be written again.
+                let _ = store.delete(&self.path).await;
+                Err(self.unwritable(&error))
+            }
+        }
+    }
+
+    async fn complete(&mut self, last: Piece) -> Result<()> {
+        if self.upload.is_none() {
+            self.bytes = last.bytes.len() as u64;
+            let _charge = last.charge;
+            let put = self.store.store.put(&self.path, last.bytes.into());
+            return put.await.map(drop);
+        }
+        if !last.bytes.is_empty() {
+            self.prepare().await?;
+            self.pass_on(last);
+        }
+        let Some(upload) = &mut self.upload else {
+            return Ok(());
+        };
+        upload.wait_for_less_than(1).await?;
+        upload.multipart.complete().await?;
+        self.upload = None;
+        Ok(())
+    }
+
+    /// Begins the upload if it has not begun, and waits until one more part may be on its way.
+    async fn prepare(&mut self) -> Result<()> {
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(Upload {
+                multipart: self.store.store.put_multipart(&self.path).await?,
+                under_way: JoinSet::new(),
+            }),
+        };
+        upload.wait_for_less_than(PARALLEL_PARTS).await
+    }
+
+    /// The next part. It does not wait: a piece that was taken out must not be lost with who waits.
+    fn pass_on(&mut self, piece: Piece) {
+        let Some(upload) = &mut self.upload else {
+            return;
+        };
+        self.bytes += piece.bytes.len() as u64;
+        let Piece { bytes, charge } = piece;
+        let part = upload.multipart.put_part(bytes.into());
+        upload.under_way.spawn(async move {
+            let _charge = charge;
+            part.await
+        });
+    }
+
+    fn unwritable(&self, error: &dyn Display) -> PlaceError {
+        PlaceError(format!("cannot upload {}: {error}", self.path))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Stores keep parts, and want them paid for, until somebody says that there will be no object.
+        if let Some(upload) = self.upload.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(upload.abort());
+        }
+    }
+}
+
+impl Upload {
+    /// Waits until less than `most` parts are on their way, or one has failed.
+    async fn wait_for_less_than(&mut self, most: usize) -> Result<()> {
+        while self.under_way.len() >= most {
+            match self.under_way.join_next().await {
+                Some(part) => part??,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    async fn abort(mut self) {
+        self.under_way.shutdown().await;
+        // The bucket's lifecycle rule is there for those that cannot be told.
+        let _ = self.multipart.abort().await;
+    }
+}
+
+impl Piece {
+    fn new(memory: &Arc<Memory>) -> Self {
+        Piece {
+            bytes: Vec::new(),
+            charge: memory.rows(),
+        }
+    }
+}
+
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_full(&self) -> bool {
+        !self.lock().full.is_empty()
+    }
+
+    fn take_full(&self) -> Option<Piece> {
+        let mut written = self.lock();
+        (!written.full.is_empty()).then(|| written.full.remove(0))
+    }
+
+    fn take_last(&self, memory: &Arc<Memory>) -> Piece {
+        std::mem::replace(&mut self.lock().last, Piece::new(memory))
+    }
+}
+
+impl io::Write for Buffer {
+    /// Parts all have the same length, which some stores demand.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = self.lock();
+        let written = &mut *written;
+        let last = &mut written.last;
+        let taken = bytes.len().min(written.part_size - last.bytes.len());
+        last.bytes
+            .extend_from_slice(bytes.get(..taken).unwrap_or_default());
+        last.charge.set(last.bytes.capacity());
+        if last.bytes.len() == written.part_size {
+            let next = Piece {
+                bytes: Vec::new(),
+                charge: last.charge.another(),
+            };
+            written.full.push(std::mem::replace(last, next));
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is wrong with the options, if anything: the first that the store does not have.
+pub(in super::super) fn unknown_option(config: &ObjectStoreConfig) -> Option<String> {
+    fn known<K: FromStr>(name: &str) -> bool {
+        name.parse::<K>().is_ok()
+    }
+    let url = Url::parse(&config.url).ok()?;
+    let (scheme, _) = ObjectStoreScheme::parse(&url).ok()?;
+    let is_known = match scheme {
+        ObjectStoreScheme::AmazonS3 => known::<AmazonS3ConfigKey>,
+        ObjectStoreScheme::GoogleCloudStorage => known::<GoogleConfigKey>,
+        ObjectStoreScheme::MicrosoftAzure => known::<AzureConfigKey>,
+        _ => return None,
+    };
+    let mut names = config.options.keys();
+    names.find(|name| !is_known(name)).cloned()
+}
+
+/// A client with the settings of the environment and, before them, those of the configuration.
+fn client(
+    config: &ObjectStoreConfig,
+) -> std::result::Result<(Arc<dyn ObjectStore>, Path), PlaceError> {
+    let url = Url::parse(&config.url).map_err(|error| unusable(&error))?;
+    let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| unusable(&error))?;
+    let timeout = format!("{}ms", config.timeout.as_millis());
+    // What fails for longer than this is tried again with another file, by the queue.
+    let retry = RetryConfig {
+        max_retries: 3,
+        retry_timeout: *config.timeout * 4,
+        ..RetryConfig::default()
+    };
+    macro_rules! client {
+        ($builder:ty) => {{
+            let mut builder = <$builder>::from_env()
+                .with_url(url.to_string())
+                .with_retry(retry);
+            let options = config.options.iter();
+            let options = options.map(|(name, value)| (name.as_str(), value.reveal()));
+            // One by one: setting all options of the clients at once would undo those of the environment.
+            for (name, value) in std::iter::once(("timeout", timeout.as_str())).chain(options) {
+                let key = name
+                    .parse()
+                    .map_err(|_| unusable(&format!("the store has no option `{name}`")))?;
+                builder = builder.with_config(key, value);
+            }
+            let store = builder.build().map_err(|error| unusable(&error))?;
+            Arc::new(store) as Arc<dyn ObjectStore>
+        }};
+    }
+    let store = match scheme {
+        ObjectStoreScheme::AmazonS3 => client!(AmazonS3Builder),
+        ObjectStoreScheme::GoogleCloudStorage => client!(GoogleCloudStorageBuilder),
+        ObjectStoreScheme::MicrosoftAzure => client!(MicrosoftAzureBuilder),
+        _ => return Err(unusable(&"it is not the URL of a bucket")),
+    };
+    Ok((store, prefix))
+}
+
+fn unusable(error: &dyn Display) -> PlaceError {
+    PlaceError(format!("cannot use the object store: {error}"))
+}

@@ -1,0 +1,184 @@
+//! Attributes: pairs of key and value that are kept once, and which rows have which.
+
+use super::strings::{NONE, Strings};
+use super::text::{self, letter};
+use crate::wire::reader::{Fields, put_varint};
+use crate::wire::view::{AnyValue, Message, View as _};
+
+/// Pairs of key and value, known by numbers. Most are found again by the bytes they came as.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// `KeyValue` messages.
+    raw: Strings,
+    pub(super) keys: Strings,
+    /// The values of the pairs, by the numbers of the pairs.
+    pub(super) values: Strings,
+    key: Vec<u32>,
+    letter: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Pairs {
+    /// The number of an encoded `KeyValue` without references to a dictionary.
+    #[inline]
+    pub(super) fn add(&mut self, raw: &[u8]) -> u32 {
+        let id = self.raw.intern(raw);
+        if id as usize == self.key.len() {
+            self.read(raw);
+        }
+        id
+    }
+
+    #[inline(never)]
+    fn read(&mut self, raw: &[u8]) {
+        let (mut key, mut value) = (&[][..], AnyValue::Empty);
+        for field in Fields::new(raw).map_while(Result::ok) {
+            match (field.number, field.value.bytes()) {
+                (1, Some(bytes)) => key = bytes,
+                (2, Some(bytes)) => value = AnyValue::view(Message::new(bytes)),
+                _ => {}
+            }
+        }
+        self.scratch.clear();
+        let letter = text::put(&value, &mut self.scratch);
+        self.key.push(self.keys.intern(key));
+        self.values.push(&self.scratch);
+        self.letter.push(letter);
+    }
+
+    /// The number of the unit of an attribute: a pair of its own.
+    pub(super) fn add_unit(&mut self, key: &[u8], unit: &[u8]) -> u32 {
+        // No `KeyValue` begins with a field of number 0.
+        let raw = [&[0], key, &[0], unit].concat();
+        let id = self.raw.intern(&raw);
+        if id as usize == self.key.len() {
+            self.key.push(self.keys.intern(&[key, b".unit"].concat()));
+            self.values.push(unit);
+            self.letter.push(letter::UNIT);
+        }
+        id
+    }
+
+    /// The key of a pair.
+    #[inline]
+    pub(super) fn key(&self, pair: u32) -> u32 {
+        self.key.get(pair as usize).copied().unwrap_or(NONE)
+    }
+
+    #[inline]
+    pub(super) fn letter(&self, pair: u32) -> u8 {
+        let letter = self.letter.get(pair as usize);
+        letter.copied().unwrap_or(letter::NONE)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.raw.clear();
+        self.keys.clear();
+        self.values.clear();
+        self.key.clear();
+        self.letter.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.raw.memory()
+            + self.keys.memory()
+            + self.values.memory()
+            + self.key.capacity() * size_of::<u32>()
+            + self.letter.capacity()
+    }
+}
+
+/// An encoded `KeyValue` of a key and bytes.
+pub(super) fn encode_bytes(key: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(bytes.len() + 8);
+    put_bytes(7, bytes, &mut value);
+    encode_value(key, &value)
+}
+
+/// An encoded `KeyValue` of a key and an encoded `AnyValue`.
+pub(super) fn encode_value(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut raw = Vec::with_capacity(key.len() + value.len() + 8);
+    put_bytes(1, key, &mut raw);
+    put_bytes(2, value, &mut raw);
+    raw
+}
+
+fn put_bytes(number: u8, bytes: &[u8], output: &mut Vec<u8>) {
+    output.push(number << 3 | 2);
+    put_varint(bytes.len() as u64, output);
+    output.extend_from_slice(bytes);
+}
+
+/// Sets of attributes, one after the other: one for each row, event, link or exemplar.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    pairs: Vec<u32>,
+    ends: Vec<usize>,
+    /// The letters of the types; an empty text where all are texts.
+    types: Vec<u32>,
+}
+
+impl Sets {
+    /// A pair of the set that [`end`](Self::end) ends.
+    #[inline]
+    pub(super) fn push(&mut self, pair: u32) {
+        self.pairs.push(pair);
+    }
+
+    /// Ends a set.
+    #[inline]
+    pub(super) fn end(&mut self, pairs: &Pairs, texts: &mut Strings) {
+        let start = self.ends.last().copied().unwrap_or_default();
+        let set = self.pairs.get(start..).unwrap_or_default();
+        let mut letters = [0; 64];
+        let types = match letters.get_mut(..set.len()) {
+            Some(letters) => {
+                let mut all = true;
+                for (letter, pair) in letters.iter_mut().zip(set) {
+                    *letter = pairs.letter(*pair);
+                    all &= *letter == letter::STRING;
+                }
+                texts.intern(if all { &[] } else { letters })
+            }
+            None => {
+                let letters: Vec<u8> = set.iter().map(|pair| pairs.letter(*pair)).collect();
+                texts.intern(&letters)
+            }
+        };
+        self.ends.push(self.pairs.len());
+        self.types.push(types);
+    }
+
+    /// The pairs of a set.
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> &[u32] {
+        let start = match at {
+            0 => 0,
+            at => self.ends.get(at - 1).copied().unwrap_or_default(),
+        };
+        let end = self.ends.get(at).copied().unwrap_or(start);
+        self.pairs.get(start..end).unwrap_or_default()
+    }
+
+    /// The types of a set.
+    #[inline]
+    pub(super) fn types(&self, at: usize) -> u32 {
+        self.types.get(at).copied().unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pairs.clear();
+        self.ends.clear();
+        self.types.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.pairs.capacity() * size_of::<u32>()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.types.capacity() * size_of::<u32>()
+    }
+}

@@ -1,0 +1,624 @@
+//! Column chunks: levels and values in pages, with dictionaries, statistics, page indexes and bloom filters.
+//!
+//! Pages are of version 1, which every reader knows. A page has whole rows.
+
+use bytes::Bytes;
+use parquet::basic::{BoundaryOrder, Compression as Codec, Encoding, PageType, Type as Physical};
+use parquet::bloom_filter::Sbbf;
+use parquet::column::page::{CompressedPage, Page, PageWriter as _};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::{ByteArray, FixedLenByteArray};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
+};
+use parquet::file::statistics::{Statistics, ValueStatistics};
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+
+use super::WriteError;
+use super::compress::Compressor;
+use super::encoding::Hybrid;
+use super::values::{Bounds, Encoder, Source, Texts};
+
+/// The most rows of a page.
+const PAGE_ROWS: usize = 20_000;
+/// A page ends with the row that makes it that large, before compression.
+const PAGE_BYTES: usize = 1 << 20;
+/// Compression has to save one in so many bytes.
+const WORTH: usize = 32;
+/// Rows between two looks at the size of a page.
+const LOOK_ROWS: usize = 64;
+
+/// Takes finished chunks, in the order of the schema.
+pub(super) type Sink<'s> = &'s mut dyn FnMut(Bytes, ColumnCloseResult) -> Result<(), ParquetError>;
+
+/// The columns of one row group, written one after the other in the order of the schema.
+pub(super) struct RowGroup<'g> {
+    schema: &'g SchemaDescriptor,
+    next: usize,
+    rows: usize,
+    compressor: &'g mut Compressor,
+    bloom_filters: bool,
+    /// Whether to say where pages are and what is in them.
+    page_index: bool,
+    sink: Sink<'g>,
+}
+
+impl<'g> RowGroup<'g> {
+    pub(super) fn new(
+        schema: &'g SchemaDescriptor,
+        rows: usize,
+        compressor: &'g mut Compressor,
+        bloom_filters: bool,
+        page_index: bool,
+        sink: Sink<'g>,
+    ) -> Self {
+        RowGroup {
+            schema,
+            next: 0,
+            rows,
+            compressor,
+            bloom_filters,
+            page_index,
+            sink,
+        }
+    }
+
+    pub(super) fn bloom_filters(&self) -> bool {
+        self.bloom_filters
+    }
+
+    /// A value in every row.
+    pub(super) fn flat<E: Encoder>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        rows: impl Iterator<Item = E::Item>,
+    ) -> Result<(), WriteError> {
+        let mut chunk = self.chunk(name, encoder)?;
+        for value in rows {
+            chunk.encoder.push(value);
+            chunk.levels += 1;
+            chunk.end_row(self.compressor)?;
+        }
+        self.finish(chunk)
+    }
+
+    /// A value or null in every row.
+    pub(super) fn optional<E: Encoder>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        rows: impl Iterator<Item = Option<E::Item>>,
+    ) -> Result<(), WriteError> {
+        let mut chunk = self.chunk(name, encoder)?;
+        for value in rows {
+            match value {
+                Some(value) => {
+                    chunk.encoder.push(value);
+                    chunk.definition.push(1);
+                }
+                None => {
+                    chunk.definition.push(0);
+                    chunk.nulls += 1;
+                }
+            }
+            chunk.levels += 1;
+            chunk.end_row(self.compressor)?;
+        }
+        self.finish(chunk)
+    }
+
+    /// A value in every row, each with the number of rows that have it one after the other.
+    pub(super) fn flat_runs<E: Encoder>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        runs: impl Iterator<Item = (E::Item, usize)>,
+    ) -> Result<(), WriteError>
+    where
+        E::Item: Copy,
+    {
+        let mut chunk = self.chunk(name, encoder)?;
+        for (value, mut times) in runs {
+            while times > 0 {
+                let rows = chunk.room().min(times);
+                chunk.encoder.push_run(value, rows);
+                chunk.levels += rows;
+                chunk.end_rows(rows, self.compressor)?;
+                times -= rows;
+            }
+        }
+        self.finish(chunk)
+    }
+
+    /// A value or null in every row, each with the number of rows that have it one after the other.
+    pub(super) fn optional_runs<E: Encoder>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        runs: impl Iterator<Item = (Option<E::Item>, usize)>,
+    ) -> Result<(), WriteError>
+    where
+        E::Item: Copy,
+    {
+        let mut chunk = self.chunk(name, encoder)?;
+        for (value, mut times) in runs {
+            while times > 0 {
+                let rows = chunk.room().min(times);
+                match value {
+                    Some(value) => chunk.encoder.push_run(value, rows),
+                    None => chunk.nulls += rows,
+                }
+                chunk.definition.push_run(value.is_some().into(), rows);
+                chunk.levels += rows;
+                chunk.end_rows(rows, self.compressor)?;
+                times -= rows;
+            }
+        }
+        self.finish(chunk)
+    }
+
+    /// A list of texts in every row, each with the number of rows that have it one after the other.
+    pub(super) fn list_runs<S: Source, R>(
+        &mut self,
+        name: &str,
+        encoder: Texts<'_, S>,
+        runs: impl Iterator<Item = (R, usize)>,
+    ) -> Result<(), WriteError>
+    where
+        R: ExactSizeIterator<Item = u32> + Clone,
+    {
+        let mut chunk = self.chunk(name, encoder)?;
+        for (row, mut times) in runs {
+            while times > 0 {
+                let rows = chunk.room().min(times);
+                match row.len() {
+                    0 => (0..rows).for_each(|_| chunk.empty()),
+                    count => {
+                        for _ in 0..rows {
+                            chunk.repetition.push(0);
+                            chunk.repetition.push_run(1, count - 1);
+                        }
+                        chunk.definition.push_run(1, count * rows);
+                        chunk.levels += count * rows;
+                        chunk.encoder.push_row(row.clone(), rows);
+                    }
+                }
+                chunk.end_rows(rows, self.compressor)?;
+                times -= rows;
+            }
+        }
+        self.finish(chunk)
+    }
+
+    /// A list of values in every row. Maps are lists of keys and lists of values.
+    pub(super) fn list<E: Encoder, R>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        rows: impl Iterator<Item = R>,
+    ) -> Result<(), WriteError>
+    where
+        R: ExactSizeIterator<Item = E::Item>,
+    {
+        let mut chunk = self.chunk(name, encoder)?;
+        for row in rows {
+            match row.len() {
+                0 => chunk.empty(),
+                count => {
+                    chunk.repetition.push(0);
+                    chunk.repetition.push_run(1, count - 1);
+                    chunk.definition.push_run(1, count);
+                    chunk.levels += count;
+                    row.for_each(|value| chunk.encoder.push(value));
+                }
+            }
+            chunk.end_row(self.compressor)?;
+        }
+        self.finish(chunk)
+    }
+
+    /// A list of lists in every row: what lists of maps have.
+    pub(super) fn nested<E: Encoder, R, L>(
+        &mut self,
+        name: &str,
+        encoder: E,
+        rows: impl Iterator<Item = R>,
+    ) -> Result<(), WriteError>
+    where
+        R: Iterator<Item = L>,
+        L: ExactSizeIterator<Item = E::Item>,
+    {
+        let mut chunk = self.chunk(name, encoder)?;
+        for row in rows {
+            let mut repetition = 0;
+            for list in row {
+                chunk.repetition.push(repetition);
+                repetition = 1;
+                match list.len() {
+                    0 => {
+                        chunk.definition.push(1);
+                        chunk.levels += 1;
+                        chunk.nulls += 1;
+                    }
+                    count => {
+                        chunk.repetition.push_run(2, count - 1);
+                        chunk.definition.push_run(2, count);
+                        chunk.levels += count;
+                        list.for_each(|value| chunk.encoder.push(value));
+                    }
+                }
+            }
+            if repetition == 0 {
+                chunk.empty();
+            }
+            chunk.end_row(self.compressor)?;
+        }
+        self.finish(chunk)
+    }
+
+    /// The descriptor of the column that comes next.
+    fn chunk<E: Encoder>(&mut self, name: &str, encoder: E) -> Result<Chunk<E>, WriteError> {
+        if self.next >= self.schema.num_columns() {
+            return Err(WriteError::Schema(name.to_owned()));
+        }
+        let descriptor = self.schema.column(self.next);
+        if descriptor
+            .path()
+            .parts()
+            .first()
+            .is_none_or(|first| first != name)
+        {
+            return Err(WriteError::Schema(name.to_owned()));
+        }
+        self.next += 1;
+        Ok(Chunk::new(descriptor, encoder, self.compressor))
+    }
+
+    fn finish<E: Encoder>(&mut self, chunk: Chunk<E>) -> Result<(), WriteError> {
+        let (bytes, result) = chunk.finish(self.page_index, self.compressor)?;
+        if result.rows_written != self.rows as u64 {
+            let path = result.metadata.column_path().string();
+            return Err(WriteError::Schema(path));
+        }
+        Ok((self.sink)(bytes, result)?)
+    }
+
+    /// Whether every column was written.
+    pub(super) fn is_complete(&self) -> bool {
+        self.next == self.schema.num_columns()
+    }
+}
+
+/// One column of one row group.
+struct Chunk<E> {
+    descriptor: ColumnDescPtr,
+    encoder: E,
+    /// Until the first page is written.
+    dictionary: Option<(Vec<u8>, u32)>,
+    codec: Codec,
+    output: TrackedWrite<Vec<u8>>,
+    repetition: Hybrid,
+    definition: Hybrid,
+    /// Of the page that is being filled: rows, entries of the levels, and how many of those have no value.
+    page_rows: usize,
+    levels: usize,
+    nulls: usize,
+    /// Of the whole chunk.
+    all_rows: usize,
+    all_levels: usize,
+    all_nulls: usize,
+    uncompressed: usize,
+    data_pages: i32,
+    dictionary_offset: Option<i64>,
+    first_data_page: Option<i64>,
+    bounds: Option<Bounds>,
+    /// Smallest and largest values of the last page, and whether they only grew so far.
+    last: Option<Bounds>,
+    ascending: bool,
+    pages: OffsetIndexBuilder,
+    index: ColumnIndexBuilder,
+    scratch: Vec<u8>,
+}
+
+impl<E: Encoder> Chunk<E> {
+    fn new(descriptor: ColumnDescPtr, encoder: E, compressor: &Compressor) -> Self {
+        let width = |level: i16| match level {
+            0 => 0,
+            1 => 1,
+            _ => 2,
+        };
+        let mut chunk = Chunk {
+            dictionary: encoder.dictionary(),
+            codec: compressor.codec(),
+            encoder,
+            output: TrackedWrite::new(Vec::new()),
+            repetition: Hybrid::new(width(descriptor.max_rep_level())),
+            definition: Hybrid::new(width(descriptor.max_def_level())),
+            page_rows: 0,
+            levels: 0,
+            nulls: 0,
+            all_rows: 0,
+            all_levels: 0,
+            all_nulls: 0,
+            uncompressed: 0,
+            data_pages: 0,
+            dictionary_offset: None,
+            first_data_page: None,
+            bounds: None,
+            last: None,
+            ascending: true,
+            pages: OffsetIndexBuilder::new(),
+            index: ColumnIndexBuilder::new(descriptor.physical_type()),
+            scratch: Vec::new(),
+            descriptor,
+        };
+        // Statistics of what is in lists help no reader to leave anything out.
+        if chunk.descriptor.max_rep_level() > 0 {
+            chunk.index.to_invalid();
+        }
+        chunk
+    }
+
+    /// Compresses the first page. What does not get smaller (random ids, columns with one value) is not compressed in the
+    /// whole chunk: readers and we have less to do, and frames have their bytes, too.
+    fn first_page(
+        &mut self,
+        page: &[u8],
+        compressor: &mut Compressor,
+    ) -> Result<Bytes, WriteError> {
+        let dictionary = self.dictionary.take();
+        let mut compressed = compressor.compress(page)?;
+        let mut buf = match &dictionary {
+            Some((dictionary, _)) => compressor.compress(dictionary)?,
+            None => Bytes::new(),
+        };
+        let plain = page.len() + dictionary.as_ref().map_or(0, |(bytes, _)| bytes.len());
+        if compressed.len() + buf.len() > plain - plain / WORTH {
+            self.codec = Codec::UNCOMPRESSED;
+            compressed = Bytes::copy_from_slice(page);
+        }
+        if let Some((dictionary, num_values)) = dictionary {
+            let length = dictionary.len();
+            if self.codec == Codec::UNCOMPRESSED {
+                buf = dictionary.into();
+            }
+            let page = Page::DictionaryPage {
+                buf,
+                num_values,
+                encoding: Encoding::PLAIN,
+                is_sorted: false,
+            };
+            self.dictionary_offset = Some(self.write(page, length)?.0);
+        }
+        Ok(compressed)
+    }
+
+    /// A list without entries.
+    fn empty(&mut self) {
+        self.repetition.push(0);
+        self.definition.push(0);
+        self.levels += 1;
+        self.nulls += 1;
+    }
+
+    /// How many rows there may be before the next look at the size of the page.
+    #[inline]
+    fn room(&self) -> usize {
+        LOOK_ROWS - self.page_rows % LOOK_ROWS
+    }
+
+    #[inline]
+    fn end_row(&mut self, compressor: &mut Compressor) -> Result<(), WriteError> {
+        self.end_rows(1, compressor)
+    }
+
+    /// Ends as many rows as there is [`room`](Self::room) for, or fewer.
+    #[inline]
+    fn end_rows(&mut self, rows: usize, compressor: &mut Compressor) -> Result<(), WriteError> {
+        self.page_rows += rows;
+        if self.page_rows.is_multiple_of(LOOK_ROWS) && self.is_full() {
+            self.end_page(compressor)?;
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.page_rows >= PAGE_ROWS
+            || self.encoder.len() + self.repetition.len() + self.definition.len() >= PAGE_BYTES
+    }
+
+    fn end_page(&mut self, compressor: &mut Compressor) -> Result<(), WriteError> {
+        if self.page_rows == 0 {
+            return Ok(());
+        }
+        let mut page = std::mem::take(&mut self.scratch);
+        page.clear();
+        let levels = [
+            (self.descriptor.max_rep_level(), &mut self.repetition),
+            (self.descriptor.max_def_level(), &mut self.definition),
+        ];
+        for (max, levels) in levels {
+            if max > 0 {
+                let start = page.len();
+                page.extend_from_slice(&[0; 4]);
+                levels.finish(&mut page);
+                let length = (page.len() - start - 4) as u32;
+                page[start..start + 4].copy_from_slice(&length.to_le_bytes());
+            }
+        }
+        self.encoder.finish(&mut page);
+        let buf = match (self.data_pages, self.codec) {
+            (0, _) => self.first_page(&page, compressor)?,
+            (_, Codec::UNCOMPRESSED) => Bytes::copy_from_slice(&page),
+            _ => compressor.compress(&page)?,
+        };
+        let data = Page::DataPage {
+            buf,
+            num_values: self.levels as u32,
+            encoding: self.encoder.encoding(),
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        let (offset, length) = self.write(data, page.len())?;
+        self.scratch = page;
+        self.data_pages += 1;
+        self.first_data_page.get_or_insert(offset);
+        self.pages.append_offset_and_size(offset, length);
+        self.pages.append_row_count(self.page_rows as i64);
+        let bounds = self.encoder.bounds();
+        self.add_bounds(bounds);
+        self.all_rows += self.page_rows;
+        self.all_levels += self.levels;
+        self.all_nulls += self.nulls;
+        (self.page_rows, self.levels, self.nulls) = (0, 0, 0);
+        Ok(())
+    }
+
+    /// The smallest and the largest value of a page.
+    fn add_bounds(&mut self, bounds: Option<Bounds>) {
+        let null = self.nulls == self.levels;
+        match &bounds {
+            Some(bounds) if bounds.is_short() => {
+                let (mut min, mut max) = bounds.to_bytes();
+                if self.descriptor.physical_type() == Physical::INT32 {
+                    min.truncate(4);
+                    max.truncate(4);
+                }
+                self.index.append(null, min, max, self.nulls as i64, None);
+            }
+            None if null && self.encoder.has_bounds() => {
+                self.index
+                    .append(true, Vec::new(), Vec::new(), self.nulls as i64, None);
+            }
+            _ => self.index.to_invalid(),
+        }
+        if let Some(bounds) = bounds {
+            self.ascending &= self
+                .last
+                .as_ref()
+                .is_none_or(|last| last.is_before(&bounds));
+            match &mut self.bounds {
+                Some(all) => all.add(&bounds),
+                none => *none = Some(bounds.clone()),
+            }
+            self.last = Some(bounds);
+        }
+    }
+
+    fn write(&mut self, page: Page, uncompressed: usize) -> Result<(i64, i32), WriteError> {
+        let page = CompressedPage::new(page, uncompressed);
+        let spec = SerializedPageWriter::new(&mut self.output).write_page(page)?;
+        self.uncompressed += spec.uncompressed_size;
+        Ok((spec.offset as i64, spec.bytes_written as i32))
+    }
+
+    fn finish(
+        mut self,
+        page_index: bool,
+        compressor: &mut Compressor,
+    ) -> Result<(Bytes, ColumnCloseResult), WriteError> {
+        self.end_page(compressor)?;
+        let bytes = Bytes::from(self.output.into_inner()?);
+        let encoding = self.encoder.encoding();
+        let mut encodings = vec![encoding, Encoding::RLE];
+        let mut stats = Vec::new();
+        if self.dictionary_offset.is_some() {
+            encodings.push(Encoding::PLAIN);
+            stats.push(PageEncodingStats {
+                page_type: PageType::DICTIONARY_PAGE,
+                encoding: Encoding::PLAIN,
+                count: 1,
+            });
+        }
+        stats.push(PageEncodingStats {
+            page_type: PageType::DATA_PAGE,
+            encoding,
+            count: self.data_pages,
+        });
+        let flat = self.descriptor.max_rep_level() == 0;
+        let physical = self.descriptor.physical_type();
+        let mut metadata = ColumnChunkMetaData::builder(self.descriptor)
+            .set_compression(self.codec)
+            .set_encodings(encodings)
+            .set_page_encoding_stats(stats)
+            .set_total_compressed_size(bytes.len() as i64)
+            .set_total_uncompressed_size(self.uncompressed as i64)
+            .set_num_values(self.all_levels as i64)
+            .set_data_page_offset(self.first_data_page.unwrap_or_default())
+            .set_dictionary_page_offset(self.dictionary_offset);
+        if flat && self.encoder.has_bounds() {
+            let bounds = self.bounds.filter(Bounds::is_short);
+            metadata = metadata.set_statistics(statistics(physical, bounds, self.all_nulls as u64));
+        }
+        if self.ascending {
+            self.index.set_boundary_order(BoundaryOrder::ASCENDING);
+        }
+        let column_index = match self.index.valid() && page_index {
+            true => Some(self.index.build()?),
+            false => None,
+        };
+        let result = ColumnCloseResult {
+            bytes_written: bytes.len() as u64,
+            rows_written: self.all_rows as u64,
+            metadata: metadata.build()?,
+            bloom_filter: self.encoder.bloom_filter(),
+            column_index,
+            offset_index: page_index.then(|| self.pages.build()),
+        };
+        Ok((bytes, result))
+    }
+}
+
+fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statistics {
+    let (min, max) = bounds.map(|bounds| bounds.to_bytes()).unzip();
+    let long = |bytes: &Vec<u8>| {
+        let mut value = [0; 8];
+        value
+            .iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
+        i64::from_le_bytes(value)
+    };
+    let bytes = |bytes: Vec<u8>| ByteArray::from(bytes);
+    match physical {
+        Physical::INT32 => Statistics::Int32(ValueStatistics::new(
+            min.as_ref().map(|min| long(min) as i32),
+            max.as_ref().map(|max| long(max) as i32),
+            None,
+            Some(nulls),
+            false,
+        )),
+        Physical::INT64 => Statistics::Int64(ValueStatistics::new(
+            min.as_ref().map(long),
+            max.as_ref().map(long),
+            None,
+            Some(nulls),
+            false,
+        )),
+        Physical::FIXED_LEN_BYTE_ARRAY => Statistics::FixedLenByteArray(ValueStatistics::new(
+            min.map(|min| FixedLenByteArray::from(bytes(min))),
+            max.map(|max| FixedLenByteArray::from(bytes(max))),
+            None,
+            Some(nulls),
+            false,
+        )),
+        _ => Statistics::ByteArray(ValueStatistics::new(
+            min.map(bytes),
+            max.map(bytes),
+            None,
+            Some(nulls),
+            false,
+        )),
+    }
+}
+
+/// A filter for that many values.
+pub(super) fn bloom_filter(values: usize) -> Option<Sbbf> {
+    /// Of the values that are not there, one in a hundred is looked for in vain.
+    const FALSE_POSITIVES: f64 = 0.01;
+    Sbbf::new_with_ndv_fpp(values.max(1) as u64, FALSE_POSITIVES).ok()
+}

@@ -1,0 +1,115 @@
+//! Files of one kind of rows.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::file::writer::{SerializedFileWriter, TrackedWrite};
+use parquet::schema::types::SchemaDescriptor;
+
+use super::chunk::RowGroup;
+use super::compress::Compressor;
+use super::{Kind, Layout, WriteError, schema};
+
+/// Files that begin with a smaller row group have no page index: their columns are a page or two each, and an index would
+/// be as large as those.
+const INDEXED_ROWS: usize = 4096;
+
+/// Writes a file, row group by row group.
+pub struct FileWriter<W: Write> {
+    kind: Kind,
+    schema: SchemaDescriptor,
+    /// What is below counts the footer too.
+    writer: SerializedFileWriter<TrackedWrite<W>>,
+    compressor: Compressor,
+    bloom_filters: bool,
+    /// As the first row group has it, all others do.
+    page_index: Option<bool>,
+    summary: FileSummary,
+}
+
+/// What is in a finished file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileSummary {
+    /// How many rows.
+    pub rows: u64,
+    /// How many row groups.
+    pub row_groups: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// The first and the last `timestamp`, in nanoseconds since 1970 (UTC); none without rows.
+    pub timestamps: Option<(i64, i64)>,
+}
+
+impl<W: Write + Send> FileWriter<W> {
+    /// Begins a file of rows of that kind.
+    ///
+    /// # Errors
+    /// `out` does not take it.
+    pub fn new(kind: Kind, layout: &Layout, out: W) -> Result<Self, WriteError> {
+        let schema = schema::file_schema(layout.columns(kind))?;
+        let properties = Arc::new(layout.writer_properties(kind));
+        Ok(FileWriter {
+            kind,
+            schema: SchemaDescriptor::new(Arc::clone(&schema)),
+            writer: SerializedFileWriter::new(TrackedWrite::new(out), schema, properties)?,
+            compressor: Compressor::new(layout.options.compression)?,
+            page_index: None,
+            bloom_filters: layout.options.bloom_filters,
+            summary: FileSummary::default(),
+        })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Writes a row group whose columns `write` gives.
+    pub(super) fn row_group(
+        &mut self,
+        rows: usize,
+        times: &[i64],
+        write: impl FnOnce(&mut RowGroup<'_>) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let mut writer = self.writer.next_row_group()?;
+        let mut sink = |bytes, close| writer.append_column(&bytes, close);
+        let compressor = &mut self.compressor;
+        let mut group = RowGroup::new(
+            &self.schema,
+            rows,
+            compressor,
+            self.bloom_filters,
+            *self.page_index.get_or_insert(rows >= INDEXED_ROWS),
+            &mut sink,
+        );
+        write(&mut group)?;
+        if !group.is_complete() {
+            return Err(WriteError::Schema(self.kind.name().to_owned()));
+        }
+        writer.close()?;
+        self.summary.rows += rows as u64;
+        self.summary.row_groups += 1;
+        for time in times {
+            let (first, last) = self.summary.timestamps.unwrap_or((*time, *time));
+            self.summary.timestamps = Some((first.min(*time), last.max(*time)));
+        }
+        Ok(())
+    }
+
+    /// How many bytes were written so far. The footer, some kilobytes, comes at the end.
+    pub fn bytes_written(&self) -> usize {
+        self.writer.bytes_written()
+    }
+
+    /// Writes the footer. Returns what was written to, and what is in it.
+    ///
+    /// # Errors
+    /// `out` does not take it.
+    pub fn finish(self) -> Result<(W, FileSummary), WriteError> {
+        let out = self.writer.into_inner()?;
+        let summary = FileSummary {
+            bytes: out.bytes_written() as u64,
+            ..self.summary
+        };
+        Ok((out.into_inner()?, summary))
+    }
+}

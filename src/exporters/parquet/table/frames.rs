@@ -1,0 +1,416 @@
+//! Stacks and their frames, each once, and the table of stacks.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::attributes::Sets;
+use super::chunk::RowGroup;
+use super::ranges::Ranges;
+use super::rows::Shared;
+use super::strings::Strings;
+use super::text::quote;
+use super::values::{Bits, Words};
+use super::{Layout, WriteError};
+
+/// A frame, as numbers of texts and of words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Frame {
+    pub(super) function: u32,
+    pub(super) system_name: u32,
+    pub(super) file: u32,
+    pub(super) line: u32,
+    pub(super) column: u32,
+    pub(super) start_line: u32,
+    pub(super) inlined: bool,
+    pub(super) address: u32,
+    pub(super) kind: u32,
+    pub(super) mapping: u32,
+    pub(super) build_id: u32,
+    pub(super) details: u32,
+    pub(super) attributes: u32,
+}
+
+/// Whether a column of frames has anything to say.
+#[derive(Debug, Clone, Copy)]
+#[repr(u16)]
+enum Has {
+    Function = 1,
+    SystemName = 1 << 1,
+    File = 1 << 2,
+    Line = 1 << 3,
+    Column = 1 << 4,
+    StartLine = 1 << 5,
+    Inlined = 1 << 6,
+    Address = 1 << 7,
+    Kind = 1 << 8,
+    Mapping = 1 << 9,
+    BuildId = 1 << 10,
+    Details = 1 << 11,
+    Attributes = 1 << 12,
+}
+
+/// Stacks and their frames, each once.
+#[derive(Debug)]
+pub(super) struct Frames {
+    /// Text 0 is empty.
+    texts: Strings,
+    /// Numbers of 64 bits as their bytes. Word 0 is 0.
+    words: Strings,
+    frames: Vec<Frame>,
+    hashes: Vec<u64>,
+    ids: HashMap<Frame, u32, FixedState>,
+    /// The frames of all stacks.
+    stacks: Vec<u32>,
+    ranges: Ranges,
+    has: Vec<u16>,
+    stack_hashes: Vec<u64>,
+    /// Stacks by the numbers of their frames.
+    by_frames: Strings,
+    scratch: Vec<u8>,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        let mut frames = Frames {
+            texts: Strings::default(),
+            words: Strings::default(),
+            frames: Vec::new(),
+            hashes: Vec::new(),
+            ids: HashMap::default(),
+            stacks: Vec::new(),
+            ranges: Ranges::default(),
+            has: Vec::new(),
+            stack_hashes: Vec::new(),
+            by_frames: Strings::default(),
+            scratch: Vec::new(),
+        };
+        frames.begin();
+        frames
+    }
+}
+
+impl Frames {
+    fn begin(&mut self) {
+        self.texts.intern(b"");
+        self.words.intern(&0_u64.to_le_bytes());
+    }
+
+    pub(super) fn text(&mut self, text: &[u8]) -> u32 {
+        match text {
+            [] => 0,
+            text => self.texts.intern(text),
+        }
+    }
+
+    pub(super) fn word(&mut self, word: u64) -> u32 {
+        match word {
+            0 => 0,
+            word => self.words.intern(&word.to_le_bytes()),
+        }
+    }
+
+    /// A frame of which nothing is known.
+    pub(super) fn nothing(&self) -> Frame {
+        Frame {
+            function: 0,
+            system_name: 0,
+            file: 0,
+            line: 0,
+            column: 0,
+            start_line: 0,
+            inlined: false,
+            address: 0,
+            kind: 0,
+            mapping: 0,
+            build_id: 0,
+            details: 0,
+            attributes: 0,
+        }
+    }
+
+    /// The number of a frame.
+    pub(super) fn frame(&mut self, frame: Frame) -> u32 {
+        let next = self.frames.len() as u32;
+        let id = *self.ids.entry(frame).or_insert(next);
+        if id == next {
+            self.frames.push(frame);
+            self.hashes.push(self.hash(&frame));
+        }
+        id
+    }
+
+    /// What a frame is in any file: function, file and line; of one without a name, where its address is in its binary.
+    fn hash(&self, frame: &Frame) -> u64 {
+        let parts = match frame.function {
+            0 => [
+                self.texts.get(match frame.build_id {
+                    0 => frame.mapping,
+                    build_id => build_id,
+                }),
+                b"",
+                self.words.get(frame.address),
+            ],
+            function => [
+                self.texts.get(function),
+                self.texts.get(frame.file),
+                self.words.get(frame.line),
+            ],
+        };
+        let mut hash = Xxh3::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.digest()
+    }
+
+    /// The number of a stack of these frames.
+    pub(super) fn stack(&mut self, frames: &[u32]) -> u32 {
+        self.scratch.clear();
+        self.scratch
+            .extend(frames.iter().flat_map(|frame| frame.to_le_bytes()));
+        let id = self.by_frames.intern(&self.scratch);
+        if id as usize == self.has.len() {
+            self.stacks.extend_from_slice(frames);
+            self.ranges.push(self.stacks.len());
+            let found = frames.iter().map(|frame| self.frames[*frame as usize]);
+            self.has.push(found.fold(0, |all, frame| all | has(&frame)));
+            self.scratch.clear();
+            for frame in frames {
+                let hash = self.hashes[*frame as usize];
+                self.scratch.extend_from_slice(&hash.to_le_bytes());
+            }
+            self.stack_hashes.push(xxh3_64(&self.scratch));
+        }
+        id
+    }
+
+    /// A hash of what a stack is in any file.
+    pub(super) fn stack_hash(&self, stack: u32) -> u64 {
+        let hash = self.stack_hashes.get(stack as usize);
+        hash.copied().unwrap_or_default()
+    }
+
+    /// The frames of a stack, if any of them has something for that column.
+    fn of(&self, stack: u32, column: Has) -> &[u32] {
+        let has = self.has.get(stack as usize).copied().unwrap_or_default();
+        match has & column as u16 {
+            0 => &[],
+            _ => &self.stacks[self.ranges.get(stack as usize)],
+        }
+    }
+
+    /// The columns of frames, for rows with these stacks.
+    pub(super) fn write(
+        &self,
+        rows: impl Iterator<Item = u32> + Clone,
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        type Get = fn(&Frame) -> u32;
+        let list = |column: Has, get: Get| {
+            rows.clone().map(move |stack| {
+                let frames = self.of(stack, column).iter();
+                frames.map(move |frame| get(&self.frames[*frame as usize]))
+            })
+        };
+        let (texts, words) = (&self.texts, &Words(&self.words));
+        group.text_lists("frame_function", texts, list(Has::Function, |f| f.function))?;
+        let system = list(Has::SystemName, |f| f.system_name);
+        group.text_lists("frame_system_name", texts, system)?;
+        group.text_lists("frame_file", texts, list(Has::File, |f| f.file))?;
+        group.text_lists("frame_line", words, list(Has::Line, |f| f.line))?;
+        group.text_lists("frame_column", words, list(Has::Column, |f| f.column))?;
+        let start = list(Has::StartLine, |f| f.start_line);
+        group.text_lists("frame_start_line", words, start)?;
+        let inlined = rows.clone().map(|stack| {
+            let frames = self.of(stack, Has::Inlined).iter();
+            frames.map(|frame| self.frames[*frame as usize].inlined)
+        });
+        group.list("frame_inlined", Bits::default(), inlined)?;
+        group.text_lists("frame_address", words, list(Has::Address, |f| f.address))?;
+        group.text_lists("frame_type", texts, list(Has::Kind, |f| f.kind))?;
+        group.text_lists("frame_mapping", texts, list(Has::Mapping, |f| f.mapping))?;
+        group.text_lists("frame_build_id", texts, list(Has::BuildId, |f| f.build_id))?;
+        let details = list(Has::Details, |f| f.details);
+        group.text_lists("frame_mapping_details", texts, details)?;
+        let attributes = list(Has::Attributes, |f| f.attributes);
+        group.text_lists("frame_attributes", texts, attributes)
+    }
+
+    /// Frame by frame as JSON, by their numbers: one index per frame where columns would have one each. Only what is known
+    /// is in it.
+    fn json(&self) -> Strings {
+        let mut all = Strings::default();
+        let mut json = Vec::new();
+        for frame in &self.frames {
+            json.clear();
+            json.push(b'{');
+            for (key, text) in [
+                ("function", frame.function),
+                ("system_name", frame.system_name),
+                ("file", frame.file),
+                ("type", frame.kind),
+                ("mapping", frame.mapping),
+                ("build_id", frame.build_id),
+            ] {
+                if text != 0 {
+                    put_key(key, &mut json);
+                    let text = str::from_utf8(self.texts.get(text)).unwrap_or_default();
+                    quote(text, &mut json);
+                }
+            }
+            for (key, word) in [
+                ("line", frame.line),
+                ("column", frame.column),
+                ("start_line", frame.start_line),
+            ] {
+                if word != 0 {
+                    put_key(key, &mut json);
+                    json.extend_from_slice(self.number(word).cast_signed().to_string().as_bytes());
+                }
+            }
+            if frame.address != 0 {
+                put_key("address", &mut json);
+                json.extend_from_slice(self.number(frame.address).to_string().as_bytes());
+            }
+            if frame.inlined {
+                put_key("inlined", &mut json);
+                json.extend_from_slice(b"true");
+            }
+            for (key, object) in [
+                ("mapping_details", frame.details),
+                ("attributes", frame.attributes),
+            ] {
+                if object != 0 {
+                    put_key(key, &mut json);
+                    json.extend_from_slice(self.texts.get(object));
+                }
+            }
+            json.push(b'}');
+            all.push(&json);
+        }
+        all
+    }
+
+    fn number(&self, word: u32) -> u64 {
+        let bytes = self.words.get(word).try_into();
+        bytes.map(u64::from_le_bytes).unwrap_or_default()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.texts.clear();
+        self.words.clear();
+        self.frames.clear();
+        self.hashes.clear();
+        self.ids.clear();
+        self.stacks.clear();
+        self.ranges.clear();
+        self.has.clear();
+        self.stack_hashes.clear();
+        self.by_frames.clear();
+        self.begin();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.texts.memory()
+            + self.words.memory()
+            + self.frames.capacity() * (size_of::<Frame>() + size_of::<u64>())
+            // Hash tables have room for a seventh more, in powers of two.
+            + self.ids.capacity() * 8 / 7 * (size_of::<(Frame, u32)>() + 1)
+            + self.stacks.capacity() * size_of::<u32>()
+            + self.ranges.memory()
+            + self.has.capacity() * size_of::<u16>()
+            + self.stack_hashes.capacity() * size_of::<u64>()
+            + self.by_frames.memory()
+    }
+}
+
+fn put_key(key: &str, json: &mut Vec<u8>) {
+    if json.len() > 1 {
+        json.push(b',');
+    }
+    json.push(b'"');
+    json.extend_from_slice(key.as_bytes());
+    json.extend_from_slice(b"\":");
+}
+
+fn has(frame: &Frame) -> u16 {
+    [
+        (frame.function, Has::Function),
+        (frame.system_name, Has::SystemName),
+        (frame.file, Has::File),
+        (frame.line, Has::Line),
+        (frame.column, Has::Column),
+        (frame.start_line, Has::StartLine),
+        (frame.inlined.into(), Has::Inlined),
+        (frame.address, Has::Address),
+        (frame.kind, Has::Kind),
+        (frame.mapping, Has::Mapping),
+        (frame.build_id, Has::BuildId),
+        (frame.details, Has::Details),
+        (frame.attributes, Has::Attributes),
+    ]
+    .into_iter()
+    .filter(|(value, _)| *value != 0)
+    .fold(0, |all, (_, column)| all | column as u16)
+}
+
+/// The columns of the table of stacks.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    pub(super) frames: Frames,
+    /// The stack of each row.
+    rows: Vec<u32>,
+}
+
+impl Stacks {
+    /// Adds a row for a stack that has none yet.
+    pub(super) fn push(&mut self, shared: &mut Shared, time: i64, stack: u32) {
+        // Stacks are numbered as they come, and each gets its row at once.
+        if stack as usize == self.rows.len() {
+            self.rows.push(stack);
+            shared.push(time, 0);
+        }
+    }
+
+    pub(super) fn order(&self, _: &Shared) -> Vec<u32> {
+        (0..self.rows.len() as u32).collect()
+    }
+
+    pub(super) fn attributes(&self) -> Option<&Sets> {
+        None
+    }
+
+    pub(super) fn write(
+        &self,
+        shared: &Shared,
+        _: &Layout,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        shared.write_times(order, group)?;
+        let rows = order.iter().map(|row| self.rows[*row as usize]);
+        let hashes = rows.clone().map(|stack| self.frames.stack_hash(stack));
+        group.hashes("stack_hash", hashes)?;
+        let frames = &self.frames;
+        let all = rows.map(|stack| &frames.stacks[frames.ranges.get(stack as usize)]);
+        let leaves = all.clone().map(|stack| match stack.first() {
+            Some(leaf) => frames.frames[*leaf as usize].function,
+            None => 0,
+        });
+        group.texts("leaf_function", &frames.texts, leaves)?;
+        let stacks = all.map(|stack| stack.iter().copied());
+        group.text_lists("frame", &frames.json(), stacks)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+        self.rows.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.frames.memory() + self.rows.capacity() * size_of::<u32>()
+    }
+}

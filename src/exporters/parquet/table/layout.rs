@@ -1,0 +1,150 @@
+//! What the user chose: which columns there are and how they are encoded.
+
+use std::sync::Arc;
+
+use parquet::basic;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+
+use super::Kind;
+use super::schema::{self, Column};
+
+/// What becomes of a [`Layout`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Attributes that have columns of their own, besides their entries in the maps.
+    pub promoted: Vec<Promoted>,
+    /// How profiles are laid out.
+    pub profiles: ProfilesLayout,
+    /// How pages are compressed.
+    pub compression: Compression,
+    /// After how many rows a row group should end, for readers that ask the writer's properties. Tables are written
+    /// when their owner says so.
+    pub row_group_rows: usize,
+    /// Whether columns of ids have bloom filters.
+    pub bloom_filters: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            promoted: Vec::new(),
+            profiles: ProfilesLayout::Wide,
+            compression: Compression::Zstd(3),
+            row_group_rows: 128 * 1024,
+            bloom_filters: true,
+        }
+    }
+}
+
+/// An attribute that has a column of its own: a text, null in rows without the attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promoted {
+    /// Whose attribute it is.
+    pub source: Source,
+    /// Its key.
+    pub key: String,
+}
+
+/// Whose attribute it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The resource's.
+    Resource,
+    /// The log record's, span's, data point's or sample's.
+    Item,
+}
+
+impl Promoted {
+    /// The name of the column: the key with `_` for all that is no letter or digit, behind `resource_attribute_` or
+    /// `attribute_`.
+    pub fn column(&self) -> String {
+        let prefix = match self.source {
+            Source::Resource => "resource_attribute_",
+            Source::Item => "attribute_",
+        };
+        let letter = |letter: char| match letter.is_ascii_alphanumeric() {
+            true => letter.to_ascii_lowercase(),
+            false => '_',
+        };
+        prefix.chars().chain(self.key.chars().map(letter)).collect()
+    }
+}
+
+/// How profiles are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProfilesLayout {
+    /// A row per sample with all its frames.
+    #[default]
+    Wide,
+    /// A row per sample with the hash of its stack, and a second table with a row per stack.
+    Stacks,
+}
+
+/// How pages are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// Zstandard at a level from 1 to 22.
+    Zstd(i32),
+    /// LZ4 blocks (`LZ4_RAW`).
+    Lz4,
+    /// Snappy blocks.
+    Snappy,
+}
+
+impl Compression {
+    pub(super) fn codec(self) -> basic::Compression {
+        match self {
+            Compression::None => basic::Compression::UNCOMPRESSED,
+            Compression::Zstd(level) => {
+                basic::Compression::ZSTD(basic::ZstdLevel::try_new(level).unwrap_or_default())
+            }
+            Compression::Lz4 => basic::Compression::LZ4_RAW,
+            Compression::Snappy => basic::Compression::SNAPPY,
+        }
+    }
+}
+
+/// The columns of all tables, and how they are encoded.
+#[derive(Debug)]
+pub struct Layout {
+    pub(super) options: Options,
+    columns: [Arc<[Column]>; Kind::ALL.len()],
+}
+
+impl Layout {
+    /// The layout of these options. Of two promoted attributes whose columns have one name the first counts.
+    pub fn new(options: &Options) -> Self {
+        let mut options = options.clone();
+        let mut names = std::collections::HashSet::new();
+        options
+            .promoted
+            .retain(|promoted| names.insert(promoted.column()));
+        let columns = Kind::ALL.map(|kind| schema::columns(kind, &options).into());
+        Layout { options, columns }
+    }
+
+    pub(super) fn columns(&self, kind: Kind) -> &[Column] {
+        &self.columns[kind as usize]
+    }
+
+    /// How files of that kind are written, for what this crate leaves to the library: footers and indexes.
+    pub fn writer_properties(&self, kind: Kind) -> WriterProperties {
+        let metadata = vec![
+            ("tributary.schema.kind", kind.name()),
+            ("tributary.schema.version", schema::VERSION),
+        ];
+        let metadata = metadata.into_iter().map(|(key, value)| {
+            parquet::file::metadata::KeyValue::new(key.to_owned(), value.to_owned())
+        });
+        WriterProperties::builder()
+            .set_writer_version(WriterVersion::PARQUET_1_0)
+            .set_compression(self.options.compression.codec())
+            .set_statistics_enabled(EnabledStatistics::Page)
+            .set_created_by(concat!("tributary version ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_key_value_metadata(Some(metadata.collect()))
+            .set_max_row_group_row_count(Some(self.options.row_group_rows.max(1)))
+            .build()
+    }
+}

@@ -1,0 +1,517 @@
+//! Data points of metrics of all types: one row each.
+
+use std::borrow::Cow;
+
+use super::attributes::Sets;
+use super::chunk::RowGroup;
+use super::exemplars::Exemplars;
+use super::ranges::Lists;
+use super::read::{bytes, each, fields, number, time};
+use super::rows::{Place, Shared};
+use super::strings::{NONE, Strings};
+use super::traces::name;
+use super::values::{Bits, Delta, Plain64};
+use super::{Kind, Layout, WriteError};
+use crate::wire::Malformed;
+use crate::wire::reader::{Fields, Value, varint};
+
+/// The columns that only data points have.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// What the points of a metric share, as it was sent and as numbers of texts.
+    heads: Strings,
+    metrics: Vec<Metric>,
+    metric: Vec<u32>,
+    metadata: Sets,
+    start: Vec<u64>,
+    value: Vec<Option<f64>>,
+    int: Vec<Option<i64>>,
+    count: Vec<Option<u64>>,
+    sum: Vec<Option<f64>>,
+    min: Vec<Option<f64>>,
+    max: Vec<Option<f64>>,
+    bucket_counts: Lists<u64>,
+    explicit_bounds: Lists<f64>,
+    scale: Vec<Option<u32>>,
+    zero_count: Vec<Option<u64>>,
+    zero_threshold: Vec<Option<f64>>,
+    positive_offset: Vec<Option<u32>>,
+    positive: Lists<u64>,
+    negative_offset: Vec<Option<u32>>,
+    negative: Lists<u64>,
+    quantile: Lists<f64>,
+    quantile_value: Lists<f64>,
+    flags: Vec<u32>,
+    attributes: Sets,
+    exemplars: Exemplars,
+}
+
+/// What the points of a metric share, as numbers of texts.
+#[derive(Debug, Clone, Copy)]
+struct Metric {
+    name: u32,
+    kind: u32,
+    unit: u32,
+    description: u32,
+    temporality: u32,
+    monotonic: Option<bool>,
+}
+
+/// A metric as it was sent.
+#[derive(Debug, Clone, Default)]
+struct Head<'r> {
+    message: &'r [u8],
+    name: &'r [u8],
+    description: &'r [u8],
+    unit: &'r [u8],
+    form: Form,
+    data: Cow<'r, [u8]>,
+    /// All of it but the data points.
+    shared: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Gauge,
+    Sum,
+    Histogram,
+    Exponential,
+    Summary,
+}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Form::Gauge => "gauge",
+            Form::Sum => "sum",
+            Form::Histogram => "histogram",
+            Form::Exponential => "exponential_histogram",
+            Form::Summary => "summary",
+        }
+    }
+}
+
+impl<'r> Head<'r> {
+    fn read(message: &'r [u8]) -> Result<Self, Malformed> {
+        let mut head = Head {
+            message,
+            ..Head::default()
+        };
+        for field in fields(message) {
+            let (number, value) = field?;
+            // The forms of data are a `oneof`: the last one is the data, and what comes of it twice is merged.
+            let form = match number {
+                1 => {
+                    head.name = bytes(value);
+                    continue;
+                }
+                2 => {
+                    head.description = bytes(value);
+                    continue;
+                }
+                3 => {
+                    head.unit = bytes(value);
+                    continue;
+                }
+                5 => Form::Gauge,
+                7 => Form::Sum,
+                9 => Form::Histogram,
+                10 => Form::Exponential,
+                11 => Form::Summary,
+                _ => continue,
+            };
+            let data = bytes(value);
+            match form == head.form && !head.data.is_empty() {
+                true => head.data.to_mut().extend_from_slice(data),
+                false => head.data = Cow::Borrowed(data),
+            }
+            head.form = form;
+        }
+        head.shared.push(head.form as u8);
+        for (message, left_out) in [(message, 5..=11), (&*head.data, 1..=1)] {
+            let fields = Fields::new(message).map_while(Result::ok);
+            for field in fields.filter(|field| !left_out.contains(&field.number)) {
+                head.shared.extend_from_slice(field.raw);
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// The time of a data point: all forms have it in field 3.
+fn time_of(point: &[u8]) -> Result<u64, Malformed> {
+    let mut time = 0;
+    for field in fields(point) {
+        if let (3, value) = field? {
+            time = number(value);
+        }
+    }
+    Ok(time)
+}
+
+pub(super) fn append(scope: &[u8], place: &mut Place<'_, '_>) -> Result<(), Malformed> {
+    for metric in each(scope, 2) {
+        let head = Head::read(metric)?;
+        let points = each(&head.data, 1).map(|point| Ok((time_of(point)?, point)));
+        place.append(Kind::Metrics, points, |table, context, point| {
+            let shared = &mut table.shared;
+            if let super::Columns::Metrics(columns) = &mut table.columns {
+                columns.push(shared, context, &head, point);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+impl Columns {
+    /// The number of a metric, by all that its points share.
+    fn metric(&mut self, head: &Head<'_>, shared: &mut Shared) -> u32 {
+        let Shared { texts, pairs, .. } = shared;
+        let id = self.heads.intern(&head.shared);
+        if (id as usize) < self.metrics.len() {
+            return id;
+        }
+        let (mut temporality, mut monotonic) = (0, false);
+        for (number, value) in fields(&head.data).map_while(Result::ok) {
+            match number {
+                2 => temporality = super::read::number(value) as u32,
+                3 => monotonic = super::read::number(value) != 0,
+                _ => {}
+            }
+        }
+        let has_temporality = !matches!(head.form, Form::Gauge | Form::Summary);
+        let names = ["unspecified", "delta", "cumulative"];
+        self.metrics.push(Metric {
+            name: texts.intern(head.name),
+            kind: texts.intern(head.form.name().as_bytes()),
+            unit: texts.intern(head.unit),
+            description: texts.intern(head.description),
+            temporality: match has_temporality {
+                true => name(texts, names.get(temporality as usize).copied(), temporality),
+                false => NONE,
+            },
+            monotonic: (head.form == Form::Sum).then_some(monotonic),
+        });
+        for metadata in each(head.message, 12) {
+            self.metadata.push(pairs.add(metadata));
+        }
+        self.metadata.end(pairs, texts);
+        id
+    }
+
+    fn push(&mut self, shared: &mut Shared, context: u32, head: &Head<'_>, point: &[u8]) {
+        let metric = self.metric(head, shared);
+        let mut read = Point::default();
+        let Shared { texts, pairs, .. } = shared;
+        for (field, value) in fields(point).map_while(Result::ok) {
+            let int = || number(value);
+            let double = || f64::from_bits(number(value));
+            match (head.form, field) {
+                (_, 2) => read.start = int(),
+                (_, 3) => read.time = int(),
+                (Form::Gauge | Form::Sum, 4) => (read.value, read.int) = (Some(double()), None),
+                (Form::Gauge | Form::Sum, 6) => {
+                    let value = int().cast_signed();
+                    (read.value, read.int) = (Some(value as f64), Some(value));
+                }
+                (Form::Gauge | Form::Sum, 5) | (Form::Histogram, 8) | (Form::Exponential, 11) => {
+                    self.exemplars.push(bytes(value), texts, pairs);
+                }
+                (Form::Gauge | Form::Sum | Form::Summary, 7)
+                | (Form::Histogram, 9)
+                | (Form::Exponential, 1) => self.attributes.push(pairs.add(bytes(value))),
+                (Form::Gauge | Form::Sum | Form::Summary, 8)
+                | (Form::Histogram | Form::Exponential, 10) => read.flags = int() as u32,
+                (_, 4) => read.count = int(),
+                (_, 5) => read.sum = Some(double()),
+                (Form::Histogram, 6) => fixed(value, &mut self.bucket_counts.values),
+                (Form::Histogram, 7) => {
+                    let mut bounds = Vec::new();
+                    fixed(value, &mut bounds);
+                    let bounds = bounds.into_iter().map(f64::from_bits);
+                    self.explicit_bounds.values.extend(bounds);
+                }
+                (Form::Histogram, 11) | (Form::Exponential, 12) => read.min = Some(double()),
+                (Form::Histogram, 12) | (Form::Exponential, 13) => read.max = Some(double()),
+                (Form::Exponential, 6) => read.scale = zigzag(int()),
+                (Form::Exponential, 7) => read.zero_count = int(),
+                (Form::Exponential, 8) => read.positive = value.bytes(),
+                (Form::Exponential, 9) => read.negative = value.bytes(),
+                (Form::Exponential, 14) => read.zero_threshold = double(),
+                (Form::Summary, 6) => {
+                    let (mut quantile, mut at) = (0.0, 0.0);
+                    for (field, value) in fields(bytes(value)).map_while(Result::ok) {
+                        match field {
+                            1 => quantile = f64::from_bits(number(value)),
+                            2 => at = f64::from_bits(number(value)),
+                            _ => {}
+                        }
+                    }
+                    self.quantile.values.push(quantile);
+                    self.quantile_value.values.push(at);
+                }
+                _ => {}
+            }
+        }
+        self.attributes.end(pairs, texts);
+        shared.push(read.time.cast_signed(), context);
+        self.metric.push(metric);
+        self.add(head.form, &read);
+    }
+
+    fn add(&mut self, form: Form, read: &Point<'_>) {
+        let is_distribution = !matches!(form, Form::Gauge | Form::Sum);
+        let is_exponential = form == Form::Exponential;
+        self.start.push(read.start);
+        self.value.push(read.value);
+        self.int.push(read.int);
+        self.count.push(is_distribution.then_some(read.count));
+        let sum = match form {
+            // The one form in which the sum is always there.
+            Form::Summary => Some(read.sum.unwrap_or_default()),
+            _ => read.sum,
+        };
+        self.sum.push(sum);
+        self.min.push(read.min);
+        self.max.push(read.max);
+        self.bucket_counts.end();
+        self.explicit_bounds.end();
+        self.scale.push(is_exponential.then_some(read.scale));
+        self.zero_count
+            .push(is_exponential.then_some(read.zero_count));
+        self.zero_threshold
+            .push(is_exponential.then_some(read.zero_threshold));
+        let offset = read
+            .positive
+            .map(|buckets| put(buckets, &mut self.positive));
+        self.positive_offset.push(offset);
+        self.positive.end();
+        let offset = read
+            .negative
+            .map(|buckets| put(buckets, &mut self.negative));
+        self.negative_offset.push(offset);
+        self.negative.end();
+        self.quantile.end();
+        self.quantile_value.end();
+        self.flags.push(read.flags);
+        self.exemplars.end();
+    }
+
+    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
+        // By the name of the metric, and by its type where two have one name.
+        let mut names: Vec<(&[u8], u32)> = Vec::new();
+        for metric in &self.metrics {
+            names.push((shared.texts.get(metric.name), metric.name));
+        }
+        names.sort_unstable();
+        names.dedup();
+        let mut rank = vec![0; shared.texts.len()];
+        for (at, (_, name)) in names.iter().enumerate() {
+            rank[*name as usize] = at as u64;
+        }
+        let metrics = self.metrics.iter();
+        let ranks: Vec<u64> = metrics.map(|metric| rank[metric.name as usize]).collect();
+        shared.order(|row| ranks[self.metric[row] as usize])
+    }
+
+    pub(super) fn attributes(&self) -> Option<&Sets> {
+        Some(&self.attributes)
+    }
+
+    pub(super) fn write(
+        &self,
+        shared: &Shared,
+        _: &Layout,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let (texts, pairs) = (&shared.texts, &shared.pairs);
+        let rows = order.iter().map(|row| *row as usize);
+        let metrics = rows
+            .clone()
+            .map(|row| self.metrics[self.metric[row] as usize]);
+        let doubles = |column: &'_ [Option<f64>]| -> Vec<Option<u64>> {
+            let rows = rows.clone();
+            rows.map(|row| column[row].map(f64::to_bits)).collect()
+        };
+        let deltas = |column: &'_ [Option<u64>]| -> Vec<Option<i64>> {
+            let rows = rows.clone();
+            rows.map(|row| column[row].map(u64::cast_signed)).collect()
+        };
+        let plain = Plain64::default;
+        shared.write_times(order, group)?;
+        let starts = rows.clone().map(|row| time(self.start[row]));
+        group.optional("start_timestamp", Delta::default(), starts)?;
+        shared.write_service(order, group)?;
+        group.texts("metric_name", texts, metrics.clone().map(|m| m.name))?;
+        group.texts("metric_type", texts, metrics.clone().map(|m| m.kind))?;
+        group.texts("unit", texts, metrics.clone().map(|m| m.unit))?;
+        group.texts("description", texts, metrics.clone().map(|m| m.description))?;
+        let temporality = metrics.clone().map(|m| m.temporality);
+        group.optional_texts("aggregation_temporality", texts, temporality)?;
+        let monotonic = metrics.map(|m| m.monotonic);
+        group.optional("is_monotonic", Bits::default(), monotonic)?;
+        group.optional("value", plain(), doubles(&self.value).into_iter())?;
+        let ints = rows.clone().map(|row| self.int[row]);
+        group.optional("value_int", Delta::default(), ints)?;
+        group.optional("count", Delta::unsigned(), deltas(&self.count).into_iter())?;
+        group.optional("sum", plain(), doubles(&self.sum).into_iter())?;
+        group.optional("min", plain(), doubles(&self.min).into_iter())?;
+        group.optional("max", plain(), doubles(&self.max).into_iter())?;
+        group.list(
+            "bucket_counts",
+            plain(),
+            self.bucket_counts.write(rows.clone()),
+        )?;
+        let bounds = self.explicit_bounds.write(rows.clone());
+        group.list("explicit_bounds", plain(), bounds.map(bits))?;
+        let scales = rows.clone().map(|row| self.scale[row]);
+        group.optional_numbers("scale", scales, true)?;
+        let zeros = deltas(&self.zero_count).into_iter();
+        group.optional("zero_count", Delta::unsigned(), zeros)?;
+        let thresholds = doubles(&self.zero_threshold).into_iter();
+        group.optional("zero_threshold", plain(), thresholds)?;
+        let offsets = rows.clone().map(|row| self.positive_offset[row]);
+        group.optional_numbers("positive_offset", offsets, true)?;
+        group.list(
+            "positive_bucket_counts",
+            plain(),
+            self.positive.write(rows.clone()),
+        )?;
+        let offsets = rows.clone().map(|row| self.negative_offset[row]);
+        group.optional_numbers("negative_offset", offsets, true)?;
+        group.list(
+            "negative_bucket_counts",
+            plain(),
+            self.negative.write(rows.clone()),
+        )?;
+        let quantiles = self.quantile.write(rows.clone());
+        group.list("quantile", plain(), quantiles.map(bits))?;
+        let values = self.quantile_value.write(rows.clone());
+        group.list("quantile_value", plain(), values.map(bits))?;
+        group.numbers("flags", rows.clone().map(|row| self.flags[row]), false)?;
+        let attributes = rows.clone().map(|row| self.attributes.get(row));
+        group.map("attributes", pairs, attributes)?;
+        let types = rows.clone().map(|row| self.attributes.types(row));
+        group.texts("attribute_types", texts, types)?;
+        self.exemplars.write(rows.clone(), texts, pairs, group)?;
+        let metrics = rows.map(|row| self.metric[row] as usize);
+        let metadata = metrics.clone().map(|metric| self.metadata.get(metric));
+        group.map("metric_metadata", pairs, metadata)?;
+        let types = metrics.map(|metric| self.metadata.types(metric));
+        group.texts("metric_metadata_types", texts, types)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heads.clear();
+        self.metrics.clear();
+        self.metric.clear();
+        self.metadata.clear();
+        self.start.clear();
+        for column in [
+            &mut self.value,
+            &mut self.sum,
+            &mut self.min,
+            &mut self.max,
+            &mut self.zero_threshold,
+        ] {
+            column.clear();
+        }
+        self.int.clear();
+        self.count.clear();
+        self.zero_count.clear();
+        self.bucket_counts.clear();
+        self.explicit_bounds.clear();
+        self.scale.clear();
+        self.positive_offset.clear();
+        self.positive.clear();
+        self.negative_offset.clear();
+        self.negative.clear();
+        self.quantile.clear();
+        self.quantile_value.clear();
+        self.flags.clear();
+        self.attributes.clear();
+        self.exemplars.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        // The columns of numbers grow together: five of doubles, three of whole numbers and three of 32 bits that may
+        // be missing, and three that may not.
+        let row = 8 * size_of::<Option<f64>>()
+            + 3 * size_of::<Option<u32>>()
+            + size_of::<u64>()
+            + 2 * size_of::<u32>();
+        self.metric.capacity() * row
+            + self.heads.memory()
+            + self.metrics.capacity() * size_of::<Metric>()
+            + self.metadata.memory()
+            + self.bucket_counts.memory()
+            + self.explicit_bounds.memory()
+            + self.positive.memory()
+            + self.negative.memory()
+            + self.quantile.memory()
+            + self.quantile_value.memory()
+            + self.attributes.memory()
+            + self.exemplars.memory()
+    }
+}
+
+/// The scalars of a data point, as far as its form has them.
+#[derive(Debug, Default)]
+struct Point<'r> {
+    time: u64,
+    start: u64,
+    flags: u32,
+    value: Option<f64>,
+    int: Option<i64>,
+    count: u64,
+    sum: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    scale: u32,
+    zero_count: u64,
+    zero_threshold: f64,
+    positive: Option<&'r [u8]>,
+    negative: Option<&'r [u8]>,
+}
+
+/// The buckets of an exponential histogram. Returns their offset.
+fn put(buckets: &[u8], counts: &mut Lists<u64>) -> u32 {
+    let mut offset = 0;
+    for (field, value) in fields(buckets).map_while(Result::ok) {
+        match (field, value) {
+            (1, value) => offset = zigzag(number(value)),
+            (2, Value::Bytes(mut packed)) => {
+                while let Ok((count, rest)) = varint(packed) {
+                    counts.values.push(count);
+                    packed = rest;
+                }
+            }
+            (2, value) => counts.values.push(number(value)),
+            _ => {}
+        }
+    }
+    offset
+}
+
+/// A `sint32`, as the bits of its value.
+fn zigzag(value: u64) -> u32 {
+    let value = value as u32;
+    (value >> 1) ^ (value & 1).wrapping_neg()
+}
+
+/// `fixed64` or `double`, packed or not.
+fn fixed(value: Value<'_>, into: &mut Vec<u64>) {
+    match value {
+        Value::Bytes(packed) => {
+            let values = packed.as_chunks::<8>().0.iter();
+            into.extend(values.map(|value| u64::from_le_bytes(*value)));
+        }
+        value => into.push(number(value)),
+    }
+}
+
+fn bits(list: impl ExactSizeIterator<Item = f64>) -> impl ExactSizeIterator<Item = u64> {
+    list.map(f64::to_bits)
+}

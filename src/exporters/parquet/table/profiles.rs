@@ -1,0 +1,468 @@
+//! Samples of profiles.
+
+use smallvec::SmallVec;
+
+use super::attributes::{Sets, encode_bytes};
+use super::chunk::RowGroup;
+use super::context::Origin;
+use super::frames::Frames;
+use super::ranges::Ranges;
+use super::read::{bytes, each, fields, id, number, odd};
+use super::resolve::{Dictionary, Known, KnownPairs, index, indices, varints};
+use super::rows::{Shared, hour, service};
+use super::strings::{NONE, Strings};
+use super::values::{Delta, Fixed};
+use super::{Kind, Layout, Partition, ProfilesLayout, Sink, WriteError};
+use crate::profiles::entries::Entries;
+use crate::wire::Malformed;
+use crate::wire::reader::Value;
+
+/// The columns that only samples have.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    /// What the samples of a profile share.
+    profiles: Vec<Profile>,
+    profile_attributes: Sets,
+    profile: Vec<u32>,
+    value: Vec<i64>,
+    count: Vec<i64>,
+    timestamps: Ranges,
+    timestamp: Vec<i64>,
+    values: Ranges,
+    each_value: Vec<i64>,
+    trace: Vec<Option<[u8; 16]>>,
+    span: Vec<Option<[u8; 8]>>,
+    attributes: Sets,
+    payloads: Strings,
+    /// The stacks, where they are columns of the samples.
+    frames: Frames,
+    stack: Vec<u32>,
+    hash: Vec<u64>,
+}
+
+/// What the samples of a profile share, mostly as numbers of texts.
+#[derive(Debug, Clone, Copy)]
+struct Profile {
+    duration: i64,
+    sample_type: u32,
+    sample_unit: u32,
+    period_type: u32,
+    period_unit: u32,
+    period: i64,
+    id: Option<[u8; 16]>,
+    dropped: u32,
+    payload_format: u32,
+    payload: u32,
+}
+
+/// A profile as it was sent, without its samples.
+#[derive(Debug, Default)]
+struct Head<'r> {
+    sample_type: &'r [u8],
+    time: u64,
+    duration: u64,
+    period_type: &'r [u8],
+    period: u64,
+    id: &'r [u8],
+    dropped: u32,
+    payload_format: &'r [u8],
+    payload: &'r [u8],
+    attributes: SmallVec<[i32; 8]>,
+}
+
+impl<'r> Head<'r> {
+    fn read(profile: &'r [u8]) -> Result<Self, Malformed> {
+        let mut head = Head::default();
+        for field in fields(profile) {
+            match field? {
+                (1, value) => head.sample_type = bytes(value),
+                (3, value) => head.time = number(value),
+                (4, value) => head.duration = number(value),
+                (5, value) => head.period_type = bytes(value),
+                (6, value) => head.period = number(value),
+                (7, value) => head.id = bytes(value),
+                (8, value) => head.dropped = number(value) as u32,
+                (9, value) => head.payload_format = bytes(value),
+                (10, value) => head.payload = bytes(value),
+                (11, value) => indices(value, |at| head.attributes.push(at)),
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// Reads a request while its dictionary is carried over into tables.
+struct Reader<'r> {
+    dictionary: Dictionary<'r>,
+    stacks: Known,
+    pairs: KnownPairs,
+    /// The stack of each sample of a profile: its number in the table it is in, and its hash.
+    found: Vec<(u32, u64)>,
+}
+
+/// Distributes the samples of a request.
+pub(super) fn append(
+    request: &[u8],
+    layout: &Layout,
+    by_service: bool,
+    sink: &mut dyn Sink,
+) -> Result<(), Malformed> {
+    let mut entries = Entries::default();
+    for dictionary in each(request, 2) {
+        let fault = |_| Malformed::new(0, "a dictionary that is not encoded as the protocol says");
+        entries.add(dictionary).map_err(fault)?;
+    }
+    let mut reader = Reader {
+        dictionary: Dictionary { entries },
+        stacks: Known::default(),
+        pairs: KnownPairs::default(),
+        found: Vec::new(),
+    };
+    for field in fields(request) {
+        let (1, entry) = field? else { continue };
+        let (mut resource, mut resource_schema_url) = (&[][..], &[][..]);
+        let entry = bytes(entry);
+        for field in fields(entry) {
+            match field? {
+                (1, value) => resource = bytes(value),
+                (3, url) => resource_schema_url = bytes(url),
+                _ => {}
+            }
+        }
+        let resource = reader.dictionary.resource(resource);
+        let service = by_service.then(|| service(&resource));
+        for scope_entry in each(entry, 2) {
+            let (mut scope, mut scope_schema_url) = (&[][..], &[][..]);
+            for field in fields(scope_entry) {
+                match field? {
+                    (1, value) => scope = bytes(value),
+                    (3, url) => scope_schema_url = bytes(url),
+                    _ => {}
+                }
+            }
+            let scope = reader.dictionary.scope(scope);
+            let origin = Origin {
+                resource: &resource,
+                resource_schema_url,
+                scope: &scope,
+                scope_schema_url,
+            };
+            for profile in each(scope_entry, 2) {
+                let head = Head::read(profile)?;
+                let partition = Partition {
+                    hour: hour(head.time),
+                    service: service.clone(),
+                };
+                reader.append(profile, &head, &origin, layout, &partition, sink)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Reader<'_> {
+    fn append(
+        &mut self,
+        profile: &[u8],
+        head: &Head<'_>,
+        origin: &Origin<'_>,
+        layout: &Layout,
+        partition: &Partition,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Malformed> {
+        let mut samples = each(profile, 2).peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        let is_apart = layout.options.profiles == ProfilesLayout::Stacks;
+        if is_apart {
+            self.find_stacks(profile, head, sink.table(Kind::Stacks, partition));
+        }
+        let mut found = std::mem::take(&mut self.found).into_iter();
+        let table = sink.table(Kind::Profiles, partition);
+        let contents = table.contents();
+        let (shared, super::Columns::Profiles(columns)) = (&mut table.shared, &mut table.columns)
+        else {
+            return Ok(());
+        };
+        self.pairs.begin(contents);
+        if !is_apart {
+            self.stacks.begin(contents);
+        }
+        let context = shared.context(origin);
+        let profile = columns.profile(head, shared, &self.dictionary, &mut self.pairs);
+        for sample in samples {
+            let (mut stack, mut link) = (0, 0);
+            for field in fields(sample) {
+                match field? {
+                    (1, value) => stack = index(value),
+                    (2, value) => indices(value, |at| {
+                        let pairs = self.pairs.get(&self.dictionary, at, &mut shared.pairs);
+                        pairs.0.into_iter().chain(pairs.1).for_each(|pair| {
+                            columns.attributes.push(pair);
+                        });
+                    }),
+                    (3, value) => link = index(value),
+                    (4, value) => varints(value, |value| {
+                        columns.each_value.push(value.cast_signed());
+                    }),
+                    (5, value) => fixed(value, &mut columns.timestamp),
+                    _ => {}
+                }
+            }
+            let (stack, hash) = match found.next() {
+                Some(found) => found,
+                None => {
+                    let stack = self
+                        .stacks
+                        .stack(&self.dictionary, stack, &mut columns.frames);
+                    (stack, columns.frames.stack_hash(stack))
+                }
+            };
+            columns.stack.push(stack);
+            columns.hash.push(hash);
+            columns.profile.push(profile);
+            columns.end(self.dictionary.link(link), shared);
+            shared.push(head.time.cast_signed(), context);
+        }
+        Ok(())
+    }
+
+    /// Carries the stacks of a profile over into their own table.
+    fn find_stacks(&mut self, profile: &[u8], head: &Head<'_>, table: &mut super::Table) {
+        self.found.clear();
+        self.stacks.begin(table.contents());
+        let super::Columns::Stacks(columns) = &mut table.columns else {
+            return;
+        };
+        for sample in each(profile, 2) {
+            let mut stack = 0;
+            for (field, value) in fields(sample).map_while(Result::ok) {
+                if field == 1 {
+                    stack = index(value);
+                }
+            }
+            let stack = self
+                .stacks
+                .stack(&self.dictionary, stack, &mut columns.frames);
+            columns.push(&mut table.shared, head.time.cast_signed(), stack);
+            self.found.push((stack, columns.frames.stack_hash(stack)));
+        }
+    }
+}
+
+/// Times, packed or not.
+fn fixed(value: Value<'_>, into: &mut Vec<i64>) {
+    match value {
+        Value::Bytes(packed) => {
+            let values = packed.as_chunks::<8>().0.iter();
+            into.extend(values.map(|value| i64::from_le_bytes(*value)));
+        }
+        value => into.push(number(value).cast_signed()),
+    }
+}
+
+impl Columns {
+    fn profile(
+        &mut self,
+        head: &Head<'_>,
+        shared: &mut Shared,
+        dictionary: &Dictionary<'_>,
+        known: &mut KnownPairs,
+    ) -> u32 {
+        let Shared { texts, pairs, .. } = shared;
+        let sample_type = dictionary.value_type(head.sample_type);
+        let period_type = dictionary.value_type(head.period_type);
+        self.profiles.push(Profile {
+            duration: head.duration.cast_signed(),
+            sample_type: texts.intern(sample_type.0),
+            sample_unit: texts.intern(sample_type.1),
+            period_type: texts.intern(period_type.0),
+            period_unit: texts.intern(period_type.1),
+            period: head.period.cast_signed(),
+            id: id(head.id),
+            dropped: head.dropped,
+            payload_format: texts.intern(head.payload_format),
+            payload: match head.payload {
+                [] => NONE,
+                payload => self.payloads.intern(payload),
+            },
+        });
+        for at in &head.attributes {
+            let found = known.get(dictionary, *at, pairs);
+            for pair in found.0.into_iter().chain(found.1) {
+                self.profile_attributes.push(pair);
+            }
+        }
+        if odd::<16>(head.id) {
+            let pair = encode_bytes(b"otlp.profile_id", head.id);
+            self.profile_attributes.push(pairs.add(&pair));
+        }
+        self.profile_attributes.end(pairs, texts);
+        (self.profiles.len() - 1) as u32
+    }
+
+    /// Ends the sample whose values and times have been pushed.
+    fn end(&mut self, (trace, span): (&[u8], &[u8]), shared: &mut Shared) {
+        let row = self.count.len();
+        self.timestamps.push(self.timestamp.len());
+        let times = self.timestamps.get(row).len();
+        let values = self.each_value.len() - self.values.end();
+        let sum = match values {
+            0 => times as i128,
+            _ => {
+                let values = self.each_value.iter().rev().take(values);
+                values.map(|value| i128::from(*value)).sum()
+            }
+        };
+        let bounded = sum.clamp(i64::MIN.into(), i64::MAX.into());
+        self.value.push(i64::try_from(bounded).unwrap_or_default());
+        self.count.push(values.max(times) as i64);
+        if values == 1 && times == 0 {
+            // The value says it all.
+            self.each_value.pop();
+        }
+        self.values.push(self.each_value.len());
+        self.trace.push(id(trace));
+        self.span.push(id(span));
+        let Shared { texts, pairs, .. } = shared;
+        if odd::<16>(trace) {
+            let pair = encode_bytes(b"otlp.trace_id", trace);
+            self.attributes.push(pairs.add(&pair));
+        }
+        if odd::<8>(span) {
+            let pair = encode_bytes(b"otlp.span_id", span);
+            self.attributes.push(pairs.add(&pair));
+        }
+        self.attributes.end(pairs, texts);
+    }
+
+    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
+        let mut types: Vec<(&[u8], u32)> = Vec::new();
+        for profile in &self.profiles {
+            types.push((shared.texts.get(profile.sample_type), profile.sample_type));
+        }
+        types.sort_unstable();
+        types.dedup();
+        let mut rank = vec![0; shared.texts.len()];
+        for (at, (_, text)) in types.iter().enumerate() {
+            rank[*text as usize] = at as u64;
+        }
+        let profiles = self.profiles.iter();
+        let ranks: Vec<u64> = profiles.map(|p| rank[p.sample_type as usize]).collect();
+        shared.order(|row| ranks[self.profile[row] as usize])
+    }
+
+    pub(super) fn attributes(&self) -> Option<&Sets> {
+        Some(&self.attributes)
+    }
+
+    pub(super) fn write(
+        &self,
+        shared: &Shared,
+        layout: &Layout,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let (texts, pairs) = (&shared.texts, &shared.pairs);
+        let rows = order.iter().map(|row| *row as usize);
+        let profiles = rows
+            .clone()
+            .map(|row| self.profiles[self.profile[row] as usize]);
+        shared.write_times(order, group)?;
+        group.words("duration_nano", profiles.clone().map(|p| p.duration))?;
+        shared.write_service(order, group)?;
+        group.texts(
+            "sample_type",
+            texts,
+            profiles.clone().map(|p| p.sample_type),
+        )?;
+        group.texts(
+            "sample_unit",
+            texts,
+            profiles.clone().map(|p| p.sample_unit),
+        )?;
+        group.texts(
+            "period_type",
+            texts,
+            profiles.clone().map(|p| p.period_type),
+        )?;
+        group.texts(
+            "period_unit",
+            texts,
+            profiles.clone().map(|p| p.period_unit),
+        )?;
+        group.words("period", profiles.clone().map(|p| p.period))?;
+        group.words("value", rows.clone().map(|row| self.value[row]))?;
+        group.words("sample_count", rows.clone().map(|row| self.count[row]))?;
+        let times = rows.clone().map(|row| self.timestamps.get(row));
+        let times = times.map(|row| row.map(|at| self.timestamp[at]));
+        group.list("observation_timestamps", Delta::default(), times)?;
+        let values = rows.clone().map(|row| self.values.get(row));
+        let values = values.map(|row| row.map(|at| self.each_value[at]));
+        group.list("observation_values", Delta::default(), values)?;
+        group.ids("profile_id", profiles.clone().map(|p| p.id))?;
+        group.ids("trace_id", rows.clone().map(|row| self.trace[row]))?;
+        let spans = rows.clone().map(|row| self.span[row]);
+        group.optional("span_id", Fixed::new(None), spans)?;
+        let attributes = rows.clone().map(|row| self.attributes.get(row));
+        group.map("attributes", pairs, attributes)?;
+        let types = rows.clone().map(|row| self.attributes.types(row));
+        group.texts("attribute_types", texts, types)?;
+        let of_profiles = rows.clone().map(|row| self.profile[row] as usize);
+        let sets = of_profiles
+            .clone()
+            .map(|at| self.profile_attributes.get(at));
+        group.map("profile_attributes", pairs, sets)?;
+        let types = of_profiles.map(|at| self.profile_attributes.types(at));
+        group.texts("profile_attribute_types", texts, types)?;
+        let dropped = profiles.clone().map(|p| p.dropped);
+        group.numbers("dropped_attributes_count", dropped, false)?;
+        let formats = profiles.clone().map(|p| p.payload_format);
+        group.texts("original_payload_format", texts, formats)?;
+        let payloads = profiles.map(|p| p.payload);
+        group.optional_texts("original_payload", &self.payloads, payloads)?;
+        group.hashes("stack_hash", rows.clone().map(|row| self.hash[row]))?;
+        if layout.options.profiles == ProfilesLayout::Wide {
+            self.frames.write(rows.map(|row| self.stack[row]), group)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.profiles.clear();
+        self.profile_attributes.clear();
+        self.profile.clear();
+        self.value.clear();
+        self.count.clear();
+        self.timestamps.clear();
+        self.timestamp.clear();
+        self.values.clear();
+        self.each_value.clear();
+        self.trace.clear();
+        self.span.clear();
+        self.attributes.clear();
+        self.payloads.clear();
+        self.frames.clear();
+        self.stack.clear();
+        self.hash.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let words = [&self.value, &self.count, &self.timestamp, &self.each_value];
+        let words = words.map(|column| column.capacity() * size_of::<i64>());
+        self.profiles.capacity() * size_of::<Profile>()
+            + self.profile_attributes.memory()
+            + (self.profile.capacity() + self.stack.capacity()) * size_of::<u32>()
+            + words.iter().sum::<usize>()
+            + self.timestamps.memory()
+            + self.values.memory()
+            + self.trace.capacity() * size_of::<Option<[u8; 16]>>()
+            + self.span.capacity() * size_of::<Option<[u8; 8]>>()
+            + self.attributes.memory()
+            + self.payloads.memory()
+            + self.frames.memory()
+            + self.hash.capacity() * size_of::<u64>()
+    }
+}

@@ -1,0 +1,298 @@
+//! What the rows of all tables have: a time, and where they come from.
+
+use std::sync::Arc;
+
+use super::attributes::{Pairs, Sets};
+use super::chunk::RowGroup;
+use super::context::{Context, Contexts, Origin, SERVICE_NAME};
+use super::layout::{Promoted, Source};
+use super::read::{bytes, each, fields};
+use super::strings::{NONE, Strings};
+use super::{Kind, Partition, Sink, Table, WriteError, logs, metrics, traces};
+use crate::batch::Signal;
+use crate::wire::Malformed;
+use crate::wire::view::{AnyValue, Message, Resource, View as _, attribute};
+
+/// What the rows of all tables have.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) texts: Strings,
+    pub(super) pairs: Pairs,
+    pub(super) contexts: Contexts,
+    context: Vec<u32>,
+    times: Vec<i64>,
+}
+
+impl Shared {
+    /// Begins a row.
+    #[inline]
+    pub(super) fn push(&mut self, time: i64, context: u32) {
+        self.times.push(time);
+        self.context.push(context);
+    }
+
+    /// The number of where rows come from.
+    pub(super) fn context(&mut self, origin: &Origin<'_>) -> u32 {
+        self.contexts.add(origin, &mut self.pairs, &mut self.texts)
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.times.len()
+    }
+
+    pub(super) fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.texts.clear();
+        self.pairs.clear();
+        self.contexts.clear();
+        self.context.clear();
+        self.times.clear();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.texts.memory()
+            + self.pairs.memory()
+            + self.contexts.memory()
+            + self.context.capacity() * size_of::<u32>()
+            + self.times.capacity() * size_of::<i64>()
+    }
+
+    /// The rows sorted by service, by what `key` says, and by time. Equal ones stay in the order they came in.
+    pub(super) fn order(&self, key: impl Fn(usize) -> u64) -> Vec<u32> {
+        let mut services: Vec<u32> = Vec::new();
+        let mut rank = vec![0; self.texts.len()];
+        for context in 0..self.contexts.resources.len() {
+            let service = self.contexts.get(context as u32).service;
+            if service != NONE {
+                services.push(service);
+            }
+        }
+        services.sort_unstable_by(|a, b| self.texts.get(*a).cmp(self.texts.get(*b)));
+        services.dedup();
+        for (at, service) in services.iter().enumerate() {
+            rank[*service as usize] = at as u32;
+        }
+        let rank = |context: u32| match self.contexts.get(context).service {
+            NONE => u32::MAX,
+            service => rank[service as usize],
+        };
+        let rows = self.times.iter().zip(&self.context).enumerate();
+        let mut rows: Vec<(u32, u64, i64, u32)> = rows
+            .map(|(at, (time, context))| (rank(*context), key(at), *time, at as u32))
+            .collect();
+        // Most come in their order, or in long runs of it.
+        rows.sort();
+        rows.into_iter().map(|(.., at)| at).collect()
+    }
+
+    /// Where rows come from: contexts, each with the number of rows that have it one after the other.
+    fn runs(&self, order: &[u32]) -> Vec<(u32, usize)> {
+        let contexts: Vec<u32> = order
+            .iter()
+            .map(|row| self.context[*row as usize])
+            .collect();
+        let runs = contexts.chunk_by(|a, b| a == b);
+        runs.map(|run| (run[0], run.len())).collect()
+    }
+
+    /// Something of the contexts of runs.
+    fn of_context<'s, T>(
+        &'s self,
+        runs: &'s [(u32, usize)],
+        get: impl Fn(&'s Context) -> T + Clone + 's,
+    ) -> impl Iterator<Item = (T, usize)> + Clone + 's {
+        let runs = runs.iter();
+        runs.map(move |(context, rows)| (get(self.contexts.get(*context)), *rows))
+    }
+
+    pub(super) fn write_times(
+        &self,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let times = order.iter().map(|row| self.times[*row as usize]);
+        group.deltas("timestamp", times)
+    }
+
+    pub(super) fn write_service(
+        &self,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let runs = self.runs(order);
+        let services = self.of_context(&runs, |context| context.service);
+        group.runs_of_optional_texts("service_name", &self.texts, services)
+    }
+
+    pub(super) fn write_context(
+        &self,
+        order: &[u32],
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let (texts, pairs) = (&self.texts, &self.pairs);
+        let runs = self.runs(order);
+        let column = |get: fn(&Context) -> u32| self.of_context(&runs, get);
+        let contexts = runs.iter().map(|(at, rows)| (*at as usize, *rows));
+        let scopes = &self.contexts.scopes;
+        let sets = contexts.clone().map(|(at, rows)| (scopes.get(at), rows));
+        let types = contexts.clone().map(|(at, rows)| (scopes.types(at), rows));
+        group.runs_of_texts("scope_name", texts, column(|c| c.scope_name))?;
+        group.runs_of_texts("scope_version", texts, column(|c| c.scope_version))?;
+        group.runs_of_maps("scope_attributes", pairs, sets)?;
+        group.runs_of_texts("scope_attribute_types", texts, types)?;
+        let name = "scope_dropped_attributes_count";
+        group.runs_of_numbers(name, column(|c| c.scope_dropped))?;
+        let urls = column(|c| c.scope_schema_url);
+        group.runs_of_texts("scope_schema_url", texts, urls)?;
+        let resources = &self.contexts.resources;
+        let sets = contexts.clone().map(|(at, rows)| (resources.get(at), rows));
+        let types = contexts.map(|(at, rows)| (resources.types(at), rows));
+        group.runs_of_maps("resource_attributes", pairs, sets)?;
+        group.runs_of_texts("resource_attribute_types", texts, types)?;
+        let name = "resource_dropped_attributes_count";
+        group.runs_of_numbers(name, column(|c| c.resource_dropped))?;
+        let urls = column(|c| c.resource_schema_url);
+        group.runs_of_texts("resource_schema_url", texts, urls)?;
+        let entities = column(|c| c.resource_entities);
+        group.runs_of_optional_texts("resource_entities", texts, entities)
+    }
+
+    /// The attributes that have columns of their own.
+    pub(super) fn write_promoted(
+        &self,
+        promoted: &[Promoted],
+        order: &[u32],
+        attributes: Option<&Sets>,
+        group: &mut RowGroup<'_>,
+    ) -> Result<(), WriteError> {
+        let Some(attributes) = attributes else {
+            return Ok(());
+        };
+        let runs = match promoted {
+            [] => Vec::new(),
+            _ => self.runs(order),
+        };
+        for promoted in promoted {
+            let key = self.pairs.keys.find(promoted.key.as_bytes());
+            let find = |set: &[u32]| {
+                let pair = set.iter().find(|pair| Some(self.pairs.key(**pair)) == key);
+                pair.copied().unwrap_or(NONE)
+            };
+            let values = &self.pairs.values;
+            let column = promoted.column();
+            match promoted.source {
+                Source::Item => {
+                    let rows = order.iter().map(|row| attributes.get(*row as usize));
+                    group.optional_texts(&column, values, rows.map(find))?;
+                }
+                Source::Resource => {
+                    let contexts = 0..self.contexts.resources.len();
+                    let sets = contexts.map(|at| self.contexts.resources.get(at));
+                    let found: Vec<u32> = sets.map(find).collect();
+                    let runs = runs.iter().map(|(at, rows)| (found[*at as usize], *rows));
+                    group.runs_of_optional_texts(&column, values, runs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The hour of a time in nanoseconds since 1970.
+pub(super) fn hour(time: u64) -> i64 {
+    const HOUR: u64 = 3_600_000_000_000;
+    (time / HOUR).cast_signed()
+}
+
+/// Distributes the items of a request of traces, metrics or logs.
+pub(super) fn append(
+    signal: Signal,
+    request: &[u8],
+    by_service: bool,
+    sink: &mut dyn Sink,
+) -> Result<(), Malformed> {
+    for field in fields(request) {
+        let (1, entry) = field? else { continue };
+        let entry = bytes(entry);
+        let mut origin = Origin::default();
+        for field in fields(entry) {
+            match field? {
+                (1, resource) => origin.resource = bytes(resource),
+                (3, url) => origin.resource_schema_url = bytes(url),
+                _ => {}
+            }
+        }
+        let service = by_service.then(|| service(origin.resource));
+        for scope in each(entry, 2) {
+            (origin.scope, origin.scope_schema_url) = Default::default();
+            for field in fields(scope) {
+                match field? {
+                    (1, scope) => origin.scope = bytes(scope),
+                    (3, url) => origin.scope_schema_url = bytes(url),
+                    _ => {}
+                }
+            }
+            let mut place = Place {
+                sink: &mut *sink,
+                origin: &origin,
+                service: service.clone(),
+            };
+            match signal {
+                Signal::Logs => logs::append(scope, &mut place)?,
+                Signal::Traces => traces::append(scope, &mut place)?,
+                _ => metrics::append(scope, &mut place)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The service for the partition.
+pub(super) fn service(resource: &[u8]) -> Arc<str> {
+    let attributes = Resource::view(Message::new(resource)).attributes();
+    let key = str::from_utf8(SERVICE_NAME).unwrap_or_default();
+    let value = attribute(attributes, key).unwrap_or(AnyValue::Empty);
+    let mut text = Vec::new();
+    super::text::put(&value, &mut text);
+    String::from_utf8_lossy(&text).into()
+}
+
+/// Where the items of a scope go.
+pub(super) struct Place<'p, 'r> {
+    sink: &'p mut dyn Sink,
+    origin: &'p Origin<'r>,
+    service: Option<Arc<str>>,
+}
+
+impl Place<'_, '_> {
+    /// Appends items, each with its time, to the tables they belong to.
+    pub(super) fn append<I>(
+        &mut self,
+        kind: Kind,
+        mut items: impl Iterator<Item = Result<(u64, I), Malformed>>,
+        mut push: impl FnMut(&mut Table, u32, I),
+    ) -> Result<(), Malformed> {
+        let mut next = items.next().transpose()?;
+        while let Some((time, item)) = next {
+            let partition = Partition {
+                hour: hour(time),
+                service: self.service.clone(),
+            };
+            let table = self.sink.table(kind, &partition);
+            let context = table.shared.context(self.origin);
+            push(table, context, item);
+            next = loop {
+                match items.next().transpose()? {
+                    Some((time, item)) if hour(time) == partition.hour => {
+                        push(table, context, item);
+                    }
+                    other => break other,
+                }
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Texts that are kept once, and known by numbers.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher as _;
+
+/// No text: what a column that may be null has in a row without a value.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Texts (or other bytes) in the order they came in, each of them once unless it was pushed.
+#[derive(Debug, Default)]
+pub(super) struct Strings {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// Each with its hash, so that a table that grows does not look at the texts again.
+    ids: HashTable<(u32, u32)>,
+}
+
+/// Tables live for minutes and hold what was accepted: who could choose collisions could as well send more.
+fn hash(bytes: &[u8]) -> u32 {
+    FixedState::with_seed(0x7472_6962).hash_one(bytes) as u32
+}
+
+/// The table looks at the lowest and at the highest bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+impl Strings {
+    /// The number of a text. New ones have the next number.
+    #[inline]
+    pub(super) fn intern(&mut self, text: &[u8]) -> u32 {
+        let hash = hash(text);
+        let (bytes, ends) = (&self.bytes, &self.ends);
+        let is_text = |of: &(u32, u32)| of.0 == hash && get(bytes, ends, of.1) == text;
+        if let Some((_, id)) = self.ids.find(spread(hash), is_text) {
+            return *id;
+        }
+        let id = self.push(text);
+        self.ids
+            .insert_unique(spread(hash), (hash, id), |of| spread(of.0));
+        id
+    }
+
+    /// The number of a text, if it is there.
+    pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
+        let hash = hash(text);
+        let is_text = |of: &(u32, u32)| of.0 == hash && self.get(of.1) == text;
+        self.ids.find(spread(hash), is_text).map(|(_, id)| *id)
+    }
+
+    /// A new number for a text, without a look whether there is one.
+    pub(super) fn push(&mut self, text: &[u8]) -> u32 {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+        // More than fit the memory of any table.
+        (self.ends.len() - 1) as u32
+    }
+
+    /// The text of a number; an empty one for what has no text.
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> &[u8] {
+        get(&self.bytes, &self.ends, id)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Forgets all, keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.ids.clear();
+    }
+
+    /// The memory they take.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.ids.allocation_size()
+    }
+}
+
+#[inline]
+fn get<'s>(bytes: &'s [u8], ends: &[usize], id: u32) -> &'s [u8] {
+    let at = id as usize;
+    let start = match at {
+        0 => 0,
+        at => ends.get(at - 1).copied().unwrap_or_default(),
+    };
+    let end = ends.get(at).copied().unwrap_or(start);
+    bytes.get(start..end).unwrap_or_default()
+}
+
+/// Texts of which many may be there once only, as the bodies of log records are: while that is so, nobody looks whether
+/// one is known.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    strings: Strings,
+    looked_up: u32,
+    found: u32,
+    skipped: u32,
+}
+
+impl Texts {
+    /// Looked up before it is decided whether that is worth it.
+    const TRIAL: u32 = 1024;
+    /// Not looked up before another trial.
+    const PAUSE: u32 = 16 * Self::TRIAL;
+
+    /// The number of a text.
+    #[inline]
+    pub(super) fn add(&mut self, text: &[u8]) -> u32 {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+            return self.strings.push(text);
+        }
+        let known = self.strings.len();
+        let id = self.strings.intern(text);
+        self.looked_up += 1;
+        self.found += u32::from(self.strings.len() == known);
+        if self.looked_up == Self::TRIAL {
+            if self.found < Self::TRIAL / 8 {
+                self.skipped = Self::PAUSE;
+            }
+            (self.looked_up, self.found) = (0, 0);
+        }
+        id
+    }
+
+    pub(super) fn strings(&self) -> &Strings {
+        &self.strings
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.strings.clear();
+        (self.looked_up, self.found, self.skipped) = (0, 0, 0);
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.strings.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_number() {
+        let mut strings = Strings::default();
+        assert_eq!(strings.intern(b""), 0);
+        assert_eq!(strings.intern(b"a"), 1);
+        assert_eq!(strings.intern(b"a"), 1);
+        assert_eq!(strings.push(b"a"), 2);
+        assert_eq!((strings.get(0), strings.get(2)), (&b""[..], &b"a"[..]));
+        assert_eq!(strings.get(NONE), b"");
+        strings.clear();
+        assert_eq!(strings.intern(b"b"), 0);
+    }
+
+    #[test]
+    fn texts_that_never_repeat_are_not_looked_up_for_long() {
+        let mut texts = Texts::default();
+        for at in 0..Texts::TRIAL {
+            texts.add(&at.to_le_bytes());
+        }
+        let again = texts.add(&0_u32.to_le_bytes());
+        assert_eq!(again, Texts::TRIAL);
+        for _ in 1..Texts::PAUSE {
+            texts.add(b"same");
+        }
+        assert_eq!(texts.add(&0_u32.to_le_bytes()), 0, "looked up again");
+    }
+}

@@ -1,0 +1,460 @@
+//! What the exporter promises, on paused time, with files in a directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use prost::Message as _;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::batch::{Batch, Nack};
+use crate::config::{Problems, Validate as _};
+use crate::exporters::testing::{Recorded, context};
+use crate::pipeline::Consumer;
+
+const SECS: fn(u64) -> Duration = Duration::from_secs;
+const HOUR: u64 = 3_600_000_000_000;
+
+/// A request of log records with these bodies, each in the hour after 1970 that comes with it.
+fn logs(records: &[(&str, u64)]) -> Batch {
+    let record = |(body, hour): &(&str, u64)| LogRecord {
+        time_unix_nano: hour * HOUR + 1,
+        body: Some(AnyValue {
+            value: Some(Value::StringValue((*body).to_owned())),
+        }),
+        ..LogRecord::default()
+    };
+    let request = ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs {
+            scope_logs: vec![ScopeLogs {
+                log_records: records.iter().map(record).collect(),
+                ..ScopeLogs::default()
+            }],
+            ..ResourceLogs::default()
+        }],
+    };
+    Batch::new(
+        Signal::Logs,
+        records.len(),
+        Bytes::from(request.encode_to_vec()),
+    )
+}
+
+struct Bench {
+    directory: TempDir,
+    recorded: Recorded,
+    cx: BuildContext,
+    terminal: Terminal,
+}
+
+impl Bench {
+    /// An exporter with `more` in its configuration.
+    fn new(more: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let yaml = format!("{{path: '{}'{more}}}", directory.path().display());
+        let config: Config = serde_yaml::from_str(&yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        assert!(problems.found().is_empty(), "{:?}", problems.found());
+        let recorded = Recorded::new();
+        let cx = context("parquet");
+        let mut terminal = recorded.within(|| config.build(&cx, &Signal::ALL).unwrap());
+        terminal.component.start();
+        Bench {
+            directory,
+            recorded,
+            cx,
+            terminal,
+        }
+    }
+
+    fn consumer(&self) -> Arc<dyn Consumer> {
+        self.terminal.inputs.get(Signal::Logs).unwrap().clone()
+    }
+
+    async fn send(&self, records: &[(&str, u64)]) -> Result<(), Nack> {
+        self.consumer().consume(logs(records)).await
+    }
+
+    /// The finished files, by name below the root, with the bodies in each.
+    fn files(&self) -> BTreeMap<String, Vec<String>> {
+        let mut files = BTreeMap::new();
+        for path in all_files(self.directory.path()) {
+            let name = path.strip_prefix(self.directory.path()).unwrap();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "parquet")
+            {
+                files.insert(name.display().to_string(), bodies(&path));
+            }
+        }
+        files
+    }
+
+    /// All bodies in finished files, in order.
+    fn rows(&self) -> Vec<String> {
+        let mut rows: Vec<String> = self.files().into_values().flatten().collect();
+        rows.sort();
+        rows
+    }
+
+    /// Our own directory for what is not finished.
+    fn unfinished(&self) -> PathBuf {
+        let mut all = fs::read_dir(self.directory.path().join("_unfinished")).unwrap();
+        let own = all.find(|entry| entry.as_ref().unwrap().path().is_dir());
+        own.unwrap().unwrap().path()
+    }
+
+    async fn idle(&self) {
+        let idle = async {
+            while !self.terminal.component.idle() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(SECS(3600), idle).await.unwrap();
+    }
+
+    async fn stop(&mut self) -> Undelivered {
+        let component = std::mem::replace(
+            &mut self.terminal.component,
+            Box::new(crate::pipeline::Idle),
+        );
+        component.shutdown(Instant::now() + SECS(30)).await
+    }
+}
+
+fn all_files(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| match path.is_dir() {
+        true => all_files(&path),
+        false => vec![path],
+    });
+    files.collect()
+}
+
+fn bodies(path: &Path) -> Vec<String> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    let body = |row: parquet::record::Row| {
+        let mut columns = row.get_column_iter();
+        let (_, body) = columns.find(|(name, _)| *name == "body").unwrap();
+        match body {
+            Field::Str(body) => body.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    rows.map(|row| body(row.unwrap())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_queue_the_client_is_answered_when_the_file_is_finished() {
+    let mut bench = Bench::new(", sending_queue: {enabled: false}, rotation: {interval: 2s}");
+    let started = Instant::now();
+    let consumer = bench.consumer();
+    let early = tokio::spawn(async move { consumer.consume(logs(&[("a", 5)])).await });
+    sleep(SECS(1)).await;
+    assert!(bench.files().is_empty());
+    // It goes into the same file.
+    bench.send(&[("b", 5)]).await.unwrap();
+    assert_eq!(started.elapsed().as_secs(), 2);
+    early.await.unwrap().unwrap();
+    let files = bench.files();
+    assert_eq!(files.len(), 1);
+    let (name, rows) = files.first_key_value().unwrap();
+    assert!(
+        name.starts_with("signal=logs/date=1970-01-01/hour=05/part-"),
+        "{name}"
+    );
+    assert_eq!(rows, &["a", "b"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 2);
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.cx.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_keeps_its_place_in_the_queue_until_its_file_is_finished_and_no_consumer() {
+    let mut bench = Bench::new(", sending_queue: {num_consumers: 1}, rotation: {interval: 10s}");
+    for number in 0..20 {
+        bench.send(&[(&number.to_string(), 0)]).await.unwrap();
+    }
+    sleep(SECS(9)).await;
+    assert!(!bench.terminal.component.idle());
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 0);
+    assert!(bench.files().is_empty());
+    sleep(SECS(2)).await;
+    bench.idle().await;
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 20);
+    assert_eq!(bench.files().len(), 1);
+    assert_eq!(bench.rows().len(), 20);
+    assert_eq!(bench.stop().await, Undelivered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_finishes_files_at_once() {
+    let mut bench = Bench::new(", rotation: {interval: 1h}");
+    for hour in 0..3 {
+        bench.send(&[("a", hour), ("b", hour)]).await.unwrap();
+    }
+    let started = Instant::now();
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert!(started.elapsed() < SECS(1));
+    assert_eq!(bench.files().len(), 3);
+    assert_eq!(bench.rows(), ["a", "a", "a", "b", "b", "b"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 6);
+    drop(bench.terminal);
+    assert_eq!(
+        fs::read_dir(bench.directory.path().join("_unfinished"))
+            .unwrap()
+            .count(),
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_of_a_file_that_cannot_be_written_go_into_another_exactly_once() {
+    let mut bench = Bench::new(", rotation: {interval: 1s}");
+    let unfinished = bench.unfinished();
+    fs::remove_dir_all(&unfinished).unwrap();
+    for body in ["a", "b", "c"] {
+        bench.send(&[(body, 0)]).await.unwrap();
+    }
+    sleep(SECS(3)).await;
+    assert!(bench.files().is_empty());
+    assert!(!bench.terminal.component.idle());
+    fs::create_dir(&unfinished).unwrap();
+    bench.idle().await;
+    assert_eq!(bench.rows(), ["a", "b", "c"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 3);
+    assert_eq!(bench.stop().await, Undelivered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_of_a_batch_is_in_a_finished_file_is_not_written_again_when_another_fails() {
+    let mut bench = Bench::new(", rotation: {interval: 1s}");
+    let day = bench.directory.path().join("signal=logs/date=1970-01-01");
+    fs::create_dir_all(&day).unwrap();
+    // A file where a directory must be.
+    fs::write(day.join("hour=01"), "").unwrap();
+    bench.send(&[("a", 0), ("b", 1), ("c", 2)]).await.unwrap();
+    bench.send(&[("d", 1), ("e", 2)]).await.unwrap();
+    sleep(SECS(2)).await;
+    assert_eq!(bench.rows(), ["a", "c", "e"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 0);
+    fs::remove_file(day.join("hour=01")).unwrap();
+    bench.idle().await;
+    assert_eq!(bench.rows(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 5);
+    assert_eq!(bench.stop().await, Undelivered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_a_batch_that_cannot_be_read_is_in_no_file_and_others_are_there_once() {
+    let mut bench = Bench::new(", rotation: {interval: 60s}");
+    bench.send(&[("a", 0), ("b", 1)]).await.unwrap();
+    sleep(SECS(1)).await;
+    let mut bytes = logs(&[("half", 0)]).into_wire().to_bytes().to_vec();
+    bytes.extend([1 << 3 | 2, 100, 0]);
+    let half = Batch::new(Signal::Logs, 2, Bytes::from(bytes));
+    bench.consumer().consume(half).await.unwrap();
+    sleep(SECS(1)).await;
+    bench.send(&[("c", 0)]).await.unwrap();
+    sleep(SECS(1)).await;
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.rows(), ["a", "b", "c"]);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 3);
+    assert_eq!(bench.recorded.items("dropped", Signal::Logs), 2);
+}
+
+#[tokio::test]
+async fn a_file_whose_encoder_panicked_is_never_finished() {
+    let directory = TempDir::new().unwrap();
+    let place = Directory::open(directory.path(), 0o600).unwrap();
+    let place = Place::Trap(Arc::new(place));
+    let layout = Arc::new(Layout::new(&Config::default().layout_options()));
+    let memory = Memory::new(1 << 20, &crate::memory::Budget::new(1 << 20));
+    let partition = table::Partition {
+        hour: 0,
+        service: None,
+    };
+    struct One(table::Table);
+    impl table::Sink for One {
+        fn table(&mut self, _: table::Kind, _: &table::Partition) -> &mut table::Table {
+            &mut self.0
+        }
+    }
+    let part = part::Part::new(partition::Key::new(table::Kind::Logs, &partition));
+    // More than a writer keeps back.
+    let noise: String = (0..1 << 17).map(|_| fastrand::alphanumeric()).collect();
+    for _ in 0..2 {
+        let mut one = One(table::Table::new(table::Kind::Logs, &layout));
+        let request = logs(&[(&noise, 0)]).into_wire().to_bytes();
+        table::append(Signal::Logs, &request, &layout, false, &mut one).unwrap();
+        part.add(one.0, memory.rows());
+        let error = part.write(&place, &layout).await.unwrap_err();
+        assert!(error.to_string().contains("panic"), "{error}");
+    }
+    assert!(part.finish(&place, &layout).await.is_err());
+    drop(part);
+    let left = all_files(directory.path());
+    assert!(left.iter().all(|path| path.ends_with("lock")), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_does_not_keep_the_file_from_others() {
+    let mut bench = Bench::new(
+        ", sending_queue: {enabled: false}, rotation: {interval: 2s}, row_group: {max_rows: 1}",
+    );
+    {
+        let consumer = bench.consumer();
+        let going = consumer.consume(logs(&[("a", 0)]));
+        tokio::pin!(going);
+        // Its rows are in the file, which is being written.
+        assert!(futures_util::poll!(&mut going).is_pending());
+    }
+    let waited = timeout(SECS(60), bench.send(&[("b", 0)])).await;
+    waited.unwrap().unwrap();
+    assert_eq!(bench.rows(), ["a", "b"]);
+    assert_eq!(bench.stop().await, Undelivered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_queue_the_client_hears_that_the_file_was_not_written() {
+    let mut bench = Bench::new(", sending_queue: {enabled: false}, rotation: {interval: 1s}");
+    fs::remove_dir_all(bench.unfinished()).unwrap();
+    let nack = bench.send(&[("a", 0)]).await.unwrap_err();
+    assert!(nack.retryable);
+    assert!(nack.reason.contains("cannot write"), "{}", nack.reason);
+    assert_eq!(bench.stop().await, Undelivered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_finishes_files_early() {
+    let mut bench = Bench::new(
+        ", rotation: {interval: 1h}, sending_queue: {queue_size: 10, block_on_overflow: true}",
+    );
+    let all = async {
+        for number in 0..35 {
+            bench.send(&[(&number.to_string(), 0)]).await.unwrap();
+        }
+    };
+    timeout(SECS(60), all).await.unwrap();
+    assert!(bench.rows().len() >= 25);
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.rows().len(), 35);
+    assert!(bench.files().len() < 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_and_files_are_finished_early_for_it() {
+    const LIMIT: usize = 1 << 20;
+    let mut bench = Bench::new(", rotation: {interval: 1h}, max_memory: 1MiB");
+    let body = "x".repeat(50_000);
+    let mut clients = JoinSet::new();
+    for number in 0..100 {
+        let (consumer, body) = (bench.consumer(), format!("{number} {body}"));
+        clients.spawn(async move { consumer.consume(logs(&[(&body, number % 8)])).await });
+        sleep(Duration::from_millis(10)).await;
+        let used = bench.cx.budget.used();
+        assert!(used <= LIMIT, "{used}");
+    }
+    while let Some(outcome) = clients.join_next().await {
+        outcome.unwrap().unwrap();
+    }
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.rows().len(), 100);
+    assert!(bench.files().len() > 8);
+    drop(bench.terminal);
+    assert_eq!(bench.cx.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_too_many_files_are_open_the_oldest_are_finished() {
+    let mut bench = Bench::new(", rotation: {interval: 1h}, max_open_files: 4");
+    for hour in 0..10 {
+        bench.send(&[("a", hour)]).await.unwrap();
+        sleep(SECS(1)).await;
+    }
+    let expected: Vec<String> = (0..6).map(|hour| format!("hour=0{hour}")).collect();
+    let files = bench.files();
+    let hours: Vec<&str> = files
+        .keys()
+        .filter_map(|name| name.split('/').nth(2))
+        .collect();
+    assert_eq!(hours, expected);
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.files().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_full_after_its_row_groups_have_enough_rows() {
+    let mut bench = Bench::new(
+        ", rotation: {interval: 1h, max_rows: 6}, row_group: {max_rows: 3}, manifest: true",
+    );
+    for number in 0..14 {
+        bench.send(&[(&number.to_string(), 0)]).await.unwrap();
+        sleep(SECS(1)).await;
+    }
+    let sizes: Vec<usize> = bench.files().values().map(Vec::len).collect();
+    assert_eq!(sizes, [6, 6]);
+    assert_eq!(bench.stop().await, Undelivered::default());
+    let groups = |name: &String| {
+        let file = File::open(bench.directory.path().join(name)).unwrap();
+        SerializedFileReader::new(file).unwrap().num_row_groups()
+    };
+    let files = bench.files();
+    assert_eq!(files.keys().map(groups).collect::<Vec<_>>(), [2, 2, 1]);
+    let manifest = fs::read_to_string(bench.directory.path().join("_manifest.jsonl")).unwrap();
+    let mut listed = BTreeMap::new();
+    for line in manifest.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["signal"], "logs");
+        assert_eq!(line["hour"], "1970-01-01T00:00:00Z");
+        let name = line["file"].as_str().unwrap().to_owned();
+        let size = fs::metadata(bench.directory.path().join(&name))
+            .unwrap()
+            .len();
+        assert_eq!(line["bytes"].as_u64(), Some(size));
+        listed.insert(name, line["rows"].as_u64().unwrap() as usize);
+    }
+    let sizes: BTreeMap<String, usize> = files
+        .into_iter()
+        .map(|(name, rows)| (name, rows.len()))
+        .collect();
+    assert_eq!(listed, sizes);
+}
+
+#[test]
+fn every_rule_is_reported_at_its_key() {
+    let yaml = "{rotation: {max_bytes: 0, interval: 0s}, row_group: {max_rows: 0, max_bytes: 0}, max_open_files: 0, \
+                max_memory: 0, compression_level: 23, file_permissions: '9'}";
+    let config: Config = serde_yaml::from_str(yaml).unwrap();
+    let mut problems = Problems::default();
+    config.validate(&mut problems);
+    let found = problems.found().iter();
+    let found: Vec<String> = found.map(|problem| problem.path.join("::")).collect();
+    assert_eq!(
+        found,
+        [
+            "path",
+            "file_permissions",
+            "compression_level",
+            "rotation::max_bytes",
+            "rotation::interval",
+            "row_group::max_rows",
+            "row_group::max_bytes",
+            "max_open_files",
+            "max_memory",
+        ]
+    );
+}
