@@ -1,0 +1,28 @@
+//! The target for the pages of the `prometheus` exporter.
+
+use tributary::batch::Signal;
+use tributary::fuzzing::exporters::pages;
+use tributary::wire;
+
+use crate::generator::{Entropy, Generator};
+
+/// Whatever metrics come in, the pages are valid in all formats, have no series twice, and have equally many of them.
+pub fn prometheus(input: &[u8]) {
+    let Some((choices, input)) = input.split_first() else {
+        return;
+    };
+    // A valid request as it is; otherwise two that the bytes decide about, of which the second may meet what the first
+    // has left.
+    let requests = match wire::validate(Signal::Metrics, input) {
+        Ok(_) => vec![input.to_vec(), input.to_vec()],
+        Err(_) => {
+            let generator = Generator::new(false);
+            let mut entropy = Entropy(input);
+            let first = generator.request(Signal::Metrics, &mut entropy);
+            vec![first, generator.request(Signal::Metrics, &mut entropy)]
+        }
+    };
+    if let Err(why) = pages(*choices, requests.iter().map(Vec::as_slice)) {
+        panic!("{why}");
+    }
+}

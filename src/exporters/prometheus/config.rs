@@ -1,0 +1,299 @@
+//! The configuration, with the Collector's keys and defaults.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{self, Auth};
+use crate::config::units::Duration;
+use crate::config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
+use crate::net::server::Limits;
+use crate::net::tls::ServerTls;
+use crate::receivers::serving::{TCP, validate_socket};
+
+/// Keeps the last value of each metric, for Prometheus to scrape at `/metrics`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen, as in `0.0.0.0:8889`. Required.
+    pub endpoint: Endpoint,
+    /// The kind of socket. Only `tcp`, the default, is supported.
+    pub transport: String,
+    /// TLS. Absent: plain text.
+    pub tls: Section<ServerTls>,
+    /// Who may scrape. Absent: everybody who reaches the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
+    /// Default 1m.
+    pub read_header_timeout: Duration,
+    /// Close a connection after this long without a request. Default 5m; 0 means never.
+    pub idle_timeout: Duration,
+    /// HTTP/1: keep connections open between requests. Default true.
+    pub keep_alives_enabled: bool,
+    /// Headers to add to every response. Default none.
+    pub response_headers: Headers,
+    /// What clients may do at most.
+    pub limits: Limits,
+    /// The first word of the names of all metrics. Default none.
+    pub namespace: String,
+    /// Labels of all series, by name. They take precedence over what clients say. Default none.
+    pub const_labels: BTreeMap<String, String>,
+    /// Tell Prometheus when each value was measured. Default false: it takes the time of the scrape, and notices by itself
+    /// when a series ends.
+    pub send_timestamps: bool,
+    /// How long a series is exposed after its last point. Default 5m; 0 means for ever.
+    pub metric_expiration: Duration,
+    /// Offer the OpenMetrics format, which has exemplars and units. Default false.
+    pub enable_open_metrics: bool,
+    /// Leave out the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and those of the attributes of
+    /// scopes. Default false.
+    pub without_scope_info: bool,
+    /// How names of metrics and attributes become names of metrics and labels. Default
+    /// `UnderscoreEscapingWithSuffixes`.
+    pub translation_strategy: Option<Strategy>,
+    /// The older way to say `translation_strategy: UnderscoreEscapingWithoutSuffixes`, which is what `false` means where
+    /// no strategy is given. Default true.
+    pub add_metric_suffixes: bool,
+    /// The older way to make all resource attributes labels; `resource_constant_labels` can choose.
+    pub resource_to_telemetry_conversion: ResourceConversion,
+    /// Which resource attributes become labels of all series. Given, it decides alone, and
+    /// `resource_to_telemetry_conversion` has no effect. Absent: none. All are labels of `target_info` anyway.
+    pub resource_constant_labels: ResourceLabels,
+    /// The most series to hold, counted as Prometheus counts them: a histogram has one for each bucket, its sum and its
+    /// count. Points that would begin more are dropped and counted. Default 1000000; 0 means no limit but the memory
+    /// budget, which applies too.
+    pub max_series: usize,
+}
+
+/// How names are translated. The first part says what becomes of characters that Prometheus did not allow before its
+/// version 3, the second whether unit and type are appended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Strategy {
+    /// `http.server.duration` in seconds becomes `http_server_duration_seconds`.
+    #[default]
+    UnderscoreEscapingWithSuffixes,
+    /// It becomes `http_server_duration`.
+    UnderscoreEscapingWithoutSuffixes,
+    /// It becomes `http.server.duration_seconds`, for clients that say that they know UTF-8 in names.
+    NoUTF8EscapingWithSuffixes,
+    /// It stays `http.server.duration`.
+    NoTranslation,
+}
+
+/// Makes resource attributes labels of all series.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourceConversion {
+    /// Make all resource attributes labels. Default false.
+    pub enabled: bool,
+    /// But `service.name`, `service.namespace` and `service.instance.id`, which are in `job` and `instance` already.
+    /// Default false.
+    pub exclude_service_attributes: bool,
+}
+
+/// Chooses resource attributes by their keys. In a pattern, `*` stands for any text and `?` for any character.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourceLabels {
+    /// Patterns of those that become labels. Default none, or, with `excluded`, all others.
+    pub included: Vec<String>,
+    /// Patterns of those that do not, whatever `included` says. Default none.
+    pub excluded: Vec<String>,
+}
+
+impl ResourceLabels {
+    fn is_given(&self) -> bool {
+        !self.included.is_empty() || !self.excluded.is_empty()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            endpoint: Endpoint(String::new()),
+            transport: TCP.to_owned(),
+            tls: Section::default(),
+            auth: None,
+            read_header_timeout: Duration::secs(60),
+            idle_timeout: Duration::secs(300),
+            keep_alives_enabled: true,
+            response_headers: Headers::default(),
+            limits: Limits::default(),
+            namespace: String::new(),
+            const_labels: BTreeMap::new(),
+            send_timestamps: false,
+            metric_expiration: Duration::secs(300),
+            enable_open_metrics: false,
+            without_scope_info: false,
+            translation_strategy: None,
+            add_metric_suffixes: true,
+            resource_to_telemetry_conversion: ResourceConversion::default(),
+            resource_constant_labels: ResourceLabels::default(),
+            max_series: 1_000_000,
+        }
+    }
+}
+
+impl Config {
+    /// The strategy, in whichever way it is given.
+    pub(super) fn strategy(&self) -> Strategy {
+        self.translation_strategy
+            .unwrap_or(match self.add_metric_suffixes {
+                true => Strategy::UnderscoreEscapingWithSuffixes,
+                false => Strategy::UnderscoreEscapingWithoutSuffixes,
+            })
+    }
+
+    /// Whether the resource attribute becomes a label of all series.
+    pub(super) fn is_resource_label(&self, key: &str) -> bool {
+        let labels = &self.resource_constant_labels;
+        if labels.is_given() {
+            let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, key));
+            return (labels.included.is_empty() || any(&labels.included)) && !any(&labels.excluded);
+        }
+        let conversion = &self.resource_to_telemetry_conversion;
+        conversion.enabled
+            && !(conversion.exclude_service_attributes && SERVICE_ATTRIBUTES.contains(&key))
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:8889", problems);
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        for name in self.const_labels.keys() {
+            if name.is_empty()
+                || name.starts_with("__")
+                || ["le", "quantile"].contains(&name.as_str())
+            {
+                problems.error(
+                    &["const_labels", name],
+                    "cannot be a label: names must not be empty, and Prometheus keeps `le`, `quantile` and what begins with \
+                     `__` to itself",
+                );
+            }
+        }
+        if self.translation_strategy.is_some() && !self.add_metric_suffixes {
+            problems.warning(
+                &["add_metric_suffixes"],
+                "has no effect beside `translation_strategy`, which says the same and more",
+            );
+        }
+        if self.resource_to_telemetry_conversion.enabled && self.resource_constant_labels.is_given()
+        {
+            problems.warning(
+                &["resource_to_telemetry_conversion"],
+                "has no effect beside `resource_constant_labels`, which says the same and more",
+            );
+        }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.auth.iter();
+        auth.map(|auth| auth.server_use(&["auth"])).collect()
+    }
+
+    fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        vec![(vec!["endpoint"], self.endpoint.clone())]
+    }
+}
+
+/// What `job` and `instance` are made of.
+pub(super) const SERVICE_ATTRIBUTES: [&str; 3] =
+    ["service.name", "service.namespace", "service.instance.id"];
+
+/// Whether `pattern` stands for `text`. The last `*` takes as little as it can and more when the rest does not fit, so
+/// the time is at most the product of both lengths.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut at, mut from) = (0, 0);
+    let mut star = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(c) if *c == '?' || *c == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => {
+                let Some((star_at, taken)) = star else {
+                    return false;
+                };
+                star = Some((star_at, taken + 1));
+                at = star_at + 1;
+                from = taken + 1;
+            }
+        }
+    }
+    pattern.iter().skip(at).all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_attributes_are_chosen_by_patterns() {
+        let config = Config {
+            resource_constant_labels: ResourceLabels {
+                included: vec!["k8s.*.name".to_owned(), "cloud.?one".to_owned()],
+                excluded: vec!["k8s.pod.*".to_owned()],
+            },
+            ..Config::default()
+        };
+        let chosen = |key| config.is_resource_label(key);
+        assert!(chosen("k8s.namespace.name") && chosen("cloud.zone"));
+        assert!(!chosen("k8s.pod.name") && !chosen("k8s.name") && !chosen("cloud.zones"));
+        let excluded = ResourceLabels {
+            included: Vec::new(),
+            excluded: vec!["k8s.*".to_owned()],
+        };
+        let config = Config {
+            resource_constant_labels: excluded,
+            resource_to_telemetry_conversion: ResourceConversion {
+                enabled: true,
+                exclude_service_attributes: true,
+            },
+            ..Config::default()
+        };
+        assert!(config.is_resource_label("service.name"));
+        assert!(!config.is_resource_label("k8s.pod.name"));
+        assert!(matches("*", "") && matches("a*b*c", "a-b-b-c") && !matches("a*b", "a-b-c"));
+    }
+
+    #[test]
+    fn conversion_takes_all_resource_attributes() {
+        let mut config = Config::default();
+        assert!(!config.is_resource_label("host.name"));
+        config.resource_to_telemetry_conversion.enabled = true;
+        assert!(config.is_resource_label("host.name") && config.is_resource_label("service.name"));
+        let conversion = &mut config.resource_to_telemetry_conversion;
+        conversion.exclude_service_attributes = true;
+        assert!(config.is_resource_label("host.name") && !config.is_resource_label("service.name"));
+    }
+
+    #[test]
+    fn the_older_key_chooses_a_strategy_where_there_is_none() {
+        let mut config = Config {
+            add_metric_suffixes: false,
+            ..Config::default()
+        };
+        assert_eq!(
+            config.strategy(),
+            Strategy::UnderscoreEscapingWithoutSuffixes
+        );
+        config.translation_strategy = Some(Strategy::NoTranslation);
+        assert_eq!(config.strategy(), Strategy::NoTranslation);
+    }
+}

@@ -1,0 +1,323 @@
+//! Exponential histograms, as Prometheus has them: native histograms.
+//!
+//! OTLP numbers the bucket (base^i, base^(i+1)] with i, Prometheus with i + 1. Here they have OTLP's numbers.
+
+use crate::wire::view::{Buckets, ExponentialHistogramPoint};
+
+/// The sum of the points of a series, or the last one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Exponential {
+    /// None when some point did not say.
+    pub(super) sum: Option<f64>,
+    /// How many values are not in any bucket, because they are no numbers.
+    pub(super) outside: u64,
+    /// Buckets are 2 to the power of 2^-`scale` wide; from -4 to 8.
+    pub(super) scale: i32,
+    pub(super) zero_count: u64,
+    pub(super) zero_threshold: f64,
+    pub(super) positive: Side,
+    pub(super) negative: Side,
+}
+
+/// The buckets of one sign.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Side {
+    /// The number of the first bucket.
+    pub(super) offset: i32,
+    pub(super) counts: Vec<u64>,
+}
+
+impl Exponential {
+    /// A point; none when Prometheus could not show it: its buckets are wider than those of scale -4, or are not for any
+    /// `double`, or its counts are more than a counter can count.
+    pub(super) fn read(point: &ExponentialHistogramPoint<'_>) -> Option<Self> {
+        let scale = point.scale();
+        if !(LOWEST_SCALE..=20).contains(&scale) {
+            return None;
+        }
+        let threshold = point.zero_threshold();
+        let sum = point.sum();
+        let mut read = Exponential {
+            sum,
+            outside: 0,
+            scale: scale.min(HIGHEST_SCALE),
+            zero_count: point.zero_count(),
+            zero_threshold: if threshold > 0.0 { threshold } else { 0.0 },
+            positive: Side::read(point.positive(), scale)?,
+            negative: Side::read(point.negative(), scale)?,
+        };
+        read.shrink();
+        let inside = read.inside()?;
+        if sum.is_some_and(f64::is_nan) {
+            read.outside = point.count().saturating_sub(inside);
+        }
+        read.count().map(|_| read)
+    }
+
+    /// How many values; none when there are more than the exposition can say.
+    pub(super) fn count(&self) -> Option<u64> {
+        let count = self.inside()?.checked_add(self.outside)?;
+        (count <= i64::MAX.cast_unsigned()).then_some(count)
+    }
+
+    /// Adds a point.
+    ///
+    /// Returns false, and changes nothing, when the sum would be more than the exposition can say.
+    pub(super) fn add(&mut self, mut other: Exponential) -> bool {
+        let mut sum = self.clone();
+        let scale = sum.scale.min(other.scale);
+        sum.rescale(scale);
+        other.rescale(scale);
+        sum.zero_threshold = sum.zero_threshold.max(other.zero_threshold);
+        sum.zero_count = sum.zero_count.saturating_add(other.zero_count);
+        sum.outside = sum.outside.saturating_add(other.outside);
+        sum.sum = sum.sum.zip(other.sum).map(|(a, b)| a + b);
+        // The range of both together may be wide, when they are narrow and far apart.
+        while !(sum.positive.fits(&other.positive) && sum.negative.fits(&other.negative)) {
+            sum.rescale(sum.scale - 1);
+            other.rescale(sum.scale);
+        }
+        sum.positive.add(&other.positive);
+        sum.negative.add(&other.negative);
+        sum.absorb();
+        let counts = sum.count().is_some();
+        if counts {
+            *self = sum;
+        }
+        counts
+    }
+
+    fn inside(&self) -> Option<u64> {
+        let mut counts = self.positive.counts.iter().chain(&self.negative.counts);
+        counts.try_fold(self.zero_count, |sum, count| sum.checked_add(*count))
+    }
+
+    fn rescale(&mut self, scale: i32) {
+        let by = self.scale - scale;
+        self.positive.merge(by);
+        self.negative.merge(by);
+        self.scale = scale;
+    }
+
+    /// Widens the buckets until there are not too many, and drops empty ones at both ends.
+    fn shrink(&mut self) {
+        self.positive.trim();
+        self.negative.trim();
+        let count = self.positive.counts.len().max(self.negative.counts.len());
+        if count > BUCKETS && self.scale > LOWEST_SCALE {
+            self.rescale(self.scale - 1);
+            self.shrink();
+        }
+    }
+
+    /// What lies below the threshold completely counts as zero.
+    fn absorb(&mut self) {
+        if self.zero_threshold == 0.0 {
+            return;
+        }
+        let base = f64::exp2(f64::exp2(f64::from(-self.scale)));
+        let threshold = self.zero_threshold;
+        for side in [&mut self.positive, &mut self.negative] {
+            let below = side.counts.iter().enumerate();
+            let below = below.take_while(|(at, _)| {
+                let number = f64::from(side.offset) + *at as f64 + 1.0;
+                base.powf(number) <= threshold
+            });
+            let (number, count) = below.fold((0, 0_u64), |(_, sum), (at, count)| {
+                (at + 1, sum.saturating_add(*count))
+            });
+            side.counts.drain(..number);
+            side.offset = side
+                .offset
+                .saturating_add(i32::try_from(number).unwrap_or(0));
+            self.zero_count = self.zero_count.saturating_add(count);
+        }
+    }
+}
+
+impl Side {
+    /// The bytes of memory of its buckets.
+    pub(super) fn bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<u64>()
+    }
+
+    fn read(buckets: Option<Buckets<'_>>, scale: i32) -> Option<Self> {
+        let Some(buckets) = buckets else {
+            return Some(Side::default());
+        };
+        let by = (scale - HIGHEST_SCALE).max(0);
+        let (first, mut number) = (buckets.offset(), i64::from(buckets.offset()));
+        // Exponents of doubles go from -1074 to 1024.
+        let range = (1075.0 * f64::exp2(f64::from(scale))).ceil() as i64;
+        let mut side = Side {
+            offset: first >> by,
+            counts: Vec::new(),
+        };
+        for count in buckets.bucket_counts() {
+            if count > 0 && !(-range..=range).contains(&number) {
+                return None;
+            }
+            let at = (number >> by) - i64::from(side.offset);
+            let at = usize::try_from(at).ok()?;
+            if count > 0 {
+                if at >= side.counts.len() {
+                    side.counts.resize(at + 1, 0);
+                }
+                let bucket = side.counts.get_mut(at)?;
+                *bucket = bucket.checked_add(count)?;
+            }
+            number += 1;
+        }
+        side.trim();
+        Some(side)
+    }
+
+    /// Makes one bucket of 2^`by`.
+    fn merge(&mut self, by: i32) {
+        if by <= 0 || self.counts.is_empty() {
+            self.offset >>= by.clamp(0, 31);
+            return;
+        }
+        let offset = self.offset >> by;
+        let mut merged: Vec<u64> = Vec::new();
+        for (at, count) in self.counts.iter().enumerate() {
+            let number = i64::from(self.offset) + at as i64;
+            let place = usize::try_from((number >> by) - i64::from(offset)).unwrap_or(0);
+            if place >= merged.len() {
+                merged.resize(place + 1, 0);
+            }
+            if let Some(bucket) = merged.get_mut(place) {
+                *bucket = bucket.saturating_add(*count);
+            }
+        }
+        (self.offset, self.counts) = (offset, merged);
+    }
+
+    /// Drops empty buckets at both ends.
+    fn trim(&mut self) {
+        let used = |count: &u64| *count > 0;
+        let end = self.counts.iter().rposition(used).map_or(0, |at| at + 1);
+        self.counts.truncate(end);
+        let begin = self.counts.iter().position(used).unwrap_or(0);
+        self.counts.drain(..begin);
+        self.offset = match self.counts.is_empty() {
+            true => 0,
+            false => self
+                .offset
+                .saturating_add(i32::try_from(begin).unwrap_or(0)),
+        };
+        self.counts.shrink_to_fit();
+    }
+
+    /// Whether the two together have a number of buckets that is bearable.
+    fn fits(&self, other: &Side) -> bool {
+        let (first, end) = self.range(other);
+        end - first <= BUCKETS as i64
+    }
+
+    /// The numbers of the first bucket of both and of the one behind the last.
+    fn range(&self, other: &Side) -> (i64, i64) {
+        let end = |side: &Side| i64::from(side.offset) + side.counts.len() as i64;
+        match (self.counts.is_empty(), other.counts.is_empty()) {
+            (true, _) => (other.offset.into(), end(other)),
+            (_, true) => (self.offset.into(), end(self)),
+            _ => {
+                let first = self.offset.min(other.offset).into();
+                (first, end(self).max(end(other)))
+            }
+        }
+    }
+
+    fn add(&mut self, other: &Side) {
+        if other.counts.is_empty() {
+            return;
+        }
+        let (first, end) = self.range(other);
+        let mut counts = vec![0_u64; usize::try_from(end - first).unwrap_or(0)];
+        for side in [&*self, other] {
+            let skipped = usize::try_from(i64::from(side.offset) - first).unwrap_or(0);
+            for (bucket, count) in counts.iter_mut().skip(skipped).zip(&side.counts) {
+                *bucket = bucket.saturating_add(*count);
+            }
+        }
+        self.offset = i32::try_from(first).unwrap_or(0);
+        self.counts = counts;
+    }
+}
+
+/// The scales of native histograms.
+const LOWEST_SCALE: i32 = -4;
+const HIGHEST_SCALE: i32 = 8;
+/// The most buckets of one sign. SDKs have 160 at most by default. At the lowest scale, all doubles take 136.
+const BUCKETS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(offset: i32, counts: &[u64]) -> Side {
+        Side {
+            offset,
+            counts: counts.to_vec(),
+        }
+    }
+
+    fn histogram(scale: i32, positive: Side) -> Exponential {
+        Exponential {
+            sum: Some(1.0),
+            scale,
+            positive,
+            ..Exponential::default()
+        }
+    }
+
+    #[test]
+    fn wider_buckets_have_what_the_narrow_ones_had() {
+        let mut odd = side(-3, &[1, 2, 3, 4, 5]);
+        odd.merge(1);
+        // -3 | -2 -1 | 0 1
+        assert_eq!(odd, side(-2, &[1, 5, 9]));
+        odd.merge(2);
+        assert_eq!(odd, side(-1, &[6, 9]));
+    }
+
+    #[test]
+    fn points_of_different_scales_are_added_in_the_wider_buckets() {
+        let mut sum = histogram(2, side(4, &[1, 1, 1, 1]));
+        assert!(sum.add(histogram(1, side(1, &[10, 20]))));
+        assert_eq!((sum.scale, &sum.positive), (1, &side(1, &[10, 22, 2])));
+        assert_eq!((sum.sum, sum.count()), (Some(2.0), Some(34)));
+    }
+
+    #[test]
+    fn points_that_are_far_apart_take_bounded_memory() {
+        let far = 1000 << 8;
+        let mut sum = histogram(8, side(-far, &[1]));
+        assert!(sum.add(histogram(8, side(far, &[2]))));
+        assert!(sum.positive.counts.len() <= BUCKETS);
+        assert_eq!(sum.count(), Some(3));
+        assert!(sum.scale >= LOWEST_SCALE);
+    }
+
+    #[test]
+    fn what_a_higher_threshold_covers_becomes_zero() {
+        let mut sum = histogram(0, side(-2, &[1, 2, 4, 8]));
+        let other = Exponential {
+            zero_threshold: 1.0,
+            zero_count: 16,
+            sum: Some(0.0),
+            ..Exponential::default()
+        };
+        assert!(sum.add(other));
+        // (1/4, 1/2] and (1/2, 1] are gone.
+        assert_eq!((sum.zero_count, &sum.positive), (19, &side(0, &[4, 8])));
+    }
+
+    #[test]
+    fn a_sum_that_cannot_be_counted_is_refused() {
+        let mut sum = histogram(0, side(0, &[i64::MAX.cast_unsigned()]));
+        let before = sum.clone();
+        assert!(!sum.add(histogram(0, side(0, &[1]))));
+        assert_eq!(sum, before);
+    }
+}

@@ -1,0 +1,423 @@
+//! A metric as Prometheus has it: a name, a type, and its series.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
+
+use super::ends::Ends;
+use super::exemplar::{self, Exemplar};
+use super::labels::{Labels, Packed};
+use super::naming::{Name, Namer};
+use super::origin::Origin;
+use super::room::Room;
+use super::value::{Invalid, Value};
+use crate::wire::view::Attribute;
+
+/// The types of Prometheus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Gauge,
+    Counter,
+    /// With given bounds or exponential ones.
+    Histogram,
+    Summary,
+    /// Somebody took it from Prometheus, where it had no type.
+    Unknown,
+}
+
+impl Kind {
+    /// The name in the text format; OpenMetrics differs in the last one.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
+            Kind::Unknown => "untyped",
+        }
+    }
+
+    /// What the names of its lines end in, beside the name itself.
+    pub(super) fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Kind::Histogram => &["_bucket", "_sum", "_count"],
+            Kind::Summary => &["_sum", "_count"],
+            _ => &[],
+        }
+    }
+
+    /// The label that its lines need for themselves.
+    fn reserved(self) -> &'static str {
+        match self {
+            Kind::Histogram => "le",
+            Kind::Summary => "quantile",
+            _ => "",
+        }
+    }
+}
+
+/// All series of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) name: Name,
+    pub(super) kind: Kind,
+    /// The first description there was.
+    pub(super) help: Box<str>,
+    pub(super) unit: Option<Box<str>>,
+    /// Whether it was said in the log that something else wanted this name.
+    pub(super) contested: AtomicBool,
+    series: Mutex<Series>,
+}
+
+impl Family {
+    /// A family without series.
+    pub(super) fn new(name: &str, kind: Kind, help: &str, unit: Option<String>) -> Self {
+        Family {
+            name: Name::of_metric(name),
+            kind,
+            help: help.into(),
+            unit: unit.map(Into::into),
+            contested: AtomicBool::new(false),
+            series: Mutex::new(Series {
+                labels: Labels::new(kind.reserved()),
+                slots: Vec::new(),
+                free: Vec::new(),
+                index: HashTable::new(),
+                packed: Packed::default(),
+                closed: false,
+            }),
+        }
+    }
+
+    /// Its series, for this thread alone: hold it for as long as a few hundred of them take.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Series> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The series of a family.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) labels: Labels,
+    /// A series stays in its slot while it lives, so that a scrape that lets go of the lock finds its place again.
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// Slots by the hash of all labels.
+    index: HashTable<u32>,
+    packed: Packed,
+    /// The family was removed from the table: look for it again.
+    pub(super) closed: bool,
+}
+
+/// One series.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) labels: Box<[u8]>,
+    pub(super) origin: Arc<Origin>,
+    /// When counting began, in nanoseconds since 1970; 0 when nobody said.
+    pub(super) start: u64,
+    /// When the value was measured, the same.
+    pub(super) time: u64,
+    pub(super) value: Value,
+    // A vector that most series do not have, in the size of a pointer.
+    #[allow(clippy::box_collection)]
+    pub(super) exemplars: Option<Box<Vec<Exemplar>>>,
+    /// Of the deltas that it is made of, once there were two.
+    ends: Option<Box<Ends>>,
+    /// When it was told last, in ticks of the table.
+    pub(super) seen: u32,
+    /// The number of the last scrape when it began. That scrape does not show it: it may have shown the same series in
+    /// another slot.
+    pub(super) born: u32,
+}
+
+/// A point, without its attributes.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) start: u64,
+    pub(super) time: u64,
+    /// None when the point says that there is no value any more.
+    pub(super) value: Option<Value>,
+    pub(super) exemplars: Vec<Exemplar>,
+    /// The value is what came since the last one.
+    pub(super) delta: bool,
+}
+
+/// What a point needs to find its series.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) origin: &'a Arc<Origin>,
+    pub(super) namer: &'a Namer,
+    pub(super) room: &'a Room,
+    /// In ticks.
+    pub(super) now: u32,
+    /// The number of the last scrape.
+    pub(super) scrape: u32,
+}
+
+/// Why a point was not taken. The `reason` of `tributary_exporter_prometheus_rejected_points`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rejection {
+    /// It would begin a series, and there is no room.
+    NoRoom,
+    /// A point that is as new, or newer, was there before.
+    OutOfOrder,
+    /// It is not valid, or the exposition has no way to say it.
+    Invalid,
+    /// Another metric has the name, and another type.
+    Conflict,
+}
+
+impl Rejection {
+    /// All of them.
+    pub(super) const ALL: [Rejection; 4] = [
+        Rejection::NoRoom,
+        Rejection::OutOfOrder,
+        Rejection::Invalid,
+        Rejection::Conflict,
+    ];
+
+    /// The label's value.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Rejection::NoRoom => "no_room",
+            Rejection::OutOfOrder => "out_of_order",
+            Rejection::Invalid => "invalid",
+            Rejection::Conflict => "conflict",
+        }
+    }
+}
+
+impl Series {
+    /// Takes a point.
+    ///
+    /// Of cumulative points, and of gauges, the newest counts. Deltas are added up, over gaps too: what was counted in a gap
+    /// nobody knows, but what came before it stays counted. One that ends where another one ended is the same again,
+    /// delivered twice; one that is late counts as long as it can be told from those.
+    pub(super) fn take<'a>(
+        &mut self,
+        attributes: impl Iterator<Item = Attribute<'a>>,
+        point: Point,
+        place: Place<'_>,
+    ) -> Result<(), Rejection> {
+        let Series { labels, packed, .. } = self;
+        let fits = labels.pack(attributes, place.origin, place.namer, packed);
+        fits.map_err(|_| Rejection::NoRoom)?;
+        let hash = packed.hash.wrapping_add(place.origin.hash);
+        let (slots, labels, packed) = (&self.slots, &self.labels, &self.packed);
+        let known = self.index.find(hash, |number| {
+            let slot = slots.get(*number as usize).and_then(Option::as_ref);
+            slot.is_some_and(|slot| slot.is(labels, &packed.bytes, place.origin))
+        });
+        match known.copied() {
+            Some(number) => self.update(number, point, place),
+            None => self.begin(hash, point, place),
+        }
+    }
+
+    /// The series in a range of slots.
+    pub(super) fn slots(&self, range: Range<usize>) -> impl Iterator<Item = &Slot> {
+        let end = range.end.min(self.slots.len());
+        let slots = self.slots.get(range.start.min(end)..end);
+        slots.unwrap_or_default().iter().flatten()
+    }
+
+    /// How many slots there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are no series.
+    pub(super) fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Forgets the series in these slots that were told last before `before`.
+    pub(super) fn expire(&mut self, range: Range<usize>, before: u32, room: &Room) {
+        for number in range.start..range.end.min(self.slots.len()) {
+            let old = |slot: &Slot| slot.seen < before;
+            if self
+                .slots
+                .get(number)
+                .and_then(Option::as_ref)
+                .is_some_and(old)
+                && let Ok(number) = u32::try_from(number)
+            {
+                self.remove(number, room);
+            }
+        }
+    }
+
+    fn begin(&mut self, hash: u64, point: Point, place: Place<'_>) -> Result<(), Rejection> {
+        let Some(value) = point.value else {
+            return Ok(());
+        };
+        let slot = Slot {
+            labels: self.packed.bytes.as_slice().into(),
+            origin: place.origin.clone(),
+            start: point.start,
+            time: point.time,
+            value,
+            exemplars: None,
+            ends: None,
+            seen: place.now,
+            born: place.scrape,
+        };
+        let size = slot.size();
+        if !place.room.take(size.0, size.1) {
+            return Err(Rejection::NoRoom);
+        }
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                let Ok(number) = u32::try_from(self.slots.len()) else {
+                    return Err(Rejection::NoRoom);
+                };
+                self.slots.push(None);
+                number
+            }
+        };
+        if let Some(free) = self.slots.get_mut(number as usize) {
+            let slot = free.insert(slot);
+            slot.keep(point.exemplars);
+            place.room.resize(size, slot.size());
+        }
+        let (slots, labels) = (&self.slots, &self.labels);
+        self.index.insert_unique(hash, number, |number| {
+            let slot = slots.get(*number as usize).and_then(Option::as_ref);
+            slot.map_or(0, |slot| slot.hash(labels))
+        });
+        Ok(())
+    }
+
+    fn update(&mut self, number: u32, point: Point, place: Place<'_>) -> Result<(), Rejection> {
+        let Some(slot) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        // Some do not say when. Then it is now.
+        let is_late = point.time != 0 && point.time < slot.time;
+        let Some(value) = point.value else {
+            if is_late {
+                return Err(Rejection::OutOfOrder);
+            }
+            self.remove(number, place.room);
+            return Ok(());
+        };
+        let before = slot.size();
+        let is_again = match point.delta {
+            true => point.time != 0 && !slot.admit(point.time, &value),
+            false => is_late,
+        };
+        if is_again {
+            return Err(Rejection::OutOfOrder);
+        }
+        let continued = match point.delta {
+            true => slot
+                .value
+                .add(value)
+                .map_err(|Invalid| Rejection::Invalid)?,
+            false => {
+                slot.value = value;
+                false
+            }
+        };
+        if !continued {
+            slot.start = point.start;
+        }
+        if !is_late {
+            slot.time = point.time;
+        }
+        slot.seen = place.now;
+        slot.keep(point.exemplars);
+        let now = slot.size();
+        if now != before {
+            place.room.resize(before, now);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u32, room: &Room) {
+        let Some(slot) = self.slots.get_mut(number as usize).and_then(Option::take) else {
+            return;
+        };
+        let hash = slot.hash(&self.labels);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == number) {
+            entry.remove();
+        }
+        self.free.push(number);
+        let (series, bytes) = slot.size();
+        room.give(series, bytes);
+    }
+}
+
+impl Slot {
+    /// Whether it is the series of these labels. Labels of the point and of where it comes from count alike.
+    fn is(&self, labels: &Labels, packed: &[u8], origin: &Arc<Origin>) -> bool {
+        if Arc::ptr_eq(&self.origin, origin) {
+            return *self.labels == *packed;
+        }
+        let sorted = |packed, origin: &Origin| {
+            let all = labels.unpack(packed).chain(origin.labels());
+            let mut all: Vec<(String, String)> = all
+                .map(|(name, value)| (name.escaped.to_string(), value.to_owned()))
+                .collect();
+            all.sort();
+            all
+        };
+        sorted(&self.labels, &self.origin) == sorted(packed, origin)
+    }
+
+    fn hash(&self, labels: &Labels) -> u64 {
+        labels.hash(&self.labels).wrapping_add(self.origin.hash)
+    }
+
+    /// How many series it is to Prometheus, and the bytes of memory that it takes, its share of the index included.
+    fn size(&self) -> (usize, usize) {
+        let exemplars = self.exemplars.as_ref().map_or(0, |exemplars| {
+            size_of::<Vec<Exemplar>>() + exemplars.capacity() * size_of::<Exemplar>()
+        });
+        let ends = self.ends.as_ref().map_or(0, |ends| ends.bytes());
+        let own = size_of::<Slot>() + INDEX_BYTES + self.labels.len() + ends;
+        (self.value.series(), own + self.value.bytes() + exemplars)
+    }
+
+    /// Whether a delta that ends then was not there before. A late one with other buckets cannot be added, and begins nothing.
+    fn admit(&mut self, end: u64, value: &Value) -> bool {
+        if end < self.time && !self.value.adds_up_with(value) {
+            return false;
+        }
+        let last = self.time;
+        self.ends
+            .get_or_insert_with(|| Box::new(Ends::new(last)))
+            .admit(end)
+    }
+
+    fn keep(&mut self, new: Vec<Exemplar>) {
+        if new.is_empty() {
+            return;
+        }
+        let of_one_bucket = match self.value {
+            Value::Exponential(_) => 10,
+            _ => 1,
+        };
+        let kept = self.exemplars.get_or_insert_default();
+        let value = &self.value;
+        exemplar::keep(
+            kept,
+            new.into_iter(),
+            |exemplar| value.bucket(exemplar),
+            of_one_bucket,
+        );
+        // Only where bounds change all the time there are more.
+        let most = of_one_bucket.max(value.series());
+        if kept.len() > most {
+            kept.sort_unstable_by_key(|exemplar| std::cmp::Reverse(exemplar.time));
+            kept.truncate(most);
+        }
+    }
+}
+
+/// A number and a byte in a table that is seven eighths full at most, and the slots that are kept free.
+const INDEX_BYTES: usize = 24;

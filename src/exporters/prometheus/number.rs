@@ -1,0 +1,129 @@
+//! Numbers as Go writes them, which is how they are written in labels: `le="1e+06"` and `le="1000000"` are two series.
+
+use std::io::Write as _;
+
+/// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus' names for what is none.
+pub(super) fn float(value: f64, output: &mut Vec<u8>) {
+    // Most values count something.
+    if value.abs() < 1e6 && value.trunc() == value {
+        integer(value as i64, output);
+        return;
+    }
+    if !value.is_finite() {
+        let text: &[u8] = match value {
+            _ if value.is_nan() => b"NaN",
+            f64::INFINITY => b"+Inf",
+            _ => b"-Inf",
+        };
+        output.extend_from_slice(text);
+        return;
+    }
+    let start = output.len();
+    // The shortest digits that are read as the same number. Writing into memory does not fail.
+    let _ = write!(output, "{value:e}");
+    let Some(at) = output.iter().skip(start).position(|byte| *byte == b'e') else {
+        return;
+    };
+    let exponent = output.get(start + at + 1..).unwrap_or_default();
+    let exponent = std::str::from_utf8(exponent).unwrap_or_default();
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        output.truncate(start);
+        let _ = write!(output, "{value}");
+    } else {
+        output.truncate(start + at);
+        let sign = if exponent < 0 { '-' } else { '+' };
+        let _ = write!(output, "e{sign}{:02}", exponent.unsigned_abs());
+    }
+}
+
+/// Appends a number as OpenMetrics wants it: with a point or an exponent.
+pub(super) fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
+    let start = output.len();
+    float(value, output);
+    let written = output.get(start..).unwrap_or_default();
+    if value.is_finite() && !written.iter().any(|byte| matches!(byte, b'.' | b'e')) {
+        output.extend_from_slice(b".0");
+    }
+}
+
+/// Appends a whole number.
+pub(super) fn integer(value: i64, output: &mut Vec<u8>) {
+    if value < 0 {
+        output.push(b'-');
+    }
+    unsigned(value.unsigned_abs(), output);
+}
+
+/// The same without a sign.
+pub(super) fn unsigned(mut value: u64, output: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    output.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts that Go gave.
+    #[test]
+    fn numbers_are_written_as_go_writes_them() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-3.0, "-3"),
+            (0.005, "0.005"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (2.5, "2.5"),
+            (100_000.0, "100000"),
+            (1_000_000.0, "1e+06"),
+            (123_456_789.0, "1.23456789e+08"),
+            (123_456.5, "123456.5"),
+            (1e21, "1e+21"),
+            (-2.5e-300, "-2.5e-300"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            let mut output = Vec::new();
+            float(value, &mut output);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn open_metrics_wants_a_point() {
+        for (value, expected) in [
+            (1.0, "1.0"),
+            (1e6, "1e+06"),
+            (0.5, "0.5"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            let mut output = Vec::new();
+            open_metrics_float(value, &mut output);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_in_full() {
+        for value in [0, 7, 10, -1, i64::MAX, i64::MIN] {
+            let mut output = Vec::new();
+            integer(value, &mut output);
+            assert_eq!(String::from_utf8(output).unwrap(), value.to_string());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How much a table may hold, in series and in bytes of the process-wide budget.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use metrics::{Gauge, gauge};
+
+use crate::component::BuildContext;
+use crate::memory::Permit;
+
+/// The room of one table.
+#[derive(Debug)]
+pub(super) struct Room {
+    limit: usize,
+    series: AtomicUsize,
+    bytes: AtomicUsize,
+    /// For `bytes` and up to [`STEP`] more.
+    permit: Mutex<Permit>,
+    series_held: Gauge,
+    bytes_held: Gauge,
+}
+
+impl Room {
+    /// Room for `limit` series, 0 for as many as memory holds.
+    pub(super) fn new(cx: &BuildContext, limit: usize) -> Self {
+        let exporter = cx.id.to_string();
+        Room {
+            limit: if limit == 0 { usize::MAX } else { limit },
+            series: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            permit: Mutex::new(cx.budget.nothing()),
+            series_held: gauge!("tributary_exporter_prometheus_series", "exporter" => exporter.clone()),
+            bytes_held: gauge!("tributary_exporter_prometheus_memory_bytes", "exporter" => exporter),
+        }
+    }
+
+    /// Takes room, if there is enough.
+    pub(super) fn take(&self, series: usize, bytes: usize) -> bool {
+        let taken = self.series.fetch_add(series, Relaxed) + series;
+        let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        if (series == 0 || taken <= self.limit) && self.permitted(held) {
+            return true;
+        }
+        self.give(series, bytes);
+        false
+    }
+
+    /// Takes what something that is held already takes more, or gives back what it takes less.
+    pub(super) fn resize(&self, before: (usize, usize), now: (usize, usize)) {
+        self.series.fetch_add(now.0, Relaxed);
+        let held = self.bytes.fetch_add(now.1, Relaxed) + now.1;
+        if now.1 > before.1 {
+            self.permitted(held);
+        }
+        self.give(before.0, before.1);
+    }
+
+    /// Gives room back.
+    pub(super) fn give(&self, series: usize, bytes: usize) {
+        self.series.fetch_sub(series, Relaxed);
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Shows what is held, and gives back to the budget what is not used any more.
+    pub(super) fn settle(&self) {
+        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever takes more from now on enlarges the permit after this.
+        let bytes = self.bytes.load(Relaxed);
+        permit.shrink_to(bytes.next_multiple_of(STEP));
+        drop(permit);
+        self.series_held.set(self.series.load(Relaxed) as f64);
+        self.bytes_held.set(bytes as f64);
+    }
+
+    /// Whether the permit covers `bytes`, or could be enlarged to.
+    fn permitted(&self, bytes: usize) -> bool {
+        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        match bytes.checked_sub(permit.bytes()) {
+            None | Some(0) => true,
+            Some(more) => permit.grow(more.next_multiple_of(STEP)).is_ok(),
+        }
+    }
+}
+
+/// The steps in which the permit grows.
+const STEP: usize = 64 << 10;

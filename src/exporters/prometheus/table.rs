@@ -1,0 +1,572 @@
+//! The last value of every series, by metric.
+//!
+//! Each metric has its own lock, held for the points of one metric in a request or for some hundred series of a scrape:
+//! a scrape does not keep anybody from bringing data, and two clients that bring different metrics do not meet.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashMap;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::config::Config;
+use super::exemplar::Exemplar;
+use super::exponential::Exponential;
+use super::family::{Family, Kind, Place, Point, Rejection};
+use super::naming::{Name, Namer, Suffix};
+use super::origin::{Origin, Origins};
+use super::room::Room;
+use super::value::{Histogram, Summary, Value};
+use crate::component::BuildContext;
+use crate::config::ComponentId;
+use crate::telemetry::sampled_log::SampledLog;
+use crate::wire::reader::{Fields, Value as Field};
+use crate::wire::view::{
+    self, AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, Request, View, attribute,
+};
+
+/// All series of one exporter.
+#[derive(Debug)]
+pub(super) struct Table {
+    id: ComponentId,
+    config: Config,
+    namer: Namer,
+    began: Instant,
+    /// How many scrapes there were.
+    scrapes: AtomicU32,
+    families: RwLock<Families>,
+    origins: Origins,
+    room: Room,
+    log: SampledLog,
+}
+
+/// The families by what they are looked up with.
+#[derive(Debug)]
+struct Families {
+    /// By the escaped name, in the order of the page.
+    by_name: BTreeMap<Box<str>, Arc<Family>>,
+    /// By what a request calls them: name, unit and type.
+    by_metric: HashMap<Box<[u8]>, Arc<Family>, RandomState>,
+    /// The names of lines that are not the name of their family.
+    lines: HashSet<Box<str>>,
+}
+
+/// How many points were not taken, by reason.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rejected(pub(super) [usize; Rejection::ALL.len()]);
+
+impl Rejected {
+    /// All of them together.
+    pub(super) fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+
+    fn count(&mut self, points: usize, why: Rejection) {
+        self.0[why as usize] += points;
+    }
+}
+
+/// What goes along while a request is read.
+struct Reading {
+    now: u32,
+    rejected: Rejected,
+    /// A buffer for keys.
+    key: Vec<u8>,
+}
+
+/// What the points of a metric have in common.
+#[derive(Clone, Copy)]
+struct Nature {
+    kind: Kind,
+    delta: bool,
+    monotonic: bool,
+}
+
+impl Table {
+    /// An empty table.
+    pub(super) fn new(config: &Config, cx: &BuildContext) -> Self {
+        let namer = Namer::new(config.strategy(), &config.namespace);
+        let target_info = Name::of_metric(&namer.target_info());
+        Table {
+            id: cx.id.clone(),
+            room: Room::new(cx, config.max_series),
+            families: RwLock::new(Families {
+                by_name: BTreeMap::new(),
+                by_metric: HashMap::with_hasher(RandomState::default()),
+                lines: HashSet::from([target_info.escaped]),
+            }),
+            origins: Origins::new(),
+            config: config.clone(),
+            namer,
+            began: Instant::now(),
+            scrapes: AtomicU32::new(0),
+            log: SampledLog::default(),
+        }
+    }
+
+    /// Takes what can be taken of a valid request, and says what cannot.
+    pub(super) fn take(&self, request: &[u8]) -> Rejected {
+        let mut reading = Reading {
+            now: self.now(),
+            rejected: Rejected::default(),
+            key: Vec::new(),
+        };
+        for resource in Request::new(request).resources() {
+            for scope in resource.scopes() {
+                let within = (&self.config, &self.namer, &self.room);
+                let (now, key) = (reading.now, &mut reading.key);
+                let origin = self.origins.of(&resource, &scope, within, now, key);
+                for metric in scope.metrics() {
+                    match &origin {
+                        Some(origin) => self.metric(metric, origin, &mut reading),
+                        None => reading.rejected.count(points_of(metric), Rejection::NoRoom),
+                    }
+                }
+            }
+        }
+        reading.rejected
+    }
+
+    /// The families in the order of their names, for a scrape with that number.
+    pub(super) fn families(&self) -> (Vec<Arc<Family>>, u32) {
+        let scrape = self.scrapes.fetch_add(1, Relaxed).wrapping_add(1);
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        (families.by_name.values().cloned().collect(), scrape)
+    }
+
+    /// Whether a family has that name, or lines do.
+    pub(super) fn has(&self, escaped: &str) -> bool {
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        families.by_name.contains_key(escaped) || families.lines.contains(escaped)
+    }
+
+    /// Those whose targets are described, and the name of the metric that does it.
+    pub(super) fn targets(&self) -> (Name, Vec<Arc<Origin>>) {
+        let name = Name::of_metric(&self.namer.target_info());
+        (name, self.origins.targets())
+    }
+
+    /// Series that were told before this tick are over; 0 when none ever is.
+    pub(super) fn over_before(&self) -> u32 {
+        match self.config.metric_expiration.unless_zero() {
+            Some(expiration) => self.now().saturating_sub(ticks(expiration)),
+            None => 0,
+        }
+    }
+
+    /// Forgets what is over, families without series included.
+    pub(super) fn expire(&self) {
+        let before = self.over_before();
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = families.by_name.values().cloned().collect();
+        drop(families);
+        let mut empty = Vec::new();
+        for family in all {
+            let mut at = 0;
+            loop {
+                let mut series = family.lock();
+                series.expire(at..at + AT_ONCE, before, &self.room);
+                at += AT_ONCE;
+                if at >= series.len() {
+                    if series.is_empty() {
+                        empty.push(family.clone());
+                    }
+                    break;
+                }
+            }
+        }
+        if !empty.is_empty() {
+            self.remove(&empty);
+        }
+        self.origins.expire(before, &self.room);
+        self.room.settle();
+    }
+
+    /// How often to look for what is over.
+    pub(super) fn expiry_interval(&self) -> Duration {
+        let expiration = self.config.metric_expiration.unless_zero();
+        let tenth = expiration.map_or(SLOWEST, |expiration| expiration / 10);
+        tenth.clamp(TICK, SLOWEST)
+    }
+
+    fn remove(&self, empty: &[Arc<Family>]) {
+        let mut families = self
+            .families
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        for family in empty {
+            let mut series = family.lock();
+            if !series.is_empty() || series.closed {
+                continue;
+            }
+            series.closed = true;
+            self.room
+                .give(0, family_bytes(family) + series.labels.bytes());
+            families.by_name.remove(&family.name.escaped);
+            for suffix in family.kind.suffixes() {
+                families
+                    .lines
+                    .remove(format!("{}{suffix}", family.name.escaped).as_str());
+            }
+            families.by_metric.retain(|key, other| {
+                let stays = !Arc::ptr_eq(other, family);
+                if !stays {
+                    self.room.give(0, key.len() + ENTRY_BYTES);
+                }
+                stays
+            });
+        }
+    }
+
+    fn now(&self) -> u32 {
+        // The first tick is 1: nothing is over before tick 0.
+        ticks(self.began.elapsed()).saturating_add(1)
+    }
+
+    fn metric(&self, metric: Metric<'_>, origin: &Arc<Origin>, reading: &mut Reading) {
+        let Some(data) = metric.data() else {
+            return;
+        };
+        let Some(nature) = nature(&metric, &data) else {
+            reading
+                .rejected
+                .count(points_of(metric), Rejection::Invalid);
+            return;
+        };
+        loop {
+            let family = match self.family(&metric, nature.kind, &mut reading.key) {
+                Ok(family) => family,
+                Err(why) => {
+                    reading.rejected.count(points_of(metric), why);
+                    return;
+                }
+            };
+            let mut series = family.lock();
+            if series.closed {
+                continue;
+            }
+            let place = Place {
+                origin,
+                namer: &self.namer,
+                room: &self.room,
+                now: reading.now,
+                // Under the lock: a scrape that has passed a slot of this family is counted by now.
+                scrape: self.scrapes.load(Relaxed),
+            };
+            let names = series.labels.bytes();
+            let rejected = &mut reading.rejected;
+            let mut take = |message, point: Result<Point, Rejection>, number| {
+                let attributes = Attributes::new(message, number);
+                let taken = point.and_then(|point| series.take(attributes, point, place));
+                if let Err(why) = taken {
+                    rejected.count(1, why);
+                }
+            };
+            match data {
+                Data::Gauge { points } | Data::Sum { points, .. } => {
+                    for point in points {
+                        take(point.message(), number_point(&point, nature), 7);
+                    }
+                }
+                Data::Histogram { points, .. } => {
+                    for point in points {
+                        let value = || Histogram::read(&point).map(Box::new).map(Value::Histogram);
+                        let exemplars = point.exemplars();
+                        let times = (point.start_time_unix_nano(), point.time_unix_nano());
+                        let made = made(times, point.flags(), nature, exemplars, || value().ok());
+                        take(point.message(), made, 9);
+                    }
+                }
+                Data::ExponentialHistogram { points, .. } => {
+                    for point in points {
+                        let value = || Some(Value::Exponential(Exponential::read(&point)?.into()));
+                        let exemplars = point.exemplars();
+                        let times = (point.start_time_unix_nano(), point.time_unix_nano());
+                        let made = made(times, point.flags(), nature, exemplars, value);
+                        take(point.message(), made, 1);
+                    }
+                }
+                Data::Summary { points } => {
+                    for point in points {
+                        let value = || Some(Value::Summary(Summary::read(&point).into()));
+                        let times = (point.start_time_unix_nano(), point.time_unix_nano());
+                        let made = made(times, point.flags(), nature, std::iter::empty(), value);
+                        take(point.message(), made, 7);
+                    }
+                }
+            }
+            let more = series.labels.bytes();
+            if more != names {
+                self.room.resize((0, names), (0, more));
+            }
+            return;
+        }
+    }
+
+    /// The family of a metric; makes one when it is the first of its name.
+    fn family(
+        &self,
+        metric: &Metric<'_>,
+        kind: Kind,
+        key: &mut Vec<u8>,
+    ) -> Result<Arc<Family>, Rejection> {
+        let (name, unit) = (metric.name(), metric.unit());
+        key.clear();
+        key.push(kind as u8);
+        key.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        key.extend_from_slice(name.as_bytes());
+        key.extend_from_slice(unit.as_bytes());
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(family) = families.by_metric.get(key.as_slice()) {
+            return Ok(family.clone());
+        }
+        drop(families);
+        let suffix = match kind {
+            Kind::Counter => Suffix::Total,
+            Kind::Gauge => Suffix::Ratio,
+            _ => Suffix::None,
+        };
+        let Some(made) = self.namer.metric(name, unit, suffix) else {
+            return Err(Rejection::Invalid);
+        };
+        let escaped = Name::of_metric(&made).escaped;
+        let mut families = self
+            .families
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let line = |suffix: &&str| format!("{escaped}{suffix}").into_boxed_str();
+        let family = match families.by_name.get(&escaped) {
+            Some(family) if family.kind == kind => family.clone(),
+            Some(family) => {
+                self.contested(family, name, kind);
+                return Err(Rejection::Conflict);
+            }
+            None => {
+                let taken = |line: &str| {
+                    families.lines.contains(line) || families.by_name.contains_key(line)
+                };
+                if families.lines.contains(&escaped)
+                    || kind.suffixes().iter().map(line).any(|line| taken(&line))
+                {
+                    self.lines_contested(&escaped, name, kind);
+                    return Err(Rejection::Conflict);
+                }
+                let family = Family::new(
+                    &made,
+                    kind,
+                    metric.description(),
+                    self.namer.unit(&made, unit),
+                );
+                let family = Arc::new(family);
+                if !self.room.take(0, family_bytes(&family)) {
+                    return Err(Rejection::NoRoom);
+                }
+                families.lines.extend(kind.suffixes().iter().map(line));
+                families.by_name.insert(escaped, family.clone());
+                family
+            }
+        };
+        if !self.room.take(0, key.len() + ENTRY_BYTES) {
+            return Err(Rejection::NoRoom);
+        }
+        let before = families
+            .by_metric
+            .insert(key.as_slice().into(), family.clone());
+        if before.is_some() {
+            self.room.give(0, key.len() + ENTRY_BYTES);
+        }
+        Ok(family)
+    }
+
+    fn contested(&self, family: &Family, name: &str, kind: Kind) {
+        if !family.contested.swap(true, Relaxed) {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                name = %family.name.full,
+                of = name,
+                exposed = family.kind.name(),
+                dropped = kind.name(),
+                "Two metrics become one name and are of different types: the one that came first is exposed; the points of \
+                 the other are dropped until the first one expires"
+            );
+        }
+    }
+
+    fn lines_contested(&self, escaped: &str, name: &str, kind: Kind) {
+        if let Some(suppressed) = self.log.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                name = escaped,
+                of = name,
+                dropped = kind.name(),
+                suppressed,
+                "The lines of a metric would have the names that those of another one have, as `h_count` of a histogram \
+                 `h`: the one that came first is exposed; the points of the other are dropped until the first one expires"
+            );
+        }
+    }
+}
+
+/// What a metric is; none when it does not say whether its values are cumulative.
+fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
+    let nature = |kind, temporality, monotonic| {
+        let delta = match temporality {
+            DELTA => true,
+            CUMULATIVE => false,
+            _ => return None,
+        };
+        Some(Nature {
+            kind,
+            delta,
+            monotonic,
+        })
+    };
+    match data {
+        Data::Gauge { .. } => {
+            let original = attribute(metric.metadata(), "prometheus.type");
+            let unknown = matches!(original, Some(AnyValue::String("unknown")));
+            let kind = if unknown { Kind::Unknown } else { Kind::Gauge };
+            nature(kind, CUMULATIVE, false)
+        }
+        Data::Sum {
+            temporality,
+            monotonic: true,
+            ..
+        } => nature(Kind::Counter, *temporality, true),
+        Data::Sum { temporality, .. } => nature(Kind::Gauge, *temporality, false),
+        Data::Histogram { temporality, .. } | Data::ExponentialHistogram { temporality, .. } => {
+            nature(Kind::Histogram, *temporality, true)
+        }
+        Data::Summary { .. } => nature(Kind::Summary, CUMULATIVE, true),
+    }
+}
+
+/// A point of a gauge or a sum.
+fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Rejection> {
+    let (mut start, mut time, mut flags, mut value, mut exemplars) = (0, 0, 0, None, Vec::new());
+    for field in Fields::new(point.message().encoded()).map_while(Result::ok) {
+        match (field.number, field.value) {
+            (2, Field::Fixed64(nanoseconds)) => start = nanoseconds,
+            (3, Field::Fixed64(nanoseconds)) => time = nanoseconds,
+            (4, Field::Fixed64(bits)) => value = Some(Number::Double(f64::from_bits(bits))),
+            (6, Field::Fixed64(bits)) => value = Some(Number::Int(bits.cast_signed())),
+            (8, Field::Varint(bits)) => flags = bits,
+            (5, Field::Bytes(exemplar)) if nature.kind == Kind::Counter => {
+                let exemplar = view::Exemplar::view(Message::new(exemplar));
+                exemplars.extend(Exemplar::read(&exemplar));
+            }
+            _ => {}
+        }
+    }
+    let value = match value {
+        _ if flags & NO_RECORDED_VALUE != 0 => None,
+        Some(value) => {
+            let negative = match value {
+                Number::Double(value) => value < 0.0,
+                Number::Int(value) => value < 0,
+            };
+            if negative && nature.delta && nature.monotonic {
+                return Err(Rejection::Invalid);
+            }
+            Some(Value::of_number(value))
+        }
+        // A `oneof` without a member stands for no number at all.
+        None => return Err(Rejection::Invalid),
+    };
+    Ok(Point {
+        start,
+        time,
+        value,
+        exemplars,
+        delta: nature.delta,
+    })
+}
+
+/// A point of any other metric; the value is read when there is one.
+fn made<'a>(
+    (start, time): (u64, u64),
+    flags: u32,
+    nature: Nature,
+    exemplars: impl Iterator<Item = view::Exemplar<'a>>,
+    value: impl FnOnce() -> Option<Value>,
+) -> Result<Point, Rejection> {
+    let value = match u64::from(flags) & NO_RECORDED_VALUE {
+        0 => Some(value().ok_or(Rejection::Invalid)?),
+        _ => None,
+    };
+    Ok(Point {
+        start,
+        time,
+        value,
+        exemplars: exemplars
+            .filter_map(|exemplar| Exemplar::read(&exemplar))
+            .collect(),
+        delta: nature.delta,
+    })
+}
+
+/// The attributes of a point, by the number of their field.
+struct Attributes<'a> {
+    fields: Fields<'a>,
+    number: u32,
+}
+
+impl<'a> Attributes<'a> {
+    fn new(point: Message<'a>, number: u32) -> Self {
+        Attributes {
+            fields: Fields::new(point.encoded()),
+            number,
+        }
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Attribute<'a>> {
+        loop {
+            let field = self.fields.next()?.ok()?;
+            if let (true, Field::Bytes(attribute)) = (field.number == self.number, field.value) {
+                return Some(Attribute::view(Message::new(attribute)));
+            }
+        }
+    }
+}
+
+fn points_of(metric: Metric<'_>) -> usize {
+    match metric.data() {
+        None => 0,
+        Some(Data::Gauge { points } | Data::Sum { points, .. }) => points.count(),
+        Some(Data::Histogram { points, .. }) => points.count(),
+        Some(Data::ExponentialHistogram { points, .. }) => points.count(),
+        Some(Data::Summary { points }) => points.count(),
+    }
+}
+
+fn family_bytes(family: &Family) -> usize {
+    size_of::<Family>() + 4 * family.name.full.len() + family.help.len() + ENTRY_BYTES
+}
+
+fn ticks(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// `AggregationTemporality`.
+const DELTA: i32 = 1;
+const CUMULATIVE: i32 = 2;
+/// `DataPointFlags`: the series is over.
+const NO_RECORDED_VALUE: u64 = 1;
+/// What time is counted in: enough for 13 years.
+const TICK: Duration = Duration::from_millis(100);
+/// The longest pause between two looks at what is over.
+const SLOWEST: Duration = Duration::from_secs(30);
+/// Slots to look at before others may have the lock.
+const AT_ONCE: usize = 4096;
+/// An entry of a map, about.
+const ENTRY_BYTES: usize = 64;
