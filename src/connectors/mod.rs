@@ -1,8 +1,14 @@
 //! The connectors. A new one is one file and one line in [`REGISTRY`].
 
+pub mod count;
 pub mod forward;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod profile_metrics;
 
 use crate::component::{ConnectorConfig, Entry};
 
 /// Every connector that is built in.
-pub static REGISTRY: &[Entry<dyn ConnectorConfig>] = &[forward::ENTRY];
+pub static REGISTRY: &[Entry<dyn ConnectorConfig>] =
+    &[count::ENTRY, forward::ENTRY, profile_metrics::ENTRY];

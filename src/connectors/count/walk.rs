@@ -1,0 +1,184 @@
+//! The walk through a request, in which everything is counted in passing. Nothing is decoded but the heads of profiles.
+
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use prost::Message as _;
+
+use super::clock::Clock;
+use super::counter::{Counter, Section};
+use crate::batch::{Nack, Signal};
+use crate::ottl::Here;
+use crate::ottl::profile::{Reader, dictionary, messages};
+use crate::profiles::reindex::Fault;
+use crate::wire::edit::put_delimited;
+use crate::wire::reader::Fields;
+use crate::wire::view::Message;
+
+/// The name of the scope of all metrics that this connector makes.
+const SCOPE_NAME: &str = "tributary/connector/count";
+
+/// What is counted in requests of one signal.
+#[derive(Debug)]
+pub(super) struct Sections {
+    /// Spans, metrics, log records or profiles.
+    items: Section,
+    /// Span events or data points.
+    inner: Option<Section>,
+    /// A `ScopeMetrics` without metrics.
+    scope: Vec<u8>,
+    clock: Arc<Clock>,
+}
+
+impl Sections {
+    /// For what a signal has: what it consists of, and what is in that.
+    pub(super) fn new(mut sections: Vec<Section>, clock: Arc<Clock>) -> Self {
+        let scope = InstrumentationScope {
+            name: SCOPE_NAME.to_owned(),
+            ..InstrumentationScope::default()
+        };
+        let mut head = Vec::new();
+        put_delimited(1, &scope.encode_to_vec(), &mut head);
+        let inner = (sections.len() > 1).then(|| sections.remove(1));
+        Sections {
+            items: sections.remove(0),
+            inner,
+            scope: head,
+            clock,
+        }
+    }
+
+    /// Counts what is in a valid request, and appends a request of metrics. Returns how many data points it has.
+    ///
+    /// # Errors
+    /// Profiles break the rules of their dictionary.
+    pub(super) fn count(
+        &self,
+        signal: Signal,
+        request: &[u8],
+        metrics: &mut Vec<u8>,
+    ) -> Result<usize, Nack> {
+        if signal == Signal::Profiles {
+            return self.profiles(request, metrics).map_err(|fault| {
+                Nack::invalid(format!("profiles that cannot be counted: {fault}"))
+            });
+        }
+        let mut points = 0;
+        for resource in messages(request, 1) {
+            let mut counts = Counts::new(self);
+            let mut here = Here {
+                resource: Message::new(resource),
+                ..Here::default()
+            };
+            for scope in messages(resource, 2) {
+                here.scope = Message::new(scope);
+                for item in messages(scope, 2) {
+                    here.item = Message::new(item);
+                    match signal {
+                        Signal::Traces => counts.span(item, here),
+                        Signal::Metrics => counts.metric(item, here),
+                        Signal::Logs | Signal::Profiles => counts.items.count(&here),
+                    }
+                }
+            }
+            points += self.write(&counts, (resource, resource), metrics);
+        }
+        Ok(points)
+    }
+
+    fn profiles(&self, request: &[u8], metrics: &mut Vec<u8>) -> Result<usize, Fault> {
+        let entries = dictionary(request)?;
+        let mut reader = Reader::new(&entries);
+        let mut points = 0;
+        for entry in messages(request, 1) {
+            let mut counts = Counts::new(self);
+            let resource = reader.resource(entry)?;
+            for scope in messages(entry, 2) {
+                let head = reader.scope(scope)?;
+                for profile in messages(scope, 2) {
+                    let fields = reader.profile(profile)?;
+                    counts.items.count(&Here {
+                        resource: Message::new(&resource),
+                        scope: Message::new(&head),
+                        profile: Some(&fields),
+                        ..Here::default()
+                    });
+                }
+            }
+            points += self.write(&counts, (&resource, entry), metrics);
+        }
+        Ok(points)
+    }
+
+    /// Appends the metrics of a resource, which is taken from the first of two entries, and its schema from the other.
+    fn write(
+        &self,
+        counts: &Counts<'_>,
+        (resource, schema): (&[u8], &[u8]),
+        metrics: &mut Vec<u8>,
+    ) -> usize {
+        let mut scope = self.scope.clone();
+        let times = self.clock.tick();
+        let mut points = counts.items.write(times, &mut scope);
+        if let Some(inner) = &counts.inner {
+            points += inner.write(times, &mut scope);
+        }
+        if points == 0 {
+            return 0;
+        }
+        let mut entry = Vec::with_capacity(scope.len() + 256);
+        for resource in messages(resource, 1) {
+            put_delimited(1, resource, &mut entry);
+        }
+        put_delimited(2, &scope, &mut entry);
+        if let Some(url) = messages(schema, 3).last() {
+            put_delimited(3, url, &mut entry);
+        }
+        put_delimited(1, &entry, metrics);
+        points
+    }
+}
+
+/// The counts of a resource.
+struct Counts<'s> {
+    items: Counter<'s>,
+    inner: Option<Counter<'s>>,
+}
+
+impl<'s> Counts<'s> {
+    fn new(sections: &'s Sections) -> Self {
+        let inner = sections.inner.as_ref().map(Counter::new);
+        Counts {
+            items: Counter::new(&sections.items),
+            inner: inner.filter(|inner| !inner.is_idle()),
+        }
+    }
+
+    fn span<'a>(&mut self, span: &'a [u8], mut here: Here<'a>) {
+        self.items.count(&here);
+        if let Some(events) = &mut self.inner {
+            for event in messages(span, 11) {
+                here.inner = Message::new(event);
+                events.count(&here);
+            }
+        }
+    }
+
+    fn metric<'a>(&mut self, metric: &'a [u8], mut here: Here<'a>) {
+        self.items.count(&here);
+        let Some(points) = &mut self.inner else {
+            return;
+        };
+        let data = |number: &u32| matches!(number, 5 | 7 | 9 | 10 | 11);
+        let fields = || Fields::new(metric).map_while(Result::ok);
+        // The forms of data are a `oneof`: the last one is the data.
+        let forms = fields().map(|field| field.number).filter(data);
+        here.form = forms.last().unwrap_or_default();
+        for data in messages(metric, here.form) {
+            for point in messages(data, 1) {
+                here.inner = Message::new(point);
+                points.count(&here);
+            }
+        }
+    }
+}

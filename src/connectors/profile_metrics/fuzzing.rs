@@ -1,0 +1,52 @@
+//! A window of requests without the rest of a connector.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::measure::measure;
+use super::requests::served;
+use super::series::Series;
+use super::window::Window;
+use super::write;
+use crate::batch::Signal;
+use crate::memory::Budget;
+
+const MOST_RESOURCES: usize = 3;
+
+/// The metrics of a window that these requests of profiles came in, with so many functions; `None` if one of them breaks
+/// the rules of its dictionary.
+pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> {
+    let (mut window, mut series) = empty();
+    for request in requests {
+        for measured in measure(request, &["service.name".to_owned()]).ok()? {
+            window.add(measured, &mut series, MOST_RESOURCES);
+        }
+    }
+    Some(write::request(&window, functions))
+}
+
+/// The metrics of a window that a request of traces or metrics came in.
+pub fn request_metrics(signal: Signal, request: &[u8], names: &[String]) -> Vec<u8> {
+    let (mut window, mut series) = empty();
+    for served in served(signal, request, names) {
+        window.serve(served, &mut series, MOST_RESOURCES);
+    }
+    write::request(&window, 0)
+}
+
+fn empty() -> (Window, Series) {
+    let budget: Arc<Budget> = Budget::new(1 << 20);
+    let window = Window {
+        due: Instant::now(),
+        start: 1,
+        end: 2,
+        resources: Default::default(),
+        requests: Default::default(),
+        items: 0,
+        bytes: 0,
+        permit: budget.nothing(),
+        others: Vec::new(),
+    };
+    (window, Series::new(1 << 20, &budget))
+}

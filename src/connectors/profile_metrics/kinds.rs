@@ -1,0 +1,372 @@
+//! What profiles count, by the names and units that profilers give it, and the metrics that come of it.
+
+/// What a profile counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Time on a processor.
+    CpuTime,
+    /// Time that passed, running or not.
+    WallTime,
+    /// Time off the processors.
+    OffCpuTime,
+    /// Bytes that were allocated.
+    MemoryAllocated,
+    /// Objects that were allocated.
+    MemoryAllocations,
+    /// Bytes that are in use.
+    MemoryUsed,
+    /// Objects that are in use.
+    MemoryObjects,
+    /// Time that was waited for locks.
+    LockWaitTime,
+    /// How often a lock had to be waited for.
+    LockContentions,
+    /// Goroutines that exist.
+    Goroutines,
+    /// Threads that exist.
+    Threads,
+}
+
+/// A metric of a resource, and of its functions.
+#[derive(Debug)]
+pub struct Metric {
+    /// What is counted.
+    pub kind: Kind,
+    /// The name behind `profile.`, `profile.function.self.` and `profile.function.inclusive.`.
+    pub name: &'static str,
+    /// In UCUM, as the semantic conventions of OpenTelemetry write units.
+    pub unit: &'static str,
+    /// What it means.
+    pub description: &'static str,
+    /// Whether it is a level, a gauge; otherwise it is a sum.
+    pub is_level: bool,
+    /// Whether functions have it, too.
+    pub of_functions: bool,
+    /// Whether there is a metric of it per request.
+    pub per_request: bool,
+}
+
+/// All metrics of what profiles count.
+pub const METRICS: [Metric; 11] = [
+    metric(Kind::CpuTime, "cpu.time", "s", "Time on a processor.")
+        .functions()
+        .requests(),
+    metric(
+        Kind::WallTime,
+        "wall.time",
+        "s",
+        "Time that passed, running or waiting.",
+    )
+    .functions(),
+    metric(
+        Kind::OffCpuTime,
+        "off_cpu.time",
+        "s",
+        "Time off the processors.",
+    )
+    .functions(),
+    metric(
+        Kind::MemoryAllocated,
+        "memory.allocated",
+        "By",
+        "Memory that was allocated.",
+    )
+    .functions()
+    .requests(),
+    metric(
+        Kind::MemoryAllocations,
+        "memory.allocations",
+        "{allocation}",
+        "Allocations of memory.",
+    )
+    .requests(),
+    metric(Kind::MemoryUsed, "memory.used", "By", "Memory in use.")
+        .level()
+        .functions(),
+    metric(
+        Kind::MemoryObjects,
+        "memory.object.count",
+        "{object}",
+        "Objects in use.",
+    )
+    .level(),
+    metric(
+        Kind::LockWaitTime,
+        "lock.wait.time",
+        "s",
+        "Time that was waited for locks.",
+    )
+    .functions(),
+    metric(
+        Kind::LockContentions,
+        "lock.contentions",
+        "{contention}",
+        "Waits for locks.",
+    ),
+    metric(
+        Kind::Goroutines,
+        "goroutine.count",
+        "{goroutine}",
+        "Goroutines.",
+    )
+    .level()
+    .functions(),
+    metric(Kind::Threads, "thread.count", "{thread}", "Threads.").level(),
+];
+
+/// The other metrics: their names with their units.
+pub const OTHERS: [(&str, &str); 5] = [
+    (super::write::HOTNESS, "1"),
+    (super::write::PROFILES, "{profile}"),
+    (super::write::SAMPLES, "{sample}"),
+    (super::write::FRAMES, "{frame}"),
+    (super::write::REQUESTS, "{request}"),
+];
+
+const fn metric(
+    kind: Kind,
+    name: &'static str,
+    unit: &'static str,
+    description: &'static str,
+) -> Metric {
+    Metric {
+        kind,
+        name,
+        unit,
+        description,
+        is_level: false,
+        of_functions: false,
+        per_request: false,
+    }
+}
+
+impl Metric {
+    const fn level(self) -> Self {
+        Metric {
+            is_level: true,
+            ..self
+        }
+    }
+
+    const fn functions(self) -> Self {
+        Metric {
+            of_functions: true,
+            ..self
+        }
+    }
+
+    const fn requests(self) -> Self {
+        Metric {
+            per_request: true,
+            ..self
+        }
+    }
+
+    /// Whether its values are nanoseconds.
+    pub(super) fn is_time(&self) -> bool {
+        self.unit == "s"
+    }
+}
+
+impl Kind {
+    /// Its metric.
+    pub(super) fn metric(self) -> &'static Metric {
+        // One for each: see the test.
+        METRICS.get(self as usize).unwrap_or(&METRICS[0])
+    }
+}
+
+/// What a unit measures, and how much of it one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// Nanoseconds.
+    Time(i128),
+    /// Bytes.
+    Memory(i128),
+    Count,
+}
+
+impl Unit {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "nanoseconds" | "nanosecond" | "ns" => Unit::Time(1),
+            "microseconds" | "microsecond" | "us" => Unit::Time(1_000),
+            "milliseconds" | "millisecond" | "ms" => Unit::Time(1_000_000),
+            "seconds" | "second" | "s" => Unit::Time(1_000_000_000),
+            "bytes" | "byte" | "By" | "B" => Unit::Memory(1),
+            "kilobytes" | "kilobyte" | "KiBy" => Unit::Memory(1 << 10),
+            "megabytes" | "megabyte" | "MiBy" => Unit::Memory(1 << 20),
+            "count" | "objects" | "samples" | "1" | "" => Unit::Count,
+            _ => return None,
+        })
+    }
+
+    fn same(self, other: Unit) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+}
+
+const TIME: Unit = Unit::Time(1);
+const MEMORY: Unit = Unit::Memory(1);
+const COUNT: Unit = Unit::Count;
+
+/// Sample types, with underscores between words. `true`: it counts from the start of the process unless its profile has a
+/// duration, as Go's do. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc (jemalloc_pprof,
+/// jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF profiler.
+const SAMPLE_TYPES: [(&str, Unit, Kind, bool); 34] = [
+    ("cpu", TIME, Kind::CpuTime, false),
+    ("cpu_time", TIME, Kind::CpuTime, false),
+    ("itimer", TIME, Kind::CpuTime, false),
+    ("on_cpu", TIME, Kind::CpuTime, false),
+    ("wall", TIME, Kind::WallTime, false),
+    ("wall_time", TIME, Kind::WallTime, false),
+    ("off_cpu", TIME, Kind::OffCpuTime, false),
+    ("alloc_space", MEMORY, Kind::MemoryAllocated, true),
+    ("alloc_bytes", MEMORY, Kind::MemoryAllocated, false),
+    ("alloc_size", MEMORY, Kind::MemoryAllocated, false),
+    ("alloc", MEMORY, Kind::MemoryAllocated, false),
+    (
+        "alloc_in_new_tlab_bytes",
+        MEMORY,
+        Kind::MemoryAllocated,
+        false,
+    ),
+    (
+        "alloc_outside_tlab_bytes",
+        MEMORY,
+        Kind::MemoryAllocated,
+        false,
+    ),
+    ("alloc_sample_bytes", MEMORY, Kind::MemoryAllocated, false),
+    ("alloc_objects", COUNT, Kind::MemoryAllocations, true),
+    ("alloc_samples", COUNT, Kind::MemoryAllocations, false),
+    (
+        "alloc_in_new_tlab_objects",
+        COUNT,
+        Kind::MemoryAllocations,
+        false,
+    ),
+    (
+        "alloc_outside_tlab_objects",
+        COUNT,
+        Kind::MemoryAllocations,
+        false,
+    ),
+    (
+        "alloc_sample_objects",
+        COUNT,
+        Kind::MemoryAllocations,
+        false,
+    ),
+    ("inuse_space", MEMORY, Kind::MemoryUsed, false),
+    ("space", MEMORY, Kind::MemoryUsed, false),
+    ("heap_space", MEMORY, Kind::MemoryUsed, false),
+    ("heap_live_size", MEMORY, Kind::MemoryUsed, false),
+    ("inuse_objects", COUNT, Kind::MemoryObjects, false),
+    ("objects", COUNT, Kind::MemoryObjects, false),
+    ("heap_live_samples", COUNT, Kind::MemoryObjects, false),
+    ("delay", TIME, Kind::LockWaitTime, true),
+    ("lock", TIME, Kind::LockWaitTime, false),
+    ("lock_acquire_wait", TIME, Kind::LockWaitTime, false),
+    ("contentions", COUNT, Kind::LockContentions, true),
+    ("lock_acquire", COUNT, Kind::LockContentions, false),
+    ("goroutine", COUNT, Kind::Goroutines, false),
+    ("goroutines", COUNT, Kind::Goroutines, false),
+    ("threadcreate", COUNT, Kind::Threads, false),
+];
+
+/// What the values of a profile mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meaning {
+    pub(super) kind: Kind,
+    /// How many nanoseconds, bytes or objects a value of 1 is.
+    pub(super) scale: i128,
+    /// Whether it counts from the start of the process.
+    pub(super) cumulative: bool,
+}
+
+/// What profiles of this sample type count, if there is a metric of it. `duration` is the profile's.
+pub(super) fn recognize((name, unit): (&str, &str), duration: u64) -> Option<Meaning> {
+    let name = name.replace('-', "_");
+    let unit = Unit::of(unit)?;
+    let mut all = SAMPLE_TYPES.iter();
+    let (_, _, kind, cumulative) =
+        all.find(|(known, measure, _, _)| *known == name && measure.same(unit))?;
+    Some(Meaning {
+        kind: *kind,
+        scale: match unit {
+            Unit::Time(scale) | Unit::Memory(scale) => scale,
+            Unit::Count => 1,
+        },
+        cumulative: *cumulative && duration == 0,
+    })
+}
+
+/// What profiles count that only say how often they looked: each sample stands for a period of time.
+pub(super) fn recognize_by_period(
+    (name, unit): (&str, &str),
+    (period_name, period_unit): (&str, &str),
+    period: i64,
+) -> Option<Meaning> {
+    if !matches!(name, "samples" | "sample" | "events") || Unit::of(unit) != Some(Unit::Count) {
+        return None;
+    }
+    let of_period = recognize((period_name, period_unit), 0)?;
+    let is_time = of_period.kind.metric().is_time();
+    (is_time && period > 0).then(|| Meaning {
+        scale: of_period.scale.saturating_mul(period.into()),
+        ..of_period
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_metric() {
+        for (at, metric) in METRICS.iter().enumerate() {
+            assert_eq!(metric.kind as usize, at);
+            assert_eq!(metric.kind.metric().name, metric.name);
+        }
+    }
+
+    #[test]
+    fn a_sample_type_is_known_by_its_name_and_what_its_unit_measures() {
+        let found = |name, unit| recognize((name, unit), 0).map(|found| (found.kind, found.scale));
+        assert_eq!(found("cpu", "nanoseconds"), Some((Kind::CpuTime, 1)));
+        assert_eq!(
+            found("cpu-time", "milliseconds"),
+            Some((Kind::CpuTime, 1_000_000))
+        );
+        assert_eq!(found("cpu", "count"), None);
+        assert_eq!(found("inuse_space", "bytes"), Some((Kind::MemoryUsed, 1)));
+        assert_eq!(found("inuse_space", "furlongs"), None);
+        assert_eq!(found("sheep", "count"), None);
+    }
+
+    #[test]
+    fn counters_of_go_count_from_the_start_unless_their_profile_took_a_while() {
+        let cumulative =
+            |name, unit, duration| recognize((name, unit), duration).unwrap().cumulative;
+        assert!(cumulative("alloc_space", "bytes", 0));
+        assert!(!cumulative("alloc_space", "bytes", 1));
+        assert!(!cumulative("inuse_space", "bytes", 0));
+        assert!(!cumulative("cpu", "nanoseconds", 0));
+    }
+
+    #[test]
+    fn a_sample_stands_for_a_period_only_if_that_is_a_time() {
+        let found =
+            |kind, unit, period| recognize_by_period(("samples", "count"), (kind, unit), period);
+        let expected = Meaning {
+            kind: Kind::CpuTime,
+            scale: 50_000_000,
+            cumulative: false,
+        };
+        assert_eq!(found("cpu", "nanoseconds", 50_000_000), Some(expected));
+        assert_eq!(found("cpu", "milliseconds", 50), Some(expected));
+        assert_eq!(found("cpu", "nanoseconds", 0), None);
+        assert_eq!(found("space", "bytes", 512), None);
+    }
+}

@@ -1,0 +1,375 @@
+//! The connector at work: what is counted into a window is acknowledged, so from then on the connector answers for it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use metrics::Counter;
+use tokio::time::Instant;
+
+use super::Config;
+use super::measure::{Measured, measure};
+use super::requests::{Served, served};
+use super::series::Series;
+use super::unknown::Unknown;
+use super::window::{Added, Window};
+use super::write;
+use crate::batch::{Batch, Nack, Signal};
+use crate::component::{BuildContext, Next, Outputs, Terminal};
+use crate::memory::Budget;
+use crate::pipeline::{BoxFuture, Consumer};
+use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::processors::offer::away;
+use crate::telemetry::{Account, DropReason};
+use crate::wire::{self, Limit};
+
+const FULL: &str =
+    "the profile_metrics connector is full: the pipeline of metrics does not take its windows";
+
+/// What leaves after a window is cut into requests of this size: small enough for any receiver.
+const REQUEST_BYTES: usize = 2 << 20;
+
+pub(super) fn build(
+    config: &Config,
+    cx: &BuildContext,
+    inputs: &[Signal],
+    next: Arc<dyn Consumer>,
+) -> Terminal {
+    let account = Account::of_connector(&cx.id);
+    let next = Next {
+        consumer: Arc::new(Delivering {
+            account: account.clone(),
+            next,
+        }),
+        account: account.clone(),
+    };
+    let gatherer = Arc::new(Gatherer {
+        interval: config.interval.0,
+        keys: config.resource_attributes.clone().into(),
+        functions: usize::try_from(config.top_functions).unwrap_or(usize::MAX),
+        names: config.request_metrics.clone().into(),
+        most_resources: usize::try_from(config.max_resources).unwrap_or(usize::MAX),
+        max_bytes: config.max_bytes.as_usize(),
+        budget: cx.budget.clone(),
+        metrics: Metrics::new(&cx.id.to_string()),
+        unknown: Unknown::new(&cx.id),
+        account,
+        holding: Holding::new(next),
+    });
+    let mut entrances = Outputs::default();
+    for signal in inputs {
+        entrances.set(*signal, Arc::new(Entrance(gatherer.clone())));
+    }
+    Terminal {
+        inputs: entrances,
+        component: Box::new(Life::new(gatherer)),
+    }
+}
+
+struct Gatherer {
+    interval: Duration,
+    /// The resource attributes that stay.
+    keys: Arc<[String]>,
+    /// How many functions have data points of their own.
+    functions: usize,
+    /// The metrics that count requests.
+    names: Arc<[String]>,
+    most_resources: usize,
+    max_bytes: usize,
+    budget: Arc<Budget>,
+    metrics: Metrics,
+    unknown: Unknown,
+    account: Account,
+    holding: Holding<Gathered, Window>,
+}
+
+#[derive(Default)]
+pub(super) struct Gathered {
+    window: Option<Window>,
+    /// When the last window ended, in nanoseconds since 1970: the next one begins there.
+    ended: u64,
+    /// What counts from a start; it outlives the windows.
+    series: Option<Series>,
+}
+
+impl Gathered {
+    /// Ends the window.
+    fn close(&mut self) -> Option<Window> {
+        let mut window = self.window.take()?;
+        // Clocks go back at times.
+        window.end = now().max(window.start.saturating_add(1));
+        self.ended = window.end;
+        Some(window)
+    }
+}
+
+/// What was read from a batch.
+enum Read {
+    Profiles(Vec<Measured>),
+    Requests(Vec<Served>),
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Gatherer {
+    async fn read(&self, batch: &mut Batch) -> Result<Read, Nack> {
+        let signal = batch.signal();
+        let requests = batch.wire().clone();
+        // Tables of profiles take several times as much as their encoding.
+        let _working = match signal {
+            Signal::Profiles => Some(
+                self.budget
+                    .acquire(batch.bytes().saturating_mul(4))
+                    .map_err(|_| {
+                        Nack::unavailable(
+                            "no memory to read profiles: the memory budget is used up",
+                        )
+                    })?,
+            ),
+            _ => None,
+        };
+        let (keys, names) = (self.keys.clone(), self.names.clone());
+        let work = move || {
+            let parts = requests.parts().iter();
+            if signal != Signal::Profiles {
+                let all = parts.flat_map(|part| served(signal, part, &names));
+                return Ok(Read::Requests(all.collect()));
+            }
+            let mut all = Vec::new();
+            for part in parts {
+                all.extend(measure(part, &keys).map_err(|fault| {
+                    Nack::invalid(format!("profiles that cannot be measured: {fault}"))
+                })?);
+            }
+            Ok(Read::Profiles(all))
+        };
+        let read = away(batch.bytes(), work).await;
+        read.unwrap_or_else(|| Err(Nack::unavailable(CLOSED)))
+    }
+
+    /// Adds what was read to the window, unless there is no room for it now.
+    fn take_in(&self, batch: &Batch, read: &mut Option<Read>) -> Result<Option<()>, Nack> {
+        let mut state = self.holding.state();
+        let state = &mut *state;
+        if state.closed {
+            return Err(Nack::unavailable(CLOSED));
+        }
+        if state.ready.is_full(self.max_bytes) {
+            return Ok(None);
+        }
+        let Gathered {
+            window,
+            ended,
+            series,
+        } = &mut state.gathered;
+        let series = series.get_or_insert_with(|| Series::new(self.max_bytes, &self.budget));
+        let new = window.is_none();
+        let window = window.get_or_insert_with(|| Window {
+            due: Instant::now() + self.interval,
+            start: match *ended {
+                0 => now(),
+                ended => ended,
+            },
+            end: 0,
+            resources: Default::default(),
+            requests: Default::default(),
+            items: 0,
+            bytes: 0,
+            permit: self.budget.nothing(),
+            others: Vec::new(),
+        });
+        let mut added = Added::default();
+        let most = self.most_resources;
+        let each: Vec<Added> = match read.take() {
+            Some(Read::Profiles(all)) => all
+                .into_iter()
+                .map(|one| {
+                    self.unknown.met(&one.unknown);
+                    window.add(one, series, most)
+                })
+                .collect(),
+            Some(Read::Requests(all)) => all
+                .into_iter()
+                .map(|one| window.serve(one, series, most))
+                .collect(),
+            None => Vec::new(),
+        };
+        for one in each {
+            added.bytes += one.bytes;
+            added.first += one.first;
+        }
+        self.metrics.first.increment(added.first as u64);
+        window.bytes += added.bytes;
+        window.items += batch.items();
+        state.held += batch.items();
+        let exceeded = window.permit.grow(added.bytes).is_err();
+        if exceeded {
+            let empty = batch.clone().with_wire(0, bytes::Bytes::new());
+            window.others.push(empty);
+        }
+        if exceeded || window.bytes > self.max_bytes {
+            self.metrics.early.increment(1);
+            let full = state.gathered.close().into_iter();
+            full.for_each(|window| state.ready.push(window));
+            self.holding.wake();
+        } else if new {
+            self.holding.wake();
+        }
+        Ok(Some(()))
+    }
+}
+
+impl Holder for Gatherer {
+    type Gathered = Gathered;
+    type Ready = Window;
+
+    // One after the other: what counts a service's CPU is added up in the order of time.
+    const UNDER_WAY: Most = Most {
+        count: 1,
+        bytes: usize::MAX,
+    };
+
+    fn holding(&self) -> &Holding<Gathered, Window> {
+        &self.holding
+    }
+
+    async fn collect(&self) -> Collected {
+        let mut state = self.holding.state();
+        let state = &mut *state;
+        let (ending, now) = (state.ending, Instant::now());
+        let gathered = &mut state.gathered;
+        let is_due = |window: &Window| ending || window.due <= now;
+        if gathered.window.as_ref().is_some_and(is_due)
+            && let Some(window) = gathered.close()
+        {
+            self.metrics.in_time.increment(1);
+            state.ready.push(window);
+        }
+        Collected {
+            due: state.gathered.window.as_ref().map(|window| window.due),
+            closed: state.closed,
+        }
+    }
+
+    async fn hand_on(&self, mut window: Window) {
+        let (items, functions) = (window.items, self.functions);
+        let bytes = window.bytes;
+        let write = move || {
+            let request = bytes::Bytes::from(write::request(&window, functions));
+            window.resources.clear();
+            window.requests.clear();
+            (request, window)
+        };
+        let Some((request, window)) = away(bytes, write).await else {
+            return;
+        };
+        let limit = Limit {
+            items: usize::MAX,
+            bytes: REQUEST_BYTES,
+        };
+        let pieces = wire::split(Signal::Metrics, &request, limit);
+        let points = pieces.iter().map(|(points, _)| points).sum::<usize>();
+        self.became(items, points);
+        // Given back only now: the budget counts what is here, not what will be.
+        drop(window);
+        // There may be none: traces in which nothing was served.
+        for (points, piece) in pieces.into_iter().filter(|(points, _)| *points > 0) {
+            let mut batch = Batch::new(Signal::Metrics, points, piece);
+            batch.mark_joined();
+            if let Ok(permit) = self.budget.acquire(batch.bytes()) {
+                batch.hold(permit);
+            }
+            let whole = batch.clone();
+            self.holding.hand_on(batch, || in_pieces(whole)).await;
+        }
+    }
+}
+
+impl Gatherer {
+    /// What was acknowledged has become data points, which this connector answers for from here on.
+    fn became(&self, items: usize, points: usize) {
+        self.account.dropped(items, DropReason::Merged);
+        self.account.received(points);
+        self.holding.became(items, points);
+    }
+}
+
+/// What leaves counts as delivered once it was taken.
+struct Delivering {
+    account: Account,
+    next: Arc<dyn Consumer>,
+}
+
+impl Consumer for Delivering {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let points = batch.items();
+            self.next.consume(batch).await?;
+            self.account.passed(points);
+            Ok(())
+        })
+    }
+}
+
+struct Entrance(Arc<Gatherer>);
+
+/// Items that came in and are not taken yet; they are refused if they never are.
+struct Entering<'a> {
+    account: &'a Account,
+    items: usize,
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        if self.items > 0 {
+            self.account.refused(self.items);
+        }
+    }
+}
+
+impl Consumer for Entrance {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            let gatherer = &self.0;
+            gatherer.account.received(batch.items());
+            let mut entering = Entering {
+                account: &gatherer.account,
+                items: batch.items(),
+            };
+            let mut read = Some(gatherer.read(&mut batch).await?);
+            let take_in = || gatherer.take_in(&batch, &mut read);
+            gatherer.holding.with_patience(FULL, take_in).await?;
+            entering.items = 0;
+            Ok(())
+        })
+    }
+}
+
+struct Metrics {
+    /// Windows that ended at their time, and before.
+    in_time: Counter,
+    early: Counter,
+    first: Counter,
+}
+
+impl Metrics {
+    fn new(connector: &str) -> Self {
+        let windows = |trigger: &'static str| {
+            metrics::counter!(
+                "tributary_connector_profile_metrics_windows",
+                "connector" => connector.to_owned(),
+                "trigger" => trigger
+            )
+        };
+        Metrics {
+            in_time: windows("interval"),
+            early: windows("memory"),
+            first: metrics::counter!(
+                "tributary_connector_profile_metrics_first_profiles",
+                "connector" => connector.to_owned()
+            ),
+        }
+    }
+}

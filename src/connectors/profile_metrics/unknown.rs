@@ -1,0 +1,67 @@
+//! Sample types that there is no metric for: counted, and named in the log once each.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use metrics::{Counter, counter};
+
+use crate::config::ComponentId;
+
+/// Names that the log has; they come from outside, so they are cut, and there may be only so many.
+const MOST_NAMES: usize = 64;
+const LONGEST_NAME: usize = 80;
+
+/// What was met of them.
+pub(super) struct Unknown {
+    connector: ComponentId,
+    profiles: Counter,
+    named: Mutex<BTreeSet<String>>,
+}
+
+impl Unknown {
+    /// None was met yet.
+    pub(super) fn new(connector: &ComponentId) -> Self {
+        Unknown {
+            connector: connector.clone(),
+            profiles: counter!(
+                "tributary_connector_profile_metrics_unknown_profiles",
+                "connector" => connector.to_string()
+            ),
+            named: Mutex::default(),
+        }
+    }
+
+    /// Counts a profile for each of these sample types.
+    pub(super) fn met(&self, sample_types: &[String]) {
+        self.profiles.increment(sample_types.len() as u64);
+        for name in sample_types {
+            let name: String = name.chars().take(LONGEST_NAME).collect();
+            if self.is_new(&name) {
+                tracing::warn!(
+                    otelcol.component.id = %self.connector,
+                    otelcol.component.kind = "connector",
+                    sample_type = name,
+                    "There is no metric for what these profiles count"
+                );
+            }
+        }
+    }
+
+    fn is_new(&self, name: &str) -> bool {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.len() < MOST_NAMES && named.insert(name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_told_once_and_only_so_many_are() {
+        let unknown = Unknown::new(&"profile_metrics".parse().unwrap());
+        assert!(unknown.is_new("0") && !unknown.is_new("0"));
+        let told = (0..1000).filter(|number| unknown.is_new(&number.to_string()));
+        assert_eq!(told.count(), MOST_NAMES - 1);
+    }
+}

@@ -1,0 +1,201 @@
+//! What is gathered until it leaves as metrics.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use tokio::time::Instant;
+
+use super::kinds::Kind;
+use super::measure::{Measured, Measurement, Received, Values};
+use super::requests::Served;
+use super::series::Series;
+use super::subject::overflow;
+use crate::batch::Batch;
+use crate::memory::Permit;
+use crate::processors::holding;
+
+/// What came in a while.
+pub(super) struct Window {
+    /// When it leaves.
+    pub(super) due: Instant,
+    /// When it began, in nanoseconds since 1970.
+    pub(super) start: u64,
+    /// When it ended; 0 while it has not.
+    pub(super) end: u64,
+    /// By what stays of them.
+    pub(super) resources: BTreeMap<Vec<u8>, Resource>,
+    /// Requests by service.
+    pub(super) requests: BTreeMap<Vec<u8>, Requests>,
+    /// Items that were acknowledged.
+    pub(super) items: usize,
+    pub(super) bytes: usize,
+    pub(super) permit: Permit,
+    /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
+    pub(super) others: Vec<Batch>,
+}
+
+impl holding::Bytes for Window {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What is known of a resource.
+#[derive(Debug, Default)]
+pub(super) struct Resource {
+    pub(super) service: Vec<u8>,
+    pub(super) received: Received,
+    pub(super) gathered: BTreeMap<(Kind, Option<Arc<str>>), Gathered>,
+}
+
+/// What is known of something that profiles count.
+#[derive(Debug)]
+pub(super) enum Gathered {
+    /// What adds up.
+    Sum(Values),
+    /// The last level of each instance, with its time.
+    Levels(HashMap<Vec<u8>, (u64, Values), RandomState>),
+}
+
+/// The requests of a service.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub(super) spans: u64,
+    /// By the service's own counters, if there are any.
+    pub(super) counted: Option<f64>,
+}
+
+impl Requests {
+    /// How many there were. Counters see every request, of which spans may be a sample: they win.
+    pub(super) fn count(&self) -> f64 {
+        self.counted.unwrap_or(self.spans as f64)
+    }
+}
+
+/// How many combinations of what is counted, and where it comes from, a resource may have.
+const MOST_GATHERED: usize = 128;
+
+/// What a resource takes, a service, and an entry of something gathered, besides keys and functions.
+const RESOURCE_BYTES: usize = 384;
+const SERVICE_BYTES: usize = 96;
+const GATHERED_BYTES: usize = 128;
+
+/// What happened while something was added.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Added {
+    /// By how many bytes the window grew.
+    pub(super) bytes: usize,
+    /// Profiles that count from a start and are the first ones.
+    pub(super) first: usize,
+}
+
+impl Window {
+    /// Adds what a resource sent. There may be so many resources; further ones become one.
+    pub(super) fn add(&mut self, more: Measured, series: &mut Series, most: usize) -> Added {
+        let mut added = Added::default();
+        let key = bounded(more.retained, self.resources.len(), most, |key| {
+            self.resources.contains_key(key)
+        });
+        let bytes = key.len() + more.service.len() + RESOURCE_BYTES;
+        let resource = self.resources.entry(key).or_insert_with(|| {
+            added.bytes += bytes;
+            Resource {
+                service: more.service,
+                ..Resource::default()
+            }
+        });
+        resource.received.add(more.received);
+        for profile in more.profiles {
+            let Measurement {
+                kind,
+                source,
+                time,
+                series: counts,
+                mut values,
+            } = profile;
+            if let Some(counts) = counts {
+                match series.profile(counts, time, values) {
+                    Some(difference) => values = difference,
+                    None => {
+                        added.first += 1;
+                        continue;
+                    }
+                }
+            }
+            added.bytes += resource.gather((kind, source), &more.instance, time, values);
+        }
+        added
+    }
+
+    /// Adds requests that were served, by their service.
+    pub(super) fn serve(&mut self, more: Served, series: &mut Series, most: usize) -> Added {
+        let mut added = Added::default();
+        let key = bounded(more.service, self.requests.len(), most, |key| {
+            self.requests.contains_key(key)
+        });
+        let bytes = key.len() + SERVICE_BYTES;
+        let requests = self.requests.entry(key).or_insert_with(|| {
+            added.bytes += bytes;
+            Requests::default()
+        });
+        requests.spans += more.spans;
+        for counter in more.counters {
+            let value = match counter.series {
+                Some(key) => series.counter(key, counter.start, counter.value),
+                None => counter.value,
+            };
+            *requests.counted.get_or_insert(0.0) += value;
+        }
+        added
+    }
+}
+
+impl Resource {
+    /// Adds values. Returns by how many bytes it grew.
+    fn gather(
+        &mut self,
+        mut key: (Kind, Option<Arc<str>>),
+        instance: &[u8],
+        time: u64,
+        values: Values,
+    ) -> usize {
+        if self.gathered.len() >= MOST_GATHERED && !self.gathered.contains_key(&key) {
+            key.1 = None;
+        }
+        let mut grown = 0;
+        let kind = key.0;
+        let gathered = self.gathered.entry(key).or_insert_with(|| {
+            grown += GATHERED_BYTES;
+            match kind.metric().is_level {
+                true => Gathered::Levels(HashMap::default()),
+                false => Gathered::Sum(Values::default()),
+            }
+        });
+        match gathered {
+            Gathered::Sum(sum) => grown + sum.add(values),
+            Gathered::Levels(levels) => match levels.get_mut(instance) {
+                Some((last, _)) if *last > time => grown,
+                // The one before it stays counted: this is a bound, not a balance.
+                Some(known) => {
+                    let more = values.bytes().saturating_sub(known.1.bytes());
+                    *known = (time, values);
+                    grown + more
+                }
+                None => {
+                    grown += instance.len() + GATHERED_BYTES + values.bytes();
+                    levels.insert(instance.to_vec(), (time, values));
+                    grown
+                }
+            },
+        }
+    }
+}
+
+/// The key, unless it is one too many.
+fn bounded(key: Vec<u8>, known: usize, most: usize, is_known: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    match known < most || is_known(&key) {
+        true => key,
+        false => overflow(),
+    }
+}
