@@ -4,6 +4,7 @@ pub mod basicauth;
 pub mod bearertokenauth;
 mod credentials;
 pub mod health_check;
+pub mod symbol_upload;
 
 use crate::component::{Entry, ExtensionConfig};
 
@@ -12,4 +13,5 @@ pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     basicauth::ENTRY,
     bearertokenauth::ENTRY,
     health_check::ENTRY,
+    symbol_upload::ENTRY,
 ];

@@ -1,0 +1,105 @@
+//! The configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{self, Auth};
+use crate::config::units::{ByteSize, Endpoint};
+use crate::config::{ExtensionUse, Problems, Section, Validate};
+use crate::net::server::Limits;
+use crate::net::tls::ServerTls;
+use crate::symbols::worker::WorkerLimits;
+
+/// A place to upload binaries to. Who may upload decides what the addresses of profiles are called, so clients have to
+/// authenticate.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen. Default `localhost:13135`.
+    pub endpoint: Endpoint,
+    /// TLS. Absent: plain text.
+    pub tls: Section<ServerTls>,
+    /// Who may upload. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// What clients may do at most.
+    pub limits: Limits,
+    /// Where files are kept; made if there is none. To be named in `directories` of the processor, too. Default:
+    /// `/var/lib/tributary/symbols`.
+    pub directory: PathBuf,
+    /// The most bytes of all files; further ones are refused. Nothing is deleted: what is no longer needed is to be removed
+    /// by whoever knows. Default: 20GiB.
+    pub max_bytes: ByteSize,
+    /// The most bytes of one file. Default: 2GiB.
+    pub max_upload_bytes: ByteSize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            endpoint: Endpoint("localhost:13135".to_owned()),
+            tls: Section::default(),
+            auth: None,
+            limits: Limits::default(),
+            directory: PathBuf::from("/var/lib/tributary/symbols"),
+            max_bytes: ByteSize::mib(20 << 10),
+            max_upload_bytes: ByteSize::mib(2 << 10),
+        }
+    }
+}
+
+impl Config {
+    /// What reads the build id of a file needs hardly anything.
+    pub(super) fn worker_limits(&self) -> WorkerLimits {
+        WorkerLimits {
+            memory: 256 << 20,
+            cpu: Duration::from_secs(10),
+            input: self.max_upload_bytes.0,
+            output: 0,
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        if self.auth.is_none() {
+            problems.error(
+                &["auth"],
+                "must be set: who may upload decides what the addresses of profiles are called; for example \
+                 `auth: {authenticator: bearertokenauth}`",
+            );
+        }
+        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
+        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        if !self.directory.is_absolute() {
+            problems.error(
+                &["directory"],
+                "must be an absolute path, as in `/var/lib/tributary/symbols`",
+            );
+        }
+        for (key, size) in [
+            ("max_bytes", self.max_bytes),
+            ("max_upload_bytes", self.max_upload_bytes),
+        ] {
+            if size.0 == 0 {
+                problems.error(&[key], "must be above 0");
+            }
+        }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.auth.iter();
+        auth.map(|auth| auth.server_use(&["auth"])).collect()
+    }
+
+    fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        vec![(vec!["endpoint"], self.endpoint.clone())]
+    }
+}

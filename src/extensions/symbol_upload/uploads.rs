@@ -1,0 +1,173 @@
+//! The directory of uploads.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::symbols::BuildId;
+use crate::symbols::failure::Failure;
+use crate::symbols::worker::Compiler;
+
+/// Files by build id, bounded in bytes.
+pub(super) struct Uploads {
+    directory: PathBuf,
+    max_bytes: u64,
+    /// Of what is kept and what is coming.
+    bytes: Arc<AtomicU64>,
+    reader: Arc<dyn Compiler>,
+}
+
+/// Which file of a binary it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Its debug information.
+    DebugInfo,
+    /// The binary itself.
+    Executable,
+}
+
+/// A file that is coming. Deleted with this, unless it is kept.
+pub(super) struct Incoming {
+    path: PathBuf,
+    pub(super) file: File,
+    /// Bytes that count for it.
+    claimed: u64,
+    total: Arc<AtomicU64>,
+}
+
+/// Why a file is not kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("the file is no ELF file with a build id, as the linker's --build-id makes it")]
+    NoBuildId,
+    #[error("the build id of the file is {0}")]
+    OtherBuildId(BuildId),
+    #[error("the directory of this server is full")]
+    Full,
+    #[error("the file cannot be checked: {0}")]
+    NotChecked(#[from] Failure),
+    #[error("the file cannot be kept: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The beginning of the names of files that are coming.
+const COMING: &str = ".upload-";
+
+impl Uploads {
+    /// The uploads in a directory, which is made if there is none. What a crash left half is deleted.
+    pub(super) fn open(
+        directory: &Path,
+        max_bytes: u64,
+        reader: Arc<dyn Compiler>,
+    ) -> io::Result<Self> {
+        let root = directory.join(".build-id");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&root)?;
+        for entry in fs::read_dir(directory)?.flatten() {
+            if entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(COMING.as_bytes())
+            {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Uploads {
+            directory: directory.to_owned(),
+            max_bytes,
+            bytes: Arc::new(AtomicU64::new(size_of(&root)?)),
+            reader,
+        })
+    }
+
+    /// A file for what comes.
+    pub(super) fn begin(&self) -> io::Result<Incoming> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let path = self.directory.join(format!("{COMING}{process}-{number}"));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644);
+        Ok(Incoming {
+            file: options.open(&path)?,
+            path,
+            claimed: 0,
+            total: self.bytes.clone(),
+        })
+    }
+
+    /// Makes room for so many bytes more of a file.
+    pub(super) fn claim(&self, incoming: &mut Incoming, bytes: u64) -> Result<(), Refused> {
+        let total = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        incoming.claimed += bytes;
+        match total > self.max_bytes {
+            true => Err(Refused::Full),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps a file that is of that binary.
+    pub(super) async fn keep(
+        &self,
+        incoming: Incoming,
+        id: &BuildId,
+        kind: Kind,
+    ) -> Result<(), Refused> {
+        let description = self.reader.describe(&incoming.path).await?;
+        match description.build_id {
+            None => return Err(Refused::NoBuildId),
+            Some(other) if other != *id => return Err(Refused::OtherBuildId(other)),
+            Some(_) => {}
+        }
+        let id = id.to_string();
+        let (first, rest) = id.split_at(2);
+        let directory = self.directory.join(".build-id").join(first);
+        let name = match kind {
+            Kind::DebugInfo => format!("{rest}.debug"),
+            Kind::Executable => rest.to_owned(),
+        };
+        let store = move || {
+            fs::create_dir_all(&directory)?;
+            incoming.move_to(&directory.join(name))?;
+            File::open(&directory)?.sync_all()?;
+            Ok(())
+        };
+        let stored = tokio::task::spawn_blocking(store).await;
+        stored.unwrap_or_else(|_| Err(Refused::Io(io::Error::other("the collector ends"))))
+    }
+}
+
+impl Incoming {
+    /// To where it stays, in the place of what was there. It is going to be acknowledged, so it is on the disk first.
+    fn move_to(mut self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        let before = fs::symlink_metadata(path).map_or(0, |before| before.size());
+        fs::rename(&self.path, path)?;
+        self.total.fetch_sub(before, Relaxed);
+        self.claimed = 0;
+        Ok(())
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // Once it is kept there is nothing at this place.
+        let _ = fs::remove_file(&self.path);
+        self.total.fetch_sub(self.claimed, Relaxed);
+    }
+}
+
+/// The bytes of all files below a directory of the build-id layout.
+fn size_of(root: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for directory in fs::read_dir(root)? {
+        for entry in fs::read_dir(directory?.path()).into_iter().flatten() {
+            bytes += entry?.metadata()?.size();
+        }
+    }
+    Ok(bytes)
+}

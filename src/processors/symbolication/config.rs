@@ -1,0 +1,186 @@
+//! The configuration.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::units::{ByteSize, Duration};
+use crate::config::{Problems, Section, Validate};
+use crate::symbols::find::debuginfod::Debuginfod;
+use crate::symbols::worker::WorkerLimits;
+
+/// Where symbols come from, where they are kept, and how long data waits for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug` of
+    /// a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put there
+    /// is found within a minute. Default: `/usr/lib/debug`.
+    pub directories: Vec<PathBuf>,
+    /// debuginfod servers, asked last. Default: none.
+    pub debuginfod: Debuginfod,
+    /// Where compiled symbols are kept.
+    pub cache: CacheConfig,
+    /// For how long nobody asks again for a binary that no source has. Directories are looked into again after a minute
+    /// all the same. Default: 1h.
+    pub missing_for: Duration,
+    /// How long the sender of a request may wait for symbols that are being fetched. Default: 0s, not at all.
+    pub wait: Duration,
+    /// Keep requests here while their symbols are being fetched, after `wait`. Present but empty means on with its
+    /// defaults. Default: off, requests go on without the names that are missing.
+    pub hold: Section<HoldConfig>,
+    /// What the process may use that reads the binaries.
+    pub worker: WorkerConfig,
+}
+
+/// A directory for compiled symbols. Several processes may share it, and it may be lost: then it is filled again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheConfig {
+    /// The directory; made if there is none. Downloads that are under way are here, too. Default:
+    /// `/var/cache/tributary/symbols`.
+    pub directory: PathBuf,
+    /// The most bytes of compiled symbols; what was not used for longest is deleted. Default: 2GiB.
+    pub max_bytes: ByteSize,
+}
+
+/// How long, and how much, data is kept here while its symbols are being fetched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HoldConfig {
+    /// The longest time; then data goes on with the names that are there. More than 0. Default: 30s.
+    pub max_wait: Duration,
+    /// The most bytes of data, which count in the memory budget; beyond them data goes on at once. At least 1MiB. Default:
+    /// 64MiB.
+    pub max_bytes: ByteSize,
+}
+
+/// Limits of the process that compiles one binary. One that needs more has no symbols; others are not affected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerConfig {
+    /// The most memory, besides the files it reads; binaries are compiled one after the other. At least 64MiB. Default:
+    /// 1GiB.
+    pub max_memory: ByteSize,
+    /// The most CPU time for one binary, in whole seconds. At least 1s. Default: 60s.
+    pub max_cpu: Duration,
+    /// The most bytes of one compiled file. At least 1MiB. Default: 512MiB.
+    pub max_output: ByteSize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            directories: vec![PathBuf::from("/usr/lib/debug")],
+            debuginfod: Debuginfod::default(),
+            cache: CacheConfig::default(),
+            missing_for: Duration::secs(60 * 60),
+            wait: Duration::default(),
+            hold: Section::default(),
+            worker: WorkerConfig::default(),
+        }
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        CacheConfig {
+            directory: PathBuf::from("/var/cache/tributary/symbols"),
+            max_bytes: ByteSize::mib(2048),
+        }
+    }
+}
+
+impl Default for HoldConfig {
+    fn default() -> Self {
+        HoldConfig {
+            max_wait: Duration::secs(30),
+            max_bytes: ByteSize::mib(64),
+        }
+    }
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        WorkerConfig {
+            max_memory: ByteSize::mib(1024),
+            max_cpu: Duration::secs(60),
+            max_output: ByteSize::mib(512),
+        }
+    }
+}
+
+impl WorkerConfig {
+    /// With files of at most `input` bytes.
+    pub(crate) fn limits(&self, input: u64) -> WorkerLimits {
+        WorkerLimits {
+            memory: self.max_memory.0,
+            cpu: self.max_cpu.0,
+            input,
+            output: self.max_output.0,
+        }
+    }
+}
+
+/// A binary, its debug information and what it has in common with others.
+const FILES_OF_A_BINARY: u64 = 3;
+
+impl Config {
+    /// The most bytes of the files of one binary. Files of this machine may have as many as downloads.
+    pub(super) fn largest_input(&self) -> u64 {
+        let largest = self.debuginfod.max_bytes.0;
+        largest.saturating_mul(FILES_OF_A_BINARY)
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        for (at, directory) in self.directories.iter().enumerate() {
+            if !directory.is_absolute() {
+                problems.error(
+                    &["directories", &at.to_string()],
+                    "must be an absolute path, as in `/usr/lib/debug`",
+                );
+            }
+        }
+        if self.directories.is_empty() && self.debuginfod.servers.is_empty() {
+            problems.error(
+                &["directories"],
+                "there is nowhere to take symbols from: name a directory, or `debuginfod::servers`",
+            );
+        }
+        problems.within("debuginfod", &self.debuginfod);
+        if !self.cache.directory.is_absolute() {
+            problems.error(
+                &["cache", "directory"],
+                "must be an absolute path, as in `/var/cache/tributary/symbols`",
+            );
+        }
+        if self.missing_for.is_zero() {
+            problems.error(
+                &["missing_for"],
+                "must be above 0: every profile would ask again",
+            );
+        }
+        if let Some(hold) = &*self.hold {
+            if hold.max_wait.is_zero() {
+                problems.error(&["hold", "max_wait"], "must be above 0");
+            }
+            at_least(&["hold", "max_bytes"], hold.max_bytes, 1, problems);
+        }
+        let worker = &self.worker;
+        at_least(&["worker", "max_memory"], worker.max_memory, 64, problems);
+        at_least(&["worker", "max_output"], worker.max_output, 1, problems);
+        at_least(&["cache", "max_bytes"], self.cache.max_bytes, 1, problems);
+        if worker.max_cpu.as_secs() == 0 {
+            problems.error(&["worker", "max_cpu"], "must be at least 1s");
+        }
+    }
+}
+
+fn at_least(key: &[&str], size: ByteSize, mebibytes: u64, problems: &mut Problems) {
+    if size < ByteSize::mib(mebibytes) {
+        problems.error(key, format!("must be at least {mebibytes}MiB"));
+    }
+}

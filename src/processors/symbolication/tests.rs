@@ -1,0 +1,337 @@
+//! Binaries in a directory, profiles with addresses, and what goes on.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use prost::Message as _;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::batch::{Batch, Nack};
+use crate::component::{Held, Host, Next};
+use crate::config::units::{self, ByteSize};
+use crate::config::{Problems, Section, Validate as _};
+use crate::pipeline::BoxFuture;
+use crate::pipeline::testing::Scripted;
+use crate::profiles::names::BUILD_ID_GNU;
+use crate::symbols::BuildId;
+use crate::symbols::failure::Failure;
+use crate::symbols::find::Found;
+use crate::symbols::library::testing::tools;
+use crate::symbols::testing::{CODE, SIZE, elf, id};
+use crate::telemetry::Account;
+
+/// Has a binary with the functions `main` and `work` once it is told so.
+struct Slow {
+    file: PathBuf,
+    there: Arc<Notify>,
+}
+
+impl Source for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn find<'a>(&'a self, _: &'a BuildId, _: &'a Tools) -> BoxFuture<'a, Result<Found, Failure>> {
+        Box::pin(async move {
+            self.there.notified().await;
+            Ok(Found::file(self.file.clone()))
+        })
+    }
+}
+
+struct World {
+    _directories: [TempDir; 2],
+    there: Arc<Notify>,
+    next: Arc<Scripted>,
+    stage: Held,
+}
+
+impl World {
+    fn new(config: &Config, next: Arc<Scripted>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("binary");
+        fs::write(&file, elf(&id(1), &["main", "work"])).unwrap();
+        let there = Arc::new(Notify::new());
+        let source = Slow {
+            file,
+            there: there.clone(),
+        };
+        let (cache, tools) = tools();
+        let name = "symbolication".parse().unwrap();
+        let hour = Duration::from_secs(3600);
+        let library = Library::new(&name, tools, vec![Box::new(source)], hour);
+        let cx = Host::for_tests().context(&name);
+        let account = Account::of_pipeline("profiles");
+        let (consumer, mut life) = stage::connect(
+            config,
+            &cx,
+            library,
+            Next {
+                consumer: next.clone(),
+                account,
+            },
+        );
+        life.start();
+        World {
+            _directories: [directory, cache],
+            there,
+            next,
+            stage: (consumer, life),
+        }
+    }
+
+    async fn send(&self) {
+        self.stage.0.consume(batch()).await.unwrap();
+    }
+
+    /// The names of the locations of what went on: request by request.
+    fn names(&self) -> Vec<Vec<String>> {
+        let batches = self.next.batches().into_iter();
+        batches.map(|batch| names(&batch)).collect()
+    }
+}
+
+/// A profile of a binary that is mapped at 0x40_0000, with addresses in `main`, in `work` and behind them, and one sample.
+fn batch() -> Batch {
+    let strings = ["", BUILD_ID_GNU];
+    let build_id = any_value::Value::StringValue(id(1).to_string());
+    let location = |address| proto::Location {
+        mapping_index: 1,
+        address: 0x40_0000 + address,
+        ..proto::Location::default()
+    };
+    let dictionary = proto::ProfilesDictionary {
+        string_table: strings.map(str::to_owned).to_vec(),
+        attribute_table: vec![
+            proto::KeyValueAndUnit::default(),
+            proto::KeyValueAndUnit {
+                key_strindex: 1,
+                value: Some(AnyValue {
+                    value: Some(build_id),
+                }),
+                unit_strindex: 0,
+            },
+        ],
+        mapping_table: vec![
+            proto::Mapping::default(),
+            proto::Mapping {
+                memory_start: 0x40_0000,
+                memory_limit: 0x50_0000,
+                attribute_indices: vec![1],
+                ..proto::Mapping::default()
+            },
+        ],
+        location_table: vec![
+            proto::Location::default(),
+            location(CODE + SIZE),
+            location(CODE),
+            location(CODE + 2 * SIZE),
+        ],
+        function_table: vec![proto::Function::default()],
+        stack_table: vec![
+            proto::Stack::default(),
+            proto::Stack {
+                location_indices: vec![1, 2, 3],
+            },
+        ],
+        link_table: vec![proto::Link::default()],
+    };
+    let profile = proto::Profile {
+        samples: vec![proto::Sample {
+            stack_index: 1,
+            values: vec![1],
+            ..proto::Sample::default()
+        }],
+        ..proto::Profile::default()
+    };
+    let request = ExportProfilesServiceRequest {
+        resource_profiles: vec![proto::ResourceProfiles {
+            scope_profiles: vec![proto::ScopeProfiles {
+                profiles: vec![profile],
+                ..proto::ScopeProfiles::default()
+            }],
+            ..proto::ResourceProfiles::default()
+        }],
+        dictionary: Some(dictionary),
+    };
+    Batch::new(
+        Signal::Profiles,
+        1,
+        bytes::Bytes::from(request.encode_to_vec()),
+    )
+}
+
+fn names(batch: &Batch) -> Vec<String> {
+    let bytes = batch.clone().into_wire().to_bytes();
+    let request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+    let tables = request.dictionary.unwrap();
+    let name = |location: &proto::Location| {
+        let line = location.lines.first();
+        let function = line.map(|line| &tables.function_table[line.function_index as usize]);
+        let name = function.map(|function| &tables.string_table[function.name_strindex as usize]);
+        name.cloned().unwrap_or_default()
+    };
+    tables.location_table.iter().skip(1).map(name).collect()
+}
+
+const NAMED: [&str; 3] = ["work", "main", ""];
+const UNNAMED: [&str; 3] = ["", "", ""];
+
+fn holding(max_wait: u64, max_bytes: ByteSize) -> Config {
+    Config {
+        hold: Section(Some(HoldConfig {
+            max_wait: units::Duration::secs(max_wait),
+            max_bytes,
+        })),
+        ..Config::default()
+    }
+}
+
+/// Until what was fetched is there. The files of these tests are read by threads, which paused time does not wait for.
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_waits_for_symbols_and_those_who_come_later_have_them() {
+    let world = World::new(&Config::default(), Scripted::new([]));
+    let began = Instant::now();
+    world.send().await;
+    assert!(began.elapsed() < Duration::from_millis(100));
+    assert_eq!(world.names(), [UNNAMED]);
+    world.there.notify_one();
+    for _ in 0..10_000 {
+        sleep(Duration::from_millis(1)).await;
+        world.send().await;
+        if world.names().last().unwrap() == &NAMED {
+            return;
+        }
+    }
+    panic!("they never came");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_may_wait_for_a_moment() {
+    let config = Config {
+        wait: units::Duration::secs(5),
+        ..Config::default()
+    };
+    let world = World::new(&config, Scripted::new([]));
+    let began = Instant::now();
+    world.send().await;
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(6));
+    world.there.notify_one();
+    world.send().await;
+    assert_eq!(world.names(), [UNNAMED, NAMED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_acknowledged_and_goes_on_when_its_symbols_are_there() {
+    let world = World::new(&holding(3600, ByteSize::mib(1)), Scripted::new([]));
+    world.send().await;
+    world.send().await;
+    assert!(!world.stage.1.idle());
+    sleep(Duration::from_secs(60)).await;
+    assert!(world.names().is_empty());
+    world.there.notify_one();
+    until(|| world.names().len() == 2).await;
+    assert_eq!(world.names(), [NAMED, NAMED]);
+    until(|| world.stage.1.idle()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_goes_on_without_names_when_its_time_is_over_or_there_is_no_room() {
+    let room = ByteSize::bytes(batch().bytes() as u64);
+    let world = World::new(&holding(30, room), Scripted::new([]));
+    let began = Instant::now();
+    world.send().await;
+    assert!(world.names().is_empty());
+    world.send().await;
+    assert_eq!(world.names(), [UNNAMED], "no room for a second one");
+    until(|| world.names().len() == 2).await;
+    assert!(began.elapsed() >= Duration::from_secs(30));
+    assert_eq!(world.names(), [UNNAMED, UNNAMED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_goes_on_at_once_at_the_end_and_after_a_refusal() {
+    let next = Scripted::new([Err(Nack::unavailable("full"))]);
+    let world = World::new(&holding(3600, ByteSize::mib(1)), next.clone());
+    world.send().await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let left = world.stage.1.shutdown(deadline).await;
+    assert_eq!(left.items, 0);
+    assert_eq!(next.taken(), [1]);
+    let closed = world.stage.0.consume(batch()).await;
+    assert!(closed.unwrap_err().retryable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_or_has_names_passes_as_it_is() {
+    let world = World::new(&Config::default(), Scripted::new([]));
+    for bytes in [&b"\x12\x03\x12\x05\x01"[..], b"", b"\x0a\x00"] {
+        let bytes = bytes::Bytes::copy_from_slice(bytes);
+        let batch = Batch::new(Signal::Profiles, 1, bytes.clone());
+        world.stage.0.consume(batch).await.unwrap();
+        let last = world.next.batches().pop().unwrap();
+        assert_eq!(last.into_wire().to_bytes(), bytes);
+    }
+}
+
+#[test]
+fn mistakes_of_the_configuration_are_named() {
+    let wrong = |edit: fn(&mut Config)| {
+        let mut config = Config::default();
+        edit(&mut config);
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems
+            .found()
+            .iter()
+            .map(|problem| problem.path.join("::"));
+        found.collect::<Vec<_>>()
+    };
+    assert!(wrong(|_| {}).is_empty());
+    assert_eq!(wrong(|config| config.directories.clear()), ["directories"]);
+    assert_eq!(
+        wrong(|config| config.directories = vec!["a".into()]),
+        ["directories::0"]
+    );
+    assert_eq!(
+        wrong(|config| config.debuginfod.servers = vec!["debuginfod.example".to_owned()]),
+        ["debuginfod::servers::0"]
+    );
+    assert_eq!(
+        wrong(|config| config.cache.directory = "cache".into()),
+        ["cache::directory"]
+    );
+    assert_eq!(
+        wrong(|config| config.missing_for = units::Duration::default()),
+        ["missing_for"]
+    );
+    assert_eq!(
+        wrong(|config| config.worker.max_memory = ByteSize::mib(1)),
+        ["worker::max_memory"]
+    );
+    let hold = wrong(|config| {
+        config.hold = Section(Some(HoldConfig {
+            max_wait: units::Duration::default(),
+            max_bytes: ByteSize::default(),
+        }));
+    });
+    assert_eq!(hold, ["hold::max_wait", "hold::max_bytes"]);
+}

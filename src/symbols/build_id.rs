@@ -1,0 +1,138 @@
+//! What names a binary: its build id.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The build id of a binary: the description of its `NT_GNU_BUILD_ID` note, or what stands for one.
+///
+/// It comes from telemetry, from strangers' files and from URLs, and becomes a part of paths and of URLs itself. So it
+/// is bytes, of which there is only one way to write them: lower-case hexadecimal digits. Nothing that is written so can
+/// leave a directory.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BuildId(Box<[u8]>);
+
+impl BuildId {
+    /// In bytes. Linkers write 8 (fast), 16 (md5, uuid) or 20 (sha1); 4 leaves room for what people choose by hand.
+    pub const SHORTEST: usize = 4;
+    /// In bytes: that of the longest digest, SHA-512.
+    pub const LONGEST: usize = 64;
+
+    /// The id that these bytes are.
+    ///
+    /// # Errors
+    /// When there are fewer than [`SHORTEST`](Self::SHORTEST) or more than [`LONGEST`](Self::LONGEST).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BuildIdError> {
+        match bytes.len() {
+            Self::SHORTEST..=Self::LONGEST => Ok(BuildId(bytes.into())),
+            length => Err(BuildIdError::Length(length)),
+        }
+    }
+
+    /// The id of a Go binary that has no GNU build id. Go's own is text of any length with slashes in it
+    /// (`action/main/package/content`), so its SHA-256 stands for it.
+    pub fn from_go(id: &str) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
+        BuildId(digest.as_ref().into())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for BuildId {
+    type Err = BuildIdError;
+
+    /// Reads hexadecimal digits, of either case.
+    fn from_str(text: &str) -> Result<Self, BuildIdError> {
+        let digit = |digit: u8| {
+            let value = char::from(digit).to_digit(16);
+            value.and_then(|value| u8::try_from(value).ok())
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        // Before anything is allocated.
+        if text.len() > 2 * Self::LONGEST {
+            return Err(BuildIdError::Length(text.len() / 2));
+        }
+        let bytes: Option<Vec<u8>> = pairs
+            .iter()
+            .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+            .collect();
+        match bytes {
+            Some(bytes) if rest.is_empty() => Self::from_bytes(&bytes),
+            _ => Err(BuildIdError::NotHexadecimal),
+        }
+    }
+}
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BuildId({self})")
+    }
+}
+
+/// Why something is no build id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BuildIdError {
+    /// So many bytes are too few or too many.
+    #[error("a build id has 4 to 64 bytes, not {0}")]
+    Length(usize),
+    /// The text is something else than pairs of hexadecimal digits.
+    #[error("a build id is written as pairs of hexadecimal digits")]
+    NotHexadecimal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_of_either_case_are_read_and_lower_case_is_written() {
+        let id: BuildId = "DEADbeef01".parse().unwrap();
+        assert_eq!(id.as_bytes(), [0xde, 0xad, 0xbe, 0xef, 1]);
+        assert_eq!(id.to_string(), "deadbeef01");
+        assert_eq!(format!("{id:?}"), "BuildId(deadbeef01)");
+        assert_eq!(BuildId::from_bytes(id.as_bytes()).unwrap(), id);
+    }
+
+    #[test]
+    fn whatever_is_no_build_id_is_refused() {
+        for text in [
+            "../../etc/passwd",
+            "abcdef0/",
+            "abcdefg0",
+            "abcdef012",
+            "+1+1+1+1",
+            " abcdef01",
+            "\u{661}\u{661}\u{661}\u{661}",
+        ] {
+            assert_eq!(
+                text.parse::<BuildId>(),
+                Err(BuildIdError::NotHexadecimal),
+                "{text}"
+            );
+        }
+        for (digits, length) in [(0, 0), (6, 3), (130, 65), (1 << 20, 1 << 19)] {
+            let error = "a".repeat(digits).parse::<BuildId>();
+            assert_eq!(error, Err(BuildIdError::Length(length)));
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_go_binary_is_a_digest_of_its_text() {
+        // printf 'a/b' | sha256sum
+        assert_eq!(
+            BuildId::from_go("a/b").to_string(),
+            "c14cddc033f64b9dea80ea675cf280a015e672516090a5626781153dc68fea11"
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! From an ELF file to a compiled symbol file.
+
+mod demangle;
+mod dwarf;
+mod go;
+mod model;
+mod parts;
+mod spans;
+mod strings;
+mod symbol_table;
+mod write;
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::ops;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::SectionHeader as _;
+
+use self::dwarf::Sections;
+use self::model::{Model, NO_CONTEXT, Range};
+use self::parts::Parts;
+use self::write::About;
+use super::build_id::BuildId;
+use super::decompress;
+use super::elf::{ENDIAN, Elf, ElfError};
+use super::file::Source;
+use super::map::Map;
+
+/// What is compiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The binary, or its separate debug file where there is no binary.
+    pub binary: &'a Path,
+    /// What goes with it, in any order: the separate debug file, `.dwo` files or a `.dwp` package, the supplementary file of
+    /// dwz. What each is, is found out.
+    pub supplementary: &'a [PathBuf],
+}
+
+/// What a compilation may take. Each is checked before memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Of all files together, in bytes. They are mapped: what is read can be taken back by the system.
+    pub input_bytes: u64,
+    /// Of what is compressed in them, in bytes, once it is not. It is in memory as a whole.
+    pub decompressed_bytes: u64,
+    /// Of the compiled file, in bytes. It is in memory as a whole before it is written.
+    pub output_bytes: u64,
+    /// Functions, places where they were inlined to, ranges of addresses, and rows of lines, together: one takes up to 48 bytes of
+    /// memory.
+    pub entries: u64,
+}
+
+impl Default for Limits {
+    /// 2 GiB of files, 4 GiB decompressed, 512 MiB compiled, 64 million entries: enough for a browser.
+    fn default() -> Self {
+        Limits {
+            input_bytes: 2 << 30,
+            decompressed_bytes: 4 << 30,
+            output_bytes: 512 << 20,
+            entries: 64 << 20,
+        }
+    }
+}
+
+/// Why there is no compiled file.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// A file is something else.
+    #[error("{0} is no ELF file")]
+    NotElf(PathBuf),
+    /// A file is for another kind of machine.
+    #[error("{0} is ELF, but not for 64-bit x86-64 or arm64")]
+    Unsupported(PathBuf),
+    /// A file goes with another binary.
+    #[error("{0} does not belong to the binary: its build id is another one")]
+    Mismatch(PathBuf),
+    /// There is nothing in it that names code.
+    #[error("it has no debug information, no symbols and no table of Go functions")]
+    NoSymbols,
+    /// It takes more than it may.
+    #[error("it exceeds the limit of {0}")]
+    Limit(&'static str),
+    /// It contradicts itself.
+    #[error("{0} is damaged")]
+    Malformed(PathBuf),
+    /// The system says so.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// What was compiled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The build id in the binary.
+    pub build_id: Option<BuildId>,
+    /// How many bytes the compiled file has.
+    pub bytes: u64,
+    /// How many ranges of addresses with different frames.
+    pub ranges: u64,
+    /// How many bytes of code are named by each source, in the order of [`Source::ALL`].
+    pub covered: [u64; Source::ALL.len()],
+    /// How many bytes of code there are.
+    pub code: u64,
+    /// Units of debug information that were read.
+    pub units: u64,
+    /// Units that are damaged: what could be read of them is used.
+    pub damaged_units: u64,
+    /// Units whose other part (`.dwo`) was not among the inputs.
+    pub missing_units: u64,
+}
+
+impl Summary {
+    /// Whether most of the code that has names has lines, too.
+    fn has_lines(&self) -> bool {
+        let with_lines = |source: &Source| matches!(source, Source::Dwarf | Source::GoPclntab);
+        let (with, without): (Vec<_>, Vec<_>) = Source::ALL.into_iter().partition(with_lines);
+        let bytes = |sources: Vec<Source>| -> u64 {
+            let covered = sources.iter().map(|source| self.covered[*source as usize]);
+            covered.fold(0, u64::saturating_add)
+        };
+        bytes(with) > bytes(without)
+    }
+}
+
+/// Compiles what a binary offers into a symbol file, which is written to `output` from where that is.
+///
+/// # Errors
+/// When the files are no such binary, or have nothing to offer, or exceed a limit. What was written then is no symbol file.
+pub fn compile(
+    inputs: &Inputs<'_>,
+    limits: &Limits,
+    output: &mut (impl Write + Seek),
+) -> Result<Summary, CompileError> {
+    let paths = [inputs.binary].into_iter();
+    let paths = paths.chain(inputs.supplementary.iter().map(PathBuf::as_path));
+    let mut maps = Vec::new();
+    let mut left = limits.input_bytes;
+    for path in paths {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        left = left.checked_sub(size).ok_or(CompileError::Limit("input"))?;
+        maps.push((path, Map::of(&file)?));
+    }
+    let files: Vec<_> = maps.iter().map(|(path, map)| (*path, &map[..])).collect();
+    compile_bytes(&files, limits, output)
+}
+
+/// The same for files in memory: the binary, and what goes with it.
+pub(super) fn compile_bytes(
+    files: &[(&Path, &[u8])],
+    limits: &Limits,
+    output: &mut (impl Write + Seek),
+) -> Result<Summary, CompileError> {
+    let budget = Cell::new(limits.decompressed_bytes);
+    let parts = Parts::parse(files, &budget)?;
+    let mut model = Model::new(limits);
+    let mut summary = Summary {
+        build_id: parts.build_id(),
+        ..Summary::default()
+    };
+    let code = parts.code();
+    let symbols = symbols(&parts, &code, &mut model)?;
+    let go = go::read(&parts.binary, &mut model)?;
+    let mut debug = debug_information(&parts, &code, !go.is_empty(), &mut model, &mut summary)?;
+    model::straighten(&mut debug);
+    name_functions(&debug, &symbols, &mut model);
+    // Assembler has lines and no functions; labels are what it has.
+    let debug = name_lines(debug, &symbols);
+    let ranges = model::fill(model::fill(go, &debug), &symbols);
+    drop((debug, symbols));
+    if ranges.is_empty() {
+        return Err(CompileError::NoSymbols);
+    }
+    for range in &ranges {
+        summary.covered[range.source as usize] += range.end - range.start;
+    }
+    // Some debug files do not say where there is code.
+    let code = code
+        .iter()
+        .map(|range| range.end - range.start)
+        .fold(0, u64::saturating_add);
+    summary.code = code.max(summary.covered.into_iter().fold(0, u64::saturating_add));
+    let about = About {
+        build_id: summary.build_id.clone(),
+        segments: parts.binary.segments(),
+        offsets_known: !parts.binary.is_debug_file(),
+        has_lines: summary.has_lines(),
+    };
+    (summary.ranges, summary.bytes) = write::write(&model, &ranges, about, limits, output)?;
+    Ok(summary)
+}
+
+/// What the symbol tables say, the best first.
+fn symbols(
+    parts: &Parts<'_>,
+    code: &[ops::Range<u64>],
+    model: &mut Model,
+) -> Result<Vec<Range>, CompileError> {
+    let mut symbols = Vec::new();
+    for source in [Source::SymbolTable, Source::DynamicSymbols] {
+        for elf in parts.debug.iter().chain([&parts.binary]) {
+            let table = symbol_table::read(elf, source, code, model)?;
+            symbols = model::fill(symbols, &table);
+        }
+    }
+    let Some(section) = parts.binary.section(".gnu_debugdata") else {
+        return Ok(symbols);
+    };
+    let budget = parts.binary.budget();
+    // What cannot be read says nothing; what is too large may be too large elsewhere.
+    let data = section.data(ENDIAN, parts.binary.data);
+    let data = data.map_err(|_| ElfError::Malformed);
+    let nested = match data.and_then(|data| decompress::xz(data, budget)) {
+        Ok(nested) => nested,
+        Err(ElfError::TooLarge) => return Err(CompileError::Limit("decompressed bytes")),
+        Err(_) => return Ok(symbols),
+    };
+    if let Ok(nested) = Elf::parse(&nested, budget) {
+        let mut table = symbol_table::read(&nested, Source::SymbolTable, code, model)?;
+        for range in &mut table {
+            range.source = Source::MiniDebugInfo;
+        }
+        symbols = model::fill(symbols, &table);
+    }
+    Ok(symbols)
+}
+
+/// What the debug information says; without that about Go, if `without_go`.
+fn debug_information(
+    parts: &Parts<'_>,
+    code: &[ops::Range<u64>],
+    without_go: bool,
+    model: &mut Model,
+    summary: &mut Summary,
+) -> Result<Vec<Range>, CompileError> {
+    let Some((path, elf)) = parts.with_debug_information() else {
+        return Ok(Vec::new());
+    };
+    let sections = Sections::load(elf).map_err(|error| CompileError::new(error, path))?;
+    let is_wanted = |language| !without_go || language != Some(gimli::DW_LANG_Go);
+    let read = dwarf::read(&sections, &parts.others, code, is_wanted, model)?;
+    summary.units = read.units;
+    summary.damaged_units = read.damaged;
+    summary.missing_units = read.missing;
+    Ok(read.ranges)
+}
+
+/// Gives functions the names that the linker knows them by, where the debug information does not have them: C++ compilers leave them
+/// out for functions that only one file sees, and what is left has no namespace.
+fn name_functions(ranges: &[Range], symbols: &[Range], model: &mut Model) {
+    let mut symbols = symbols.iter().peekable();
+    for range in ranges {
+        while symbols
+            .next_if(|symbol| symbol.start < range.start)
+            .is_some()
+        {}
+        if let Some(symbol) = symbols.peek()
+            && symbol.start == range.start
+        {
+            model.name_for_linker(range.context, symbol.context);
+        }
+    }
+}
+
+/// Gives names to lines that have no function. Lines without a name are left out.
+fn name_lines(ranges: Vec<Range>, symbols: &[Range]) -> Vec<Range> {
+    let mut named = Vec::with_capacity(ranges.len());
+    let mut symbols = symbols.iter().peekable();
+    for range in ranges {
+        if range.context != NO_CONTEXT {
+            named.push(range);
+            continue;
+        }
+        while symbols
+            .next_if(|symbol| symbol.end <= range.start)
+            .is_some()
+        {}
+        let mut here = symbols.clone();
+        while let Some(symbol) = here.next_if(|symbol| symbol.start < range.end) {
+            named.push(Range {
+                start: symbol.start.max(range.start),
+                end: symbol.end.min(range.end),
+                context: symbol.context,
+                source: symbol.source,
+                ..range
+            });
+        }
+    }
+    named
+}
+
+impl CompileError {
+    pub(super) fn new(error: ElfError, path: &Path) -> Self {
+        let path = path.to_owned();
+        match error {
+            ElfError::NotElf => CompileError::NotElf(path),
+            ElfError::Unsupported => CompileError::Unsupported(path),
+            ElfError::Malformed => CompileError::Malformed(path),
+            ElfError::TooLarge => CompileError::Limit("decompressed bytes"),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What the sources say, before it is written: functions, contexts, ranges of addresses.
+
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::strings::{StringId, Strings};
+use super::{CompileError, Limits};
+use crate::symbols::file::Source;
+
+/// A function of [`Model::functions`].
+pub(super) type FunctionId = u32;
+/// A context of [`Model::contexts`]; [`NO_CONTEXT`] where there is only a line.
+pub(super) type ContextId = u32;
+/// A file of [`Model`]: the string that is its path. 0 where it is not known.
+pub(super) type FileId = StringId;
+
+/// Lines that no function is known for.
+pub(super) const NO_CONTEXT: ContextId = 0;
+
+/// A function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Function {
+    /// As people write it, where the source has such a name.
+    pub(super) name: StringId,
+    /// As the linker knows it; 0 if there is none.
+    pub(super) linkage_name: StringId,
+    pub(super) file: FileId,
+    pub(super) start_line: u32,
+}
+
+/// A function, and where it was inlined to. One that was not has no parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Context {
+    pub(super) function: FunctionId,
+    pub(super) parent: ContextId,
+    pub(super) call: Place,
+}
+
+/// A place in the source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: FileId,
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// Addresses that all have the same frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) context: ContextId,
+    pub(super) place: Place,
+    pub(super) source: Source,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) strings: Strings,
+    pub(super) functions: Vec<Function>,
+    by_content: HashTable<FunctionId>,
+    hasher: FixedState,
+    /// The first one is not used: it is [`NO_CONTEXT`].
+    pub(super) contexts: Vec<Context>,
+    /// What may still be taken in: entries of all kinds.
+    entries_left: u64,
+}
+
+impl Model {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let nothing = Context {
+            function: 0,
+            parent: NO_CONTEXT,
+            call: Place::default(),
+        };
+        Model {
+            strings: Strings::new(),
+            functions: Vec::new(),
+            by_content: HashTable::new(),
+            hasher: FixedState::with_seed(0),
+            contexts: vec![nothing],
+            entries_left: limits.entries,
+        }
+    }
+
+    pub(super) fn function(&mut self, function: Function) -> FunctionId {
+        let hash = self.hasher.hash_one(function);
+        let functions = &self.functions;
+        let same = |id: &FunctionId| functions.get(*id as usize) == Some(&function);
+        if let Some(id) = self.by_content.find(hash, same) {
+            return *id;
+        }
+        // `spend` stops long before there are so many.
+        let id = self.functions.len() as FunctionId;
+        self.functions.push(function);
+        let (functions, hasher) = (&self.functions, &self.hasher);
+        self.by_content
+            .insert_unique(hash, id, |id| hasher.hash_one(functions.get(*id as usize)));
+        id
+    }
+
+    pub(super) fn context(&mut self, context: Context) -> ContextId {
+        let id = self.contexts.len() as ContextId;
+        self.contexts.push(context);
+        id
+    }
+
+    /// Gives the function that a context is in, at its outermost, the name of a symbol, if that is mangled and the function has
+    /// none.
+    pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
+        let mut outermost = context as usize;
+        // Parents are before their children.
+        while let Some(found) = self.contexts.get(outermost)
+            && found.parent != NO_CONTEXT
+        {
+            outermost = found.parent as usize;
+        }
+        let function = |context: usize| {
+            let context = self.contexts.get(context)?;
+            self.functions.get(context.function as usize).copied()
+        };
+        let (Some(function), Some(symbol)) = (function(outermost), function(symbol as usize))
+        else {
+            return;
+        };
+        let name = self.strings.get(symbol.linkage_name);
+        let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+        if function.linkage_name != 0 || !mangled || outermost == 0 {
+            return;
+        }
+        let named = self.function(Function {
+            linkage_name: symbol.linkage_name,
+            ..function
+        });
+        if let Some(context) = self.contexts.get_mut(outermost) {
+            context.function = named;
+        }
+    }
+
+    /// Accounts for entries before they are taken in: ranges, rows, contexts. What a few bytes can say in a hostile file has
+    /// no other bound.
+    pub(super) fn spend(&mut self, entries: u64) -> Result<(), CompileError> {
+        let left = self.entries_left.checked_sub(entries);
+        self.entries_left = left.ok_or(CompileError::Limit("entries"))?;
+        Ok(())
+    }
+}
+
+/// Sorts ranges and takes out where they overlap: the one that begins first stays.
+pub(super) fn straighten(ranges: &mut Vec<Range>) {
+    ranges.sort_by_key(|range| range.start);
+    let mut end = 0;
+    ranges.retain_mut(|range| {
+        range.start = range.start.max(end);
+        let kept = range.start < range.end;
+        if kept {
+            end = range.end;
+        }
+        kept
+    });
+}
+
+/// Fills the gaps of `better` with what `worse` has there; both are sorted, and so is the result.
+pub(super) fn fill(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
+    if worse.is_empty() {
+        return better;
+    }
+    let mut filled = Vec::with_capacity(better.len() + worse.len());
+    let mut worse = worse.iter().peekable();
+    let mut at = 0;
+    let mut gap = |filled: &mut Vec<Range>, from: u64, to: u64| {
+        while let Some(range) = worse.peek() {
+            let part = Range {
+                start: range.start.max(from),
+                end: range.end.min(to),
+                ..**range
+            };
+            if part.start < part.end {
+                filled.push(part);
+            }
+            if range.end > to {
+                break;
+            }
+            worse.next();
+        }
+    };
+    for range in better {
+        gap(&mut filled, at, range.start);
+        at = range.end;
+        filled.push(range);
+    }
+    gap(&mut filled, at, u64::MAX);
+    filled
+}

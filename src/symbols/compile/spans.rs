@@ -1,0 +1,168 @@
+//! Functions and lines, put together.
+
+use super::model::{ContextId, NO_CONTEXT, Place};
+
+/// A line from an address on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) address: u64,
+    pub(super) place: Place,
+    /// Nothing is known from here on.
+    pub(super) end: bool,
+}
+
+/// Addresses of a function, or of one that was inlined into it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// What is deeper is inlined into what is not.
+    pub(super) depth: isize,
+    pub(super) context: ContextId,
+}
+
+/// Addresses that have one context and one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece<'r> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) context: ContextId,
+    pub(super) row: Option<&'r Row>,
+}
+
+/// Calls `emit` for all pieces, in order. The rows are sorted; each is for the addresses up to the next.
+pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl FnMut(Piece<'r>)) {
+    let mut cover = Cover {
+        rows,
+        next: 0,
+        at: 0,
+        emit,
+    };
+    spans.sort_by_key(|span| (span.start, span.depth));
+    // What is open, from the outside to the inside.
+    let mut open: Vec<Span> = Vec::new();
+    for span in spans.iter() {
+        close(&mut open, span.start, &mut cover);
+        cover.up_to(
+            span.start,
+            open.last().map_or(NO_CONTEXT, |span| span.context),
+        );
+        open.push(*span);
+    }
+    close(&mut open, u64::MAX, &mut cover);
+    cover.up_to(u64::MAX, NO_CONTEXT);
+}
+
+/// Goes on to `address`, as far as something is open.
+fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl FnMut(Piece<'r>)>) {
+    while let Some(span) = open.last() {
+        cover.up_to(span.end.min(address), span.context);
+        if span.end > address {
+            break;
+        }
+        open.pop();
+    }
+}
+
+struct Cover<'r, 'e, E> {
+    rows: &'r [Row],
+    /// The first row behind `at`.
+    next: usize,
+    at: u64,
+    emit: &'e mut E,
+}
+
+impl<'r, E: FnMut(Piece<'r>)> Cover<'r, '_, E> {
+    fn up_to(&mut self, to: u64, context: ContextId) {
+        while self.at < to {
+            let row = self.next.checked_sub(1).and_then(|row| self.rows.get(row));
+            let row = row.filter(|row| !row.end);
+            let following = self.rows.get(self.next);
+            let end = following.map_or(to, |row| row.address.clamp(self.at, to));
+            if self.at < end && (context != NO_CONTEXT || row.is_some()) {
+                (self.emit)(Piece {
+                    start: self.at,
+                    end,
+                    context,
+                    row,
+                });
+            }
+            self.at = end;
+            while self
+                .rows
+                .get(self.next)
+                .is_some_and(|row| row.address <= self.at)
+            {
+                self.next += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(address: u64, line: u32) -> Row {
+        let place = Place {
+            line,
+            ..Place::default()
+        };
+        Row {
+            address,
+            place,
+            end: line == 0,
+        }
+    }
+
+    fn span(start: u64, end: u64, depth: isize, context: ContextId) -> Span {
+        Span {
+            start,
+            end,
+            depth,
+            context,
+        }
+    }
+
+    fn all(mut spans: Vec<Span>, rows: &[Row]) -> Vec<(u64, u64, ContextId, u32)> {
+        let mut all = Vec::new();
+        pieces(&mut spans, rows, &mut |piece| {
+            let line = piece.row.map_or(0, |row| row.place.line);
+            all.push((piece.start, piece.end, piece.context, line));
+        });
+        all
+    }
+
+    #[test]
+    fn what_is_inlined_covers_what_it_is_inlined_into() {
+        let spans = vec![span(10, 20, 1, 1), span(12, 18, 2, 2), span(14, 16, 3, 3)];
+        let rows = [row(10, 1), row(13, 2), row(20, 0)];
+        let expected = [
+            (10, 12, 1, 1),
+            (12, 13, 2, 1),
+            (13, 14, 2, 2),
+            (14, 16, 3, 2),
+            (16, 18, 2, 2),
+            (18, 20, 1, 2),
+        ];
+        assert_eq!(all(spans, &rows), expected);
+    }
+
+    #[test]
+    fn a_function_at_the_very_start_of_another_is_the_inner_one() {
+        let spans = vec![span(10, 12, 2, 2), span(10, 20, 1, 1)];
+        assert_eq!(all(spans, &[]), [(10, 12, 2, 0), (12, 20, 1, 0)]);
+    }
+
+    #[test]
+    fn lines_without_a_function_and_functions_without_lines_stay() {
+        let rows = [row(5, 7), row(8, 0), row(15, 9), row(25, 0)];
+        let expected = [
+            (5, 8, NO_CONTEXT, 7),
+            (10, 15, 1, 0),
+            (15, 20, 1, 9),
+            (20, 25, NO_CONTEXT, 9),
+        ];
+        assert_eq!(all(vec![span(10, 20, 1, 1)], &rows), expected);
+    }
+}

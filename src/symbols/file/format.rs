@@ -1,0 +1,219 @@
+//! The layout of a compiled symbol file, version 1. All numbers are little-endian.
+//!
+//! ```text
+//! header     the magic number, version, checksums, build id, where the sections are
+//! segments   the program headers of the binary: file offset, address, sizes, flags
+//! blocks     for each 32 ranges: the first address, and where they are in `ranges`
+//! ranges     from an address on: context, file, line, column, source; or nothing is known
+//! contexts   a function, and where it was inlined to: parent context, file, line, column
+//! functions  name, system name, file, first line
+//! files      offsets of paths in `strings`
+//! strings    each once: its length, its bytes
+//! ```
+//!
+//! A range ends where the next begins. Ranges and contexts are varints (LEB128), most of them differences: that makes the file
+//! a quarter of what arrays would be, and 32 ranges are read in less time than a cache miss of a binary search takes. A context
+//! is named by its offset, and its parent has a smaller one, so no file has a circle. Contexts, functions and strings are in the
+//! order in which addresses need them first: who looks addresses up in order reads the file in order.
+
+use std::ops::Range;
+
+use crate::symbols::build_id::BuildId;
+
+/// Of the first eight bytes.
+pub(in crate::symbols) const MAGIC: [u8; 8] = *b"tribsyms";
+/// Files of other versions are made again, not converted.
+pub(in crate::symbols) const VERSION: u32 = 1;
+/// So many ranges are a block.
+pub(in crate::symbols) const BLOCK: usize = 32;
+/// No chain of inlined functions is longer: what is further out is left away.
+pub(in crate::symbols) const DEEPEST: usize = 256;
+
+/// The sections, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::symbols) enum Section {
+    Segments,
+    Blocks,
+    Ranges,
+    Contexts,
+    Functions,
+    Files,
+    Strings,
+}
+
+impl Section {
+    pub(in crate::symbols) const ALL: [Section; 7] = [
+        Section::Segments,
+        Section::Blocks,
+        Section::Ranges,
+        Section::Contexts,
+        Section::Functions,
+        Section::Files,
+        Section::Strings,
+    ];
+}
+
+/// Sizes of the entries of sections that are arrays, in bytes.
+pub(in crate::symbols) const SEGMENT: usize = 40;
+pub(in crate::symbols) const BLOCK_ENTRY: usize = 12;
+pub(in crate::symbols) const FUNCTION: usize = 16;
+pub(in crate::symbols) const FILE: usize = 4;
+
+/// What the first byte of a range says; the three highest bits are the [source](crate::symbols::Source).
+pub(in crate::symbols) mod tag {
+    /// Nothing is known here: nothing follows.
+    pub(in crate::symbols) const GAP: u8 = 0;
+    /// The context of the range before.
+    pub(in crate::symbols) const SAME_CONTEXT: u8 = 1;
+    /// The context follows, as a difference.
+    pub(in crate::symbols) const OTHER_CONTEXT: u8 = 2;
+    /// The two bits of the above.
+    pub(in crate::symbols) const CONTEXT: u8 = 3;
+    /// The file follows; without it, it is that of the function.
+    pub(in crate::symbols) const FILE: u8 = 1 << 2;
+    /// The line follows, as a difference.
+    pub(in crate::symbols) const LINE: u8 = 1 << 3;
+    /// The column follows.
+    pub(in crate::symbols) const COLUMN: u8 = 1 << 4;
+    /// Where the source begins.
+    pub(in crate::symbols) const SOURCE_SHIFT: u32 = 5;
+}
+
+/// Segments that are executable have this flag.
+pub(in crate::symbols) const EXECUTABLE: u64 = 1;
+/// The file offsets of the segments are those of a debug file, not of the binary: flag of the header.
+pub(in crate::symbols) const OFFSETS_UNKNOWN: u32 = 1;
+
+/// Most of the code that has names has lines: flag of the header.
+pub(in crate::symbols) const HAS_LINES: u32 = 2;
+
+/// Bytes of the header.
+pub(in crate::symbols) const HEADER: usize = 104 + 24 * Section::ALL.len();
+/// Where the part of the header begins that its checksum is of.
+pub(in crate::symbols) const SUMMED_FROM: usize = 16;
+
+/// What the header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::symbols) struct Layout {
+    pub(in crate::symbols) build_id: Option<BuildId>,
+    pub(in crate::symbols) flags: u32,
+    /// How many ranges there are, gaps included.
+    pub(in crate::symbols) ranges: u64,
+    /// Place and CRC-32 of each section.
+    pub(in crate::symbols) sections: [(Range<usize>, u32); Section::ALL.len()],
+}
+
+impl Layout {
+    pub(in crate::symbols) fn write(&self, length: u64) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER);
+        header.extend(MAGIC);
+        header.extend(VERSION.to_le_bytes());
+        header.extend([0; 4]);
+        header.extend(length.to_le_bytes());
+        let id = self.build_id.as_ref().map_or(&[][..], BuildId::as_bytes);
+        header.extend((id.len() as u32).to_le_bytes());
+        header.extend(id);
+        header.resize(28 + BuildId::LONGEST, 0);
+        header.extend(self.flags.to_le_bytes());
+        header.extend(self.ranges.to_le_bytes());
+        for (place, sum) in &self.sections {
+            header.extend((place.start as u64).to_le_bytes());
+            header.extend((place.len() as u64).to_le_bytes());
+            header.extend(sum.to_le_bytes());
+            header.extend([0; 4]);
+        }
+        let sum = crc32fast::hash(&header[SUMMED_FROM..]);
+        header[12..16].copy_from_slice(&sum.to_le_bytes());
+        header
+    }
+
+    /// Reads a header whose magic number, version and checksum are right. `None` if it contradicts itself or the `length` of
+    /// the file.
+    pub(in crate::symbols) fn read(header: &[u8], length: usize) -> Option<Self> {
+        if u64_at(header, 16)? != length as u64 {
+            return None;
+        }
+        let build_id = match u32_at(header, 24)? as usize {
+            0 => None,
+            size => Some(BuildId::from_bytes(header.get(28..)?.get(..size)?).ok()?),
+        };
+        let mut sections = [const { (0..0, 0) }; Section::ALL.len()];
+        for (section, at) in sections.iter_mut().zip((104..).step_by(24)) {
+            let start = usize::try_from(u64_at(header, at)?).ok()?;
+            let size = usize::try_from(u64_at(header, at + 8)?).ok()?;
+            let end = start.checked_add(size).filter(|end| *end <= length)?;
+            *section = (start..end, u32_at(header, at + 16)?);
+        }
+        Some(Layout {
+            build_id,
+            flags: u32_at(header, 28 + BuildId::LONGEST)?,
+            ranges: u64_at(header, 32 + BuildId::LONGEST)?,
+            sections,
+        })
+    }
+}
+
+pub(in crate::symbols) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let array = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*array))
+}
+
+pub(in crate::symbols) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let array = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*array))
+}
+
+/// Appends a varint.
+pub(in crate::symbols) fn put(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// Appends a signed varint, small numbers of either sign as small ones.
+pub(in crate::symbols) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
+    put(bytes, (value << 1 ^ value >> 63) as u64);
+}
+
+/// Reads varints.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::symbols) struct Varints<'a>(pub(in crate::symbols) &'a [u8]);
+
+impl Varints<'_> {
+    #[inline]
+    pub(in crate::symbols) fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    #[inline]
+    pub(in crate::symbols) fn next(&mut self) -> Option<u64> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Some(first.into());
+        }
+        let mut value = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub(in crate::symbols) fn next_u32(&mut self) -> Option<u32> {
+        u32::try_from(self.next()?).ok()
+    }
+
+    #[inline]
+    pub(in crate::symbols) fn signed(&mut self) -> Option<i64> {
+        let value = self.next()?;
+        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+}

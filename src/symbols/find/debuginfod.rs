@@ -1,0 +1,455 @@
+//! debuginfod servers: `GET /buildid/ID/debuginfo` and `.../executable`, see
+//! [debuginfod(8)](https://www.mankier.com/8/debuginfod).
+//!
+//! Servers are asked one after the other: asking all at once, as elfutils does, would tell all of them which binaries run
+//! here. Redirects are followed three times at most, without the configured headers where they lead to another server, and
+//! never from outside into a private network.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyDataStream, BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{sleep, timeout};
+
+use super::breaker::Breaker;
+use super::download::download;
+use super::{Found, Source, Tools};
+use crate::config::units::{ByteSize, Duration, Headers};
+use crate::config::{Problems, Validate};
+use crate::net::client::{
+    Chunks, ClientOptions, ConnectError, Connector, RenewingClient, full_error, host_of, parse_url,
+};
+use crate::net::tls::ClientTls;
+use crate::net::tls::rotation::RotatingClient;
+use crate::net::{Owner, is_public};
+use crate::pipeline::BoxFuture;
+use crate::symbols::build_id::BuildId;
+use crate::symbols::failure::Failure;
+
+/// Servers that have files by build id, as those of Linux distributions and of elfutils. They learn the build ids of what
+/// runs here, so there are none unless they are named.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Debuginfod {
+    /// Their URLs, as in `https://debuginfod.example.com`, asked in this order. Default: none.
+    pub servers: Vec<String>,
+    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
+    pub headers: Headers,
+    /// TLS, for `https://`.
+    pub tls: ClientTls,
+    /// How long one download may take; more than 0. Default: 2m.
+    pub timeout: Duration,
+    /// The most bytes of one file. Default: 2GiB.
+    pub max_bytes: ByteSize,
+}
+
+impl Default for Debuginfod {
+    fn default() -> Self {
+        Debuginfod {
+            servers: Vec::new(),
+            headers: Headers::default(),
+            tls: ClientTls::default(),
+            timeout: Duration::secs(120),
+            max_bytes: ByteSize::mib(2048),
+        }
+    }
+}
+
+impl Validate for Debuginfod {
+    fn validate(&self, problems: &mut Problems) {
+        for (at, server) in self.servers.iter().enumerate() {
+            match parse_url(server) {
+                Err(reason) => problems.error(&["servers", &at.to_string()], reason),
+                Ok(url) if url.query().is_some() => problems.error(
+                    &["servers", &at.to_string()],
+                    "must not have a query: the paths of files are appended",
+                ),
+                Ok(_) => {}
+            }
+        }
+        let secure = |server: &String| server.starts_with("https://");
+        if self.servers.iter().any(secure) {
+            self.tls.validate_for_tls("tls", problems);
+        }
+        if self.timeout.is_zero() {
+            problems.error(&["timeout"], "must be above 0");
+        }
+        if self.max_bytes.0 == 0 {
+            problems.error(&["max_bytes"], "must be above 0");
+        }
+    }
+}
+
+/// How often one file is asked for, when the server cannot be reached or does not work.
+const ATTEMPTS: u32 = 3;
+const FIRST_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+/// How many redirects are followed.
+const REDIRECTS: usize = 3;
+
+const MAX_SIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
+const AGENT: &str = concat!("tributary/", env!("CARGO_PKG_VERSION"));
+
+/// The configured servers.
+pub struct Servers(Vec<Server>);
+
+struct Server {
+    /// Without a `/` at its end.
+    base: String,
+    url: Uri,
+    client: RenewingClient,
+    connector: Connector,
+    /// TLS for where it redirects to.
+    elsewhere: Option<(ClientTls, RotatingClient)>,
+    resolver: Arc<dyn Resolve>,
+    headers: HeaderMap,
+    breaker: Breaker,
+    timeout: std::time::Duration,
+    /// The wait after the first attempt; doubled after each.
+    first_wait: std::time::Duration,
+    max_bytes: u64,
+}
+
+/// Says at which addresses a host is. In tests it is a double.
+trait Resolve: Send + Sync {
+    fn addresses<'a>(
+        &'a self,
+        host: &'a Connector,
+    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>>;
+}
+
+/// The resolver of the system.
+struct System;
+
+impl Resolve for System {
+    fn addresses<'a>(
+        &'a self,
+        host: &'a Connector,
+    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>> {
+        Box::pin(host.resolve())
+    }
+}
+
+/// Why one attempt came to nothing.
+enum Attempt {
+    /// The next one may work.
+    Again(String),
+    Final(Failure),
+}
+
+impl Servers {
+    /// The servers of that section; `owner` is whose they are.
+    ///
+    /// # Errors
+    /// When a URL or a file of `tls` cannot be used.
+    pub fn new(config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
+        let servers = config.servers.iter();
+        let servers = servers.map(|url| Server::new(url, config, owner));
+        servers.collect::<Result<_, _>>().map(Servers)
+    }
+}
+
+impl Source for Servers {
+    fn name(&self) -> &'static str {
+        "debuginfod"
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn find<'a>(
+        &'a self,
+        id: &'a BuildId,
+        tools: &'a Tools,
+    ) -> BoxFuture<'a, Result<Found, Failure>> {
+        Box::pin(async move {
+            let mut last = Failure::NotFound;
+            for server in &self.0 {
+                match server.find(id, tools).await {
+                    Ok(found) => return Ok(found),
+                    Err(Failure::NotFound) => {}
+                    Err(failure) => last = failure,
+                }
+            }
+            Err(last)
+        })
+    }
+}
+
+impl Server {
+    fn new(url: &str, config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
+        let url = parse_url(url)?;
+        const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+        let source = |tls: &ClientTls| {
+            let source = RotatingClient::new(tls, PROTOCOLS, owner.clone());
+            source.map_err(|error| error.to_string())
+        };
+        // Nobody but the configured server is shown our certificate.
+        let stripped = ClientTls {
+            server_name_override: String::new(),
+            cert_file: Default::default(),
+            cert_pem: String::new(),
+            key_file: Default::default(),
+            key_pem: Default::default(),
+            ..config.tls.clone()
+        };
+        let secure = url.scheme_str() == Some("https");
+        let tls = match secure {
+            true => Some(source(&config.tls)?),
+            false => None,
+        };
+        let name = config.tls.server_name(host_of(&url));
+        let name = name.map_err(|error| error.to_string());
+        let connector = match &tls {
+            Some(source) => connector(&url, Some((source.clone(), name?))),
+            None => connector(&url, None),
+        };
+        let authority = url.authority().cloned().ok_or("the URL has no host")?;
+        let hosts = HashMap::from([(authority, connector.clone())]);
+        let mut headers = config.headers.to_map();
+        let agent = headers.entry(USER_AGENT);
+        agent.or_insert(HeaderValue::from_static(AGENT));
+        Ok(Server {
+            base: url.to_string().trim_end_matches('/').to_owned(),
+            client: ClientOptions::default().client(hosts, tls),
+            connector,
+            elsewhere: match secure {
+                true => Some((stripped.clone(), source(&stripped)?)),
+                false => None,
+            },
+            url,
+            resolver: Arc::new(System),
+            headers,
+            breaker: Breaker::default(),
+            timeout: config.timeout.0,
+            first_wait: FIRST_WAIT,
+            max_bytes: config.max_bytes.0,
+        })
+    }
+
+    async fn find(&self, id: &BuildId, tools: &Tools) -> Result<Found, Failure> {
+        let mut found = match self.fetch(id, "debuginfo", tools).await {
+            Err(Failure::NotFound) => self.fetch(id, "executable", tools).await?,
+            fetched => fetched?,
+        };
+        let description = tools.compiler.describe(&found.binary).await;
+        if let Some(common) = description.unwrap_or_default().common {
+            match self.fetch(&common, "debuginfo", tools).await {
+                Ok(common) => found.add(common),
+                // Most names do not need it.
+                Err(Failure::NotFound) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Fetches a file, with as many attempts as it takes and makes sense.
+    async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
+        let url = format!("{}/buildid/{id}/{kind}", self.base);
+        let url: Uri = url.parse().map_err(|error| {
+            Failure::Local(format!("{} is not a usable URL: {error}", self.base))
+        })?;
+        let mut wait = self.first_wait;
+        let mut last = String::new();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                sleep(wait.mul_f64(0.5 + fastrand::f64())).await;
+                wait *= 2;
+            }
+            if !self.breaker.admits() {
+                let reason = format!("{} is left alone: it failed several times", self.base);
+                return Err(Failure::Unreachable(reason));
+            }
+            let attempted = timeout(self.timeout, self.attempt(&url, tools)).await;
+            last = match attempted {
+                Ok(Ok(found)) => {
+                    self.breaker.worked();
+                    return Ok(found);
+                }
+                Ok(Err(Attempt::Final(failure))) => {
+                    self.breaker.worked();
+                    return Err(failure);
+                }
+                Ok(Err(Attempt::Again(reason))) => reason,
+                Err(_) => format!("it did not come within {:?}", self.timeout),
+            };
+            self.breaker.failed();
+        }
+        Err(Failure::Unreachable(format!("{url}: {last}")))
+    }
+
+    async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
+        let mut url = url.clone();
+        for _ in 0..=REDIRECTS {
+            let response = match url.authority() == self.url.authority()
+                && url.scheme() == self.url.scheme()
+            {
+                true => self.get(&url).await?,
+                false => self.get_elsewhere(&url).await?,
+            };
+            if !response.status().is_redirection() {
+                return self.receive(response, tools).await;
+            }
+            url = redirected(&url, response.headers())?;
+        }
+        let reason = format!("{} redirects more than {REDIRECTS} times", self.base);
+        Err(Attempt::Again(reason))
+    }
+
+    /// From the server itself.
+    async fn get(&self, url: &Uri) -> Result<Response<Incoming>, Attempt> {
+        let request = || {
+            let mut request = Request::new(Chunks::new(Arc::new([])));
+            *request.uri_mut() = url.clone();
+            *request.headers_mut() = self.headers.clone();
+            self.say_what_is_taken(request.headers_mut());
+            request
+        };
+        self.client.send(request).await.map_err(|error| {
+            let verdict = self.connector.verdict();
+            Attempt::Again(verdict.unwrap_or_else(|| full_error(&error)))
+        })
+    }
+
+    /// From where it has redirected to: a connection of its own, without our headers.
+    async fn get_elsewhere(&self, url: &Uri) -> Result<Response<Incoming>, Attempt> {
+        let again = |reason: String| Attempt::Again(format!("redirected to {url}: {reason}"));
+        let tls = match (url.scheme_str(), &self.elsewhere) {
+            (Some("https"), Some((tls, source))) => {
+                let name = tls.server_name(host_of(url));
+                Some((
+                    source.clone(),
+                    name.map_err(|error| again(error.to_string()))?,
+                ))
+            }
+            (Some("http"), None) => None,
+            _ => {
+                return Err(again(
+                    "the scheme changes, which is not followed".to_owned(),
+                ));
+            }
+        };
+        let connector = connector(url, tls);
+        let addresses = self
+            .resolver
+            .addresses(&connector)
+            .await
+            .map_err(|error| again(error.0))?;
+        // Checked are the addresses that are connected to: a name may have others the next time.
+        let own = self.resolver.addresses(&self.connector).await;
+        let own = own.map_err(|error| Attempt::Again(error.0))?;
+        if !may_lead(&own, &addresses) {
+            let reason = "it is in a private network, where a server outside may not lead";
+            return Err(again(reason.to_owned()));
+        }
+        let stream = connector.connect(&addresses).await;
+        let stream = stream.map_err(|error| again(error.0))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| again(full_error(&error)))?;
+        tokio::spawn(connection);
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let host = url.authority().map_or("", |authority| authority.as_str());
+        let mut request = Request::get(path)
+            .header(HOST, host)
+            .header(USER_AGENT, AGENT)
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| again(error.to_string()))?;
+        self.say_what_is_taken(request.headers_mut());
+        let response = sender.send_request(request).await;
+        response.map_err(|error| again(full_error(&error)))
+    }
+
+    fn say_what_is_taken(&self, headers: &mut HeaderMap) {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(MAX_SIZE, HeaderValue::from(self.max_bytes));
+    }
+
+    async fn receive(&self, response: Response<Incoming>, tools: &Tools) -> Result<Found, Attempt> {
+        let status = response.status();
+        let again = |text: String| Attempt::Again(format!("{} {text}", self.base));
+        match status {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                return Err(Attempt::Final(Failure::NotFound));
+            }
+            // What debuginfod says when a file is larger than what was asked for.
+            StatusCode::NOT_ACCEPTABLE => {
+                let text = format!("more than the {} bytes that are allowed", self.max_bytes);
+                return Err(Attempt::Final(Failure::TooLarge(text)));
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let text = format!("{} answered {status}; see `headers`", self.base);
+                return Err(Attempt::Final(Failure::Unreachable(text)));
+            }
+            _ => return Err(again(format!("answered {status}"))),
+        }
+        let headers = response.headers();
+        if let Some(encoding) = headers.get(CONTENT_ENCODING)
+            && encoding != "identity"
+        {
+            return Err(again("encodes files though it was asked not to".to_owned()));
+        }
+        let declared = headers.get(CONTENT_LENGTH);
+        let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
+        let body = response.into_body().map_err(|error| full_error(&error));
+        let body = BodyDataStream::new(body);
+        match download(body, declared, self.max_bytes, &tools.cache).await {
+            Ok(scratch) => Ok(Found::download(scratch)),
+            Err(Failure::Unreachable(reason)) => Err(again(reason)),
+            Err(failure) => Err(Attempt::Final(failure)),
+        }
+    }
+}
+
+fn connector(
+    url: &Uri,
+    tls: Option<(RotatingClient, rustls_pki_types::ServerName<'static>)>,
+) -> Connector {
+    let default = match tls {
+        Some(_) => 443,
+        None => 80,
+    };
+    Connector::new(host_of(url), url.port_u16().unwrap_or(default), tls)
+}
+
+/// Whether a server may lead to these addresses: a private one only from within. A server that names a private address of
+/// its own beside a public one is outside all the same.
+fn may_lead(server: &[SocketAddr], to: &[SocketAddr]) -> bool {
+    let public = |address: &SocketAddr| is_public(address.ip());
+    to.iter().all(public) || !server.iter().any(public)
+}
+
+/// Where a redirect leads: to a whole URL, or to a path on the same server. Other forms, of which there are four more,
+/// nobody sends.
+fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, Attempt> {
+    let nowhere = || Attempt::Again(format!("{from} redirects to nowhere"));
+    let location = headers.get(LOCATION).ok_or_else(nowhere)?;
+    let location: Uri = location
+        .to_str()
+        .ok()
+        .and_then(|location| location.parse().ok())
+        .ok_or_else(nowhere)?;
+    match (location.scheme(), location.authority()) {
+        (Some(_), Some(_)) => Ok(location),
+        (None, None) if location.path().starts_with('/') => {
+            let mut parts = from.clone().into_parts();
+            parts.path_and_query = location.into_parts().path_and_query;
+            Uri::from_parts(parts).map_err(|_| nowhere())
+        }
+        _ => Err(nowhere()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

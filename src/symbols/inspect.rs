@@ -1,0 +1,74 @@
+//! What a binary offers to symbolication, without compiling it.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::SectionHeader as _;
+
+use super::build_id::BuildId;
+use super::compile::CompileError;
+use super::elf::{ENDIAN, Elf};
+use super::map::Map;
+
+/// What a binary offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// What it is for: `x86-64` or `arm64`.
+    pub machine: &'static str,
+    /// Whether it is the separate debug file of a binary.
+    pub is_debug_file: bool,
+    /// The GNU build id.
+    pub build_id: Option<BuildId>,
+    /// Go's own build id.
+    pub go_build_id: Option<String>,
+    /// The sections that names can come from, with their bytes in the file.
+    pub sections: Vec<(&'static str, u64)>,
+    /// The name of its separate debug file (`.gnu_debuglink`).
+    pub debug_link: Option<PathBuf>,
+    /// The path of the supplementary file of dwz (`.gnu_debugaltlink`), which the debug information needs.
+    pub alternative_link: Option<PathBuf>,
+}
+
+const SECTIONS: [&str; 12] = [
+    ".debug_info",
+    ".zdebug_info",
+    ".debug_info.dwo",
+    ".debug_cu_index",
+    ".debug_line",
+    ".zdebug_line",
+    ".gopclntab",
+    ".data.rel.ro.gopclntab",
+    ".symtab",
+    ".dynsym",
+    ".gnu_debugdata",
+    ".debug_str",
+];
+
+/// Says what a binary offers.
+///
+/// # Errors
+/// When it cannot be read, or is no ELF file for x86-64 or arm64.
+pub fn inspect(path: &Path) -> Result<Inspection, CompileError> {
+    let map = Map::of(&File::open(path)?)?;
+    let budget = Cell::new(0);
+    let elf = Elf::parse(&map, &budget).map_err(|error| CompileError::new(error, path))?;
+    let size = |name| elf.section(name).map(|section| section.sh_size(ENDIAN));
+    let sections = SECTIONS.into_iter();
+    let link = |name| {
+        let section = elf.section(name)?.data(ENDIAN, elf.data).ok()?;
+        let name = section.split(|byte| *byte == 0).next()?;
+        Some(PathBuf::from(String::from_utf8_lossy(name).into_owned()))
+    };
+    Ok(Inspection {
+        machine: elf.machine(),
+        is_debug_file: elf.is_debug_file(),
+        build_id: elf.build_id(),
+        go_build_id: elf.go_build_id().map(str::to_owned),
+        sections: sections
+            .filter_map(|name| Some((name, size(name)?)))
+            .collect(),
+        debug_link: link(".gnu_debuglink"),
+        alternative_link: link(".gnu_debugaltlink"),
+    })
+}

@@ -1,0 +1,52 @@
+//! Doubles for tests of what finds symbols.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::pipeline::BoxFuture;
+use crate::symbols::cache::Cache;
+use crate::symbols::compile::{Inputs, Limits, compile};
+use crate::symbols::describe::{Description, describe};
+use crate::symbols::failure::Failure;
+use crate::symbols::find::Tools;
+use crate::symbols::worker::Compiler;
+
+/// Does what a worker does, in this process.
+pub(crate) struct InProcess;
+
+impl Compiler for InProcess {
+    fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
+        Box::pin(async move { Ok(describe(file).unwrap_or_default()) })
+    }
+
+    fn compile<'a>(
+        &'a self,
+        binary: &'a Path,
+        supplementary: &'a [PathBuf],
+        output: &'a Path,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            let inputs = Inputs {
+                binary,
+                supplementary,
+            };
+            let mut output = File::options().write(true).open(output).unwrap();
+            let compiled = compile(&inputs, &Limits::default(), &mut output);
+            compiled
+                .map(drop)
+                .map_err(|error| Failure::Unusable(error.to_string()))
+        })
+    }
+}
+
+/// Tools with a cache in a directory of their own.
+pub(crate) fn tools() -> (tempfile::TempDir, Tools) {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path(), 1 << 30).unwrap();
+    let tools = Tools {
+        cache: Arc::new(cache),
+        compiler: Arc::new(InProcess),
+    };
+    (directory, tools)
+}

@@ -1,0 +1,712 @@
+//! Real programs, made by the C compiler, and what LLVM says about each of their addresses.
+
+use std::collections::BTreeSet;
+use std::io::{Cursor, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::*;
+
+const C: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline __attribute__((always_inline)) int inner(int x) {
+    if (x > 3) {
+        return x * 7 + rand();
+    }
+    return x;
+}
+
+static inline __attribute__((always_inline)) int middle(int x) {
+    int sum = 0;
+    for (int i = 0; i < x; i++)
+        sum += inner(i);
+    return sum;
+}
+
+__attribute__((noinline)) int outer(int x) { return middle(x) + inner(x + 1); }
+
+int main(int count, char **words) {
+    printf("%s %d\n", words[0], outer(count) + middle(count));
+    return 0;
+}
+"#;
+
+const CPP: &str = r#"
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+namespace shop {
+struct Cart {
+    std::vector<int> items;
+    std::map<std::string, int> names;
+    int total() const;
+    template <class T> T sum(T start) const;
+};
+int Cart::total() const {
+    int sum = 0;
+    for (auto item : items) sum += item;
+    return sum;
+}
+template <class T> T Cart::sum(T start) const {
+    for (auto &pair : names) start += pair.second;
+    return start;
+}
+}
+int main(int count, char **words) {
+    shop::Cart cart;
+    for (int i = 0; i < count * 10; i++) {
+        cart.items.push_back(i);
+        cart.names[words[0] + std::to_string(i)] = i;
+    }
+    std::sort(cart.items.begin(), cart.items.end(), [](int a, int b) { return a > b; });
+    printf("%d %f\n", cart.total(), cart.sum(1.5));
+}
+"#;
+
+struct Program {
+    directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    /// Compiles a program; `None`, and it says so, where the compiler cannot do this.
+    fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let name = if compiler == "g++" {
+            "program.cc"
+        } else {
+            "program.c"
+        };
+        std::fs::write(directory.path().join(name), source).unwrap();
+        let mut command = Command::new(compiler);
+        command.current_dir(directory.path()).arg(name).args(flags);
+        let made = command
+            .args(["-o", "program"])
+            .stderr(Stdio::null())
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: {compiler} {flags:?} does not work here");
+            return None;
+        }
+        let path = directory.path().join("program");
+        Some(Program { directory, path })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Runs a tool in its directory; false where there is no such tool.
+    fn run(&self, tool: &str, arguments: &[&str]) -> bool {
+        let mut command = Command::new(tool);
+        let command = command.current_dir(self.directory.path()).args(arguments);
+        let status = command.stderr(Stdio::null()).status();
+        let done = status.is_ok_and(|status| status.success());
+        if !done {
+            eprintln!("skipped: {tool} {arguments:?} does not work here");
+        }
+        done
+    }
+
+    fn symbols(&self) -> SymbolFile {
+        symbols(&self.path, &[]).unwrap().0
+    }
+
+    /// All addresses of code.
+    fn addresses(&self) -> Vec<u64> {
+        let data = std::fs::read(&self.path).unwrap();
+        let budget = std::cell::Cell::new(0);
+        let elf = elf::Elf::parse(&data, &budget).unwrap();
+        elf.code().into_iter().flatten().collect()
+    }
+}
+
+fn symbols(path: &Path, others: &[PathBuf]) -> Result<(SymbolFile, Summary), CompileError> {
+    let mut output = Cursor::new(Vec::new());
+    let inputs = Inputs {
+        binary: path,
+        supplementary: others,
+    };
+    let summary = compile(&inputs, &Limits::default(), &mut output)?;
+    let file = SymbolFile::from_bytes(output.into_inner()).unwrap();
+    file.verify().unwrap();
+    Ok((file, summary))
+}
+
+/// Function, and file, line and column, of each frame.
+type Named = Vec<(String, String)>;
+
+fn named(symbols: &SymbolFile, addresses: &[u64]) -> Vec<Named> {
+    called(symbols, addresses, |frame| frame.function)
+}
+
+fn called<'s>(
+    symbols: &'s SymbolFile,
+    addresses: &[u64],
+    name: impl Fn(&Frame<'s>) -> &'s str,
+) -> Vec<Named> {
+    let mut cursor = symbols.cursor();
+    let frames = |address: &u64| {
+        let frames = cursor.frames(*address).map(|frame| {
+            let place = format!("{}:{}:{}", frame.file, frame.line, frame.column);
+            (name(&frame).to_owned(), place)
+        });
+        frames.collect()
+    };
+    addresses.iter().map(frames).collect()
+}
+
+fn assert_same(one: &SymbolFile, other: &SymbolFile, addresses: &[u64]) {
+    let (one, other) = (named(one, addresses), named(other, addresses));
+    for (address, (one, other)) in addresses.iter().zip(one.into_iter().zip(other)) {
+        assert_eq!(one, other, "{address:#x}");
+    }
+}
+
+/// What LLVM's symbolizer says; `None` where there is none. (GNU addr2line is no reference: version 2.40 takes a file of the wrong
+/// unit here and there.)
+fn llvm_symbolizer(path: &Path, addresses: &[u64]) -> Option<Vec<Named>> {
+    let mut command = Command::new("llvm-symbolizer");
+    command.args(["--inlines", "--no-demangle", "--output-style=LLVM", "--obj"]);
+    let command = command.arg(path).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let mut input = child.stdin.take().unwrap();
+    let lines = addresses.iter().map(|address| format!("{address:#x}\n"));
+    let text: String = lines.collect();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let blocks = output.trim_end().split("\n\n").map(|block| {
+        let lines: Vec<&str> = block.lines().collect();
+        let frames = lines.chunks_exact(2);
+        frames
+            .map(|frame| (frame[0].to_owned(), frame[1].replace("??:", ":")))
+            .collect()
+    });
+    Some(blocks.collect())
+}
+
+/// Compares places and functions with LLVM's symbolizer where the debug information says something; returns how many addresses
+/// were compared.
+///
+/// The differences that are expected: it takes the name of the outermost function from the symbol table, which has names of its
+/// own for what the compiler has split off (`main.cold`) or changed (`outer.constprop.0`).
+fn assert_like_llvm(program: &Program, symbols: &SymbolFile) -> usize {
+    let addresses = program.addresses();
+    let Some(expected) = llvm_symbolizer(&program.path, &addresses) else {
+        eprintln!("skipped: there is no llvm-symbolizer here");
+        return usize::MAX;
+    };
+    assert_eq!(expected.len(), addresses.len());
+    let mut compared = 0;
+    for ((address, ours), theirs) in addresses
+        .iter()
+        .zip(called(symbols, &addresses, |frame| frame.system_name))
+        .zip(expected)
+    {
+        // It gives the file of a symbol where there is no debug information, the last symbol where there is none, and lines
+        // of what fills the space between functions.
+        if ours.iter().all(|(_, place)| place.ends_with(":0:0")) {
+            let unknown =
+                |(name, place): &(String, String)| name == "??" || place.ends_with(":0:0");
+            assert!(theirs.iter().all(unknown), "{address:#x}: {theirs:?}");
+            continue;
+        }
+        compared += 1;
+        let places = |frames: &Named| -> Vec<_> {
+            let places = frames.iter().map(|(_, place)| place.clone());
+            places.collect()
+        };
+        assert_eq!(
+            places(&ours),
+            places(&theirs),
+            "{address:#x}: {ours:?} {theirs:?}"
+        );
+        let count = ours.len();
+        for (frame, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            let same = ours.0 == theirs.0;
+            let split_off = frame + 1 == count && theirs.0.starts_with(&ours.0);
+            assert!(same || split_off, "{address:#x}: {ours:?} {theirs:?}");
+        }
+    }
+    compared
+}
+
+#[test]
+fn every_address_of_a_c_program_is_what_llvm_says() {
+    for flags in [
+        &["-g", "-O2"][..],
+        &["-g", "-O0"],
+        &["-g", "-O2", "-no-pie"],
+        &["-gdwarf-2", "-gstrict-dwarf", "-O2"],
+        &["-gdwarf-3", "-O2"],
+        &["-gdwarf-4", "-O2"],
+        &["-g", "-O2", "-gz=zlib"],
+        &["-g", "-O2", "-gz=zlib-gnu"],
+        &["-g", "-O2", "-ffunction-sections"],
+        &["-g", "-O2", "-flto"],
+    ] {
+        if let Some(program) = Program::build("gcc", C, flags) {
+            let compared = assert_like_llvm(&program, &program.symbols());
+            assert!(compared > 80, "{flags:?}: only {compared}");
+        }
+    }
+}
+
+#[test]
+fn every_address_of_a_cpp_program_is_what_llvm_says() {
+    if let Some(program) = Program::build("g++", CPP, &["-g", "-O2"]) {
+        let symbols = program.symbols();
+        assert!(assert_like_llvm(&program, &symbols) > 3000);
+        let names: BTreeSet<String> = named(&symbols, &program.addresses())
+            .into_iter()
+            .flatten()
+            .map(|(function, _)| function)
+            .collect();
+        assert!(names.contains("shop::Cart::total() const"), "{names:?}");
+        assert!(
+            names.contains("double shop::Cart::sum<double>(double) const"),
+            "{names:?}"
+        );
+    }
+}
+
+#[test]
+fn inlined_calls_are_named_from_the_inside_to_the_outside() {
+    let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
+        return;
+    };
+    let symbols = program.symbols();
+    let all = named(&symbols, &program.addresses());
+    let chains: BTreeSet<Vec<&str>> = all
+        .iter()
+        .map(|frames| {
+            frames
+                .iter()
+                .map(|(function, _)| function.as_str())
+                .collect()
+        })
+        .collect();
+    assert!(
+        chains.contains(&vec!["inner", "middle", "outer"]),
+        "{chains:?}"
+    );
+    assert!(
+        chains.contains(&vec!["inner", "middle", "main"]),
+        "{chains:?}"
+    );
+    let mut cursor = symbols.cursor();
+    let inlined = program.addresses().into_iter().find_map(|address| {
+        let frames: Vec<_> = cursor.frames(address).collect();
+        (frames.len() == 3).then_some(frames)
+    });
+    let [inner, middle, outermost] = inlined.unwrap()[..] else {
+        unreachable!();
+    };
+    assert_eq!([inner.start_line, middle.start_line], [5, 12]);
+    assert_eq!(
+        [inner.inlined, middle.inlined, outermost.inlined],
+        [true, true, false]
+    );
+    assert_eq!(middle.line, 15);
+    assert_ne!(middle.column, 0);
+    assert!(inner.file.ends_with("/program.c"));
+}
+
+#[test]
+fn split_debug_information_says_the_same_as_that_in_one_file() {
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let Some(split) = Program::build("gcc", C, &[version, "-O2", "-gsplit-dwarf"]) else {
+            continue;
+        };
+        let dwo = std::fs::read_dir(split.directory.path()).unwrap();
+        let dwo: Vec<_> = dwo
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "dwo"))
+            .collect();
+        let (file, summary) = symbols(&split.path, &dwo).unwrap();
+        assert_eq!([summary.missing_units, summary.damaged_units], [0, 0]);
+        // The same source in the same directory, so that the paths are the same.
+        assert!(split.run("gcc", &[version, "-O2", "program.c", "-o", "whole"]));
+        let (whole, _) = symbols(&split.file("whole"), &[]).unwrap();
+        let addresses = split.addresses();
+        assert_same(&file, &whole, &addresses);
+
+        let (_, summary) = symbols(&split.path, &[]).unwrap();
+        assert_eq!(summary.missing_units, 1);
+
+        let name = dwo[0].file_name().unwrap().to_str().unwrap();
+        // GNU dwp knows version 4 alone.
+        if version == "-gdwarf-4" && split.run("dwp", &["-o", "program.dwp", name]) {
+            let (file, summary) = symbols(&split.path, &[split.file("program.dwp")]).unwrap();
+            assert_eq!(summary.missing_units, 0);
+            assert_same(&file, &whole, &addresses);
+        }
+    }
+}
+
+#[test]
+fn a_stripped_binary_and_its_debug_file_say_the_same_as_the_whole() {
+    let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
+        return;
+    };
+    let whole = program.symbols();
+    if !program.run(
+        "objcopy",
+        &["--only-keep-debug", "program", "program.debug"],
+    ) || !program.run("objcopy", &["--strip-all", "program", "stripped"])
+    {
+        return;
+    }
+    let debug = program.file("program.debug");
+    let addresses = program.addresses();
+    let (both, _) = symbols(&program.file("stripped"), std::slice::from_ref(&debug)).unwrap();
+    assert_same(&both, &whole, &addresses);
+    let (alone, _) = symbols(&debug, &[]).unwrap();
+    assert_same(&alone, &whole, &addresses);
+    assert_eq!(alone.build_id(), whole.build_id());
+
+    // Another program's debug file is not mixed in.
+    let other = Program::build("gcc", C, &["-g", "-O1"]).unwrap();
+    let mixed = symbols(&program.file("stripped"), std::slice::from_ref(&other.path));
+    assert!(matches!(mixed, Err(CompileError::Mismatch(_))));
+}
+
+#[test]
+fn without_debug_information_the_symbols_name_functions() {
+    let Some(program) = Program::build("gcc", C, &["-O2", "-rdynamic"]) else {
+        return;
+    };
+    let (file, summary) = symbols(&program.path, &[]).unwrap();
+    assert_eq!(summary.covered[Source::Dwarf as usize], 0);
+    let functions = |symbols: &SymbolFile| -> BTreeSet<String> {
+        let named = named(symbols, &program.addresses()).into_iter().flatten();
+        named.map(|(function, _)| function).collect()
+    };
+    assert!(functions(&file).is_superset(&["main".into(), "outer".into(), "_start".into()].into()));
+    if program.run("strip", &["program", "-o", "stripped"]) {
+        let (file, summary) = symbols(&program.file("stripped"), &[]).unwrap();
+        assert_eq!(summary.covered[Source::SymbolTable as usize], 0);
+        assert!(functions(&file).contains("outer"));
+    }
+}
+
+#[test]
+fn mini_debug_information_names_functions() {
+    let Some(program) = Program::build("gcc", C, &["-O2"]) else {
+        return;
+    };
+    let made = program.run(
+        "objcopy",
+        &["-S", "--keep-symbol=outer", "program", "small"],
+    ) && program.run("xz", &["--check=crc32", "small"])
+        && program.run("strip", &["program", "-o", "stripped"])
+        && program.run(
+            "objcopy",
+            &[
+                "--add-section",
+                ".gnu_debugdata=small.xz",
+                "stripped",
+                "with",
+            ],
+        );
+    if made {
+        let (file, summary) = symbols(&program.file("with"), &[]).unwrap();
+        assert_ne!(summary.covered[Source::MiniDebugInfo as usize], 0);
+        let named = named(&file, &program.addresses());
+        assert!(
+            named
+                .iter()
+                .flatten()
+                .any(|(function, _)| function == "outer")
+        );
+    }
+}
+
+#[test]
+fn runtime_addresses_become_the_binarys_own() {
+    for flags in [&["-g", "-O2"][..], &["-g", "-O2", "-no-pie"]] {
+        let Some(program) = Program::build("gcc", C, flags) else {
+            return;
+        };
+        let symbols = program.symbols();
+        let data = std::fs::read(&program.path).unwrap();
+        let budget = std::cell::Cell::new(0);
+        let elf = elf::Elf::parse(&data, &budget).unwrap();
+        let segment = elf
+            .segments()
+            .into_iter()
+            .find(|segment| segment.executable)
+            .unwrap();
+        let address = segment.address + 0x30;
+        let page = |at: u64| at & !0xfff;
+        let size = 0x1000;
+        // As the kernel says it in /proc/PID/maps.
+        let start = 0x7f12_3456_7000;
+        let loaded = MappingRange {
+            memory_start: start,
+            memory_limit: start + size,
+            file_offset: page(segment.offset),
+        };
+        let distance = address - page(segment.address);
+        assert_eq!(symbols.normalise(start + distance, &loaded), Some(address));
+        // As the eBPF profiler says it: addresses of the binary, and the mapping to match.
+        let own = MappingRange {
+            memory_start: page(segment.address),
+            memory_limit: page(segment.address) + size,
+            file_offset: page(segment.offset),
+        };
+        assert_eq!(symbols.normalise(address, &own), Some(address));
+        // An address of the binary with the mapping of a process.
+        assert_eq!(symbols.normalise(address, &loaded), Some(address));
+        for limit in [0, u64::MAX] {
+            let fake = MappingRange {
+                memory_limit: limit,
+                ..MappingRange::default()
+            };
+            assert_eq!(symbols.normalise(address, &fake), Some(address));
+        }
+    }
+}
+
+#[test]
+fn addresses_in_any_order_have_the_same_frames() {
+    let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
+        return;
+    };
+    let symbols = program.symbols();
+    let addresses = program.addresses();
+    let ascending = named(&symbols, &addresses);
+    let mut mixed: Vec<usize> = (0..addresses.len()).collect();
+    mixed.sort_by_key(|place| place.wrapping_mul(0x9e37_79b9) % 1009);
+    let shuffled: Vec<u64> = mixed.iter().map(|place| addresses[*place]).collect();
+    for (place, frames) in mixed.into_iter().zip(named(&symbols, &shuffled)) {
+        assert_eq!(frames, ascending[place]);
+    }
+    assert!(symbols.cursor().frames(u64::MAX).next().is_none());
+    assert!(symbols.cursor().frames(0).next().is_none());
+}
+
+#[test]
+fn damaged_files_give_errors_or_other_names_and_nothing_worse() {
+    let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
+        return;
+    };
+    let mut output = Cursor::new(Vec::new());
+    let inputs = Inputs {
+        binary: &program.path,
+        supplementary: &[],
+    };
+    compile(&inputs, &Limits::default(), &mut output).unwrap();
+    let compiled = output.into_inner();
+    let addresses = program.addresses();
+    let mut random = 1_u64;
+    let mut next = |bound: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % bound
+    };
+    for _ in 0..300 {
+        let mut damaged = compiled.clone();
+        for _ in 0..4 {
+            let at = file::format::HEADER + next(damaged.len() - file::format::HEADER);
+            damaged[at] = next(256) as u8;
+        }
+        let file = SymbolFile::from_bytes(damaged).unwrap();
+        let _ = named(&file, &addresses);
+    }
+    for length in 0..compiled.len() {
+        let cut = SymbolFile::from_bytes(compiled[..length].to_vec());
+        assert!(cut.is_err(), "{length}");
+    }
+    let binary = std::fs::read(&program.path).unwrap();
+    let limits = Limits {
+        entries: 1 << 20,
+        ..Limits::default()
+    };
+    for _ in 0..300 {
+        let mut damaged = binary.clone();
+        for _ in 0..8 {
+            let at = next(damaged.len());
+            damaged[at] = next(256) as u8;
+        }
+        let mut output = Cursor::new(Vec::new());
+        let files = [(Path::new("program"), &damaged[..])];
+        if compile::compile_bytes(&files, &limits, &mut output).is_ok() {
+            let file = SymbolFile::from_bytes(output.into_inner()).unwrap();
+            let _ = named(&file, &addresses);
+        }
+    }
+}
+
+#[test]
+fn limits_are_kept() {
+    let Some(program) = Program::build("gcc", C, &["-g", "-O2", "-gz=zlib"]) else {
+        return;
+    };
+    let good = Limits::default();
+    for (limits, what) in [
+        (
+            Limits {
+                input_bytes: 1000,
+                ..good
+            },
+            "input",
+        ),
+        (
+            Limits {
+                decompressed_bytes: 100,
+                ..good
+            },
+            "decompressed bytes",
+        ),
+        (
+            Limits {
+                output_bytes: 500,
+                ..good
+            },
+            "output",
+        ),
+        (
+            Limits {
+                entries: 10,
+                ..good
+            },
+            "entries",
+        ),
+    ] {
+        let inputs = Inputs {
+            binary: &program.path,
+            supplementary: &[],
+        };
+        let result = compile(&inputs, &limits, &mut Cursor::new(Vec::new()));
+        assert!(
+            matches!(result, Err(CompileError::Limit(limit)) if limit == what),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_binary_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "text").unwrap();
+    assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
+    std::fs::write(&path, "").unwrap();
+    assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
+    // 32 bits.
+    std::fs::write(&path, b"\x7fELF\x01\x01\x01").unwrap();
+    assert!(matches!(
+        symbols(&path, &[]),
+        Err(CompileError::Unsupported(_))
+    ));
+    assert!(matches!(
+        SymbolFile::open(&path),
+        Err(OpenError::NotSymbolFile)
+    ));
+}
+
+const GO: &str = r#"
+package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+)
+
+type shape interface{ area() float64 }
+type square struct{ side float64 }
+
+func (s square) area() float64 { return multiply(s.side, s.side) }
+func multiply(a, b float64) float64 { return a*b + add(a) }
+func add(a float64) float64 {
+	if a > 3 {
+		return a + 1
+	}
+	return a - 1
+}
+
+func main() {
+	areas := []float64{}
+	for i := range os.Args {
+		var s shape = square{float64(i)}
+		areas = append(areas, s.area())
+	}
+	sort.Slice(areas, func(i, j int) bool { return areas[i] < areas[j] })
+	fmt.Println(areas)
+}
+"#;
+
+/// The differences that are expected: where the compiler has put no line, `go tool addr2line` says -1.
+#[test]
+fn stripped_go_binaries_say_what_go_says() {
+    let Some(go) = std::env::var_os("SYMBOLS_GO") else {
+        eprintln!("skipped: SYMBOLS_GO is not the path of a go command");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("main.go"), GO).unwrap();
+    for (architecture, mode) in [("amd64", "exe"), ("amd64", "pie"), ("arm64", "exe")] {
+        let binary = directory.path().join("program");
+        let built = Command::new(&go)
+            .current_dir(directory.path())
+            .env("GOARCH", architecture)
+            .args(["build", "-ldflags=-s -w", "-buildmode", mode, "-o"])
+            .args([&binary, Path::new("main.go")])
+            .status();
+        assert!(built.unwrap().success());
+        let (file, summary) = symbols(&binary, &[]).unwrap();
+        let covered = summary.covered[Source::GoPclntab as usize];
+        assert!(covered * 100 > summary.code * 99, "{summary:?}");
+        let data = std::fs::read(&binary).unwrap();
+        let budget = std::cell::Cell::new(0);
+        let code = elf::Elf::parse(&data, &budget).unwrap().code();
+        let addresses: Vec<u64> = code
+            .into_iter()
+            .flat_map(|range| range.step_by(61))
+            .collect();
+        let mut child = Command::new(&go)
+            .args(["tool", "addr2line"])
+            .arg(&binary)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let text: String = addresses.iter().map(|at| format!("{at:#x}\n")).collect();
+        let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        let output = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = output.lines().collect();
+        let mut compared = 0;
+        let mut inlined = 0;
+        let mut cursor = file.cursor();
+        for (address, theirs) in addresses.iter().zip(lines.chunks_exact(2)) {
+            let frames: Vec<_> = cursor.frames(*address).collect();
+            // It knows the function of the code, and the line of what was inlined into it.
+            let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
+                continue;
+            };
+            assert_eq!(last.function, theirs[0], "{address:#x}");
+            if first.line != 0 {
+                assert_eq!(
+                    format!("{}:{}", first.file, first.line),
+                    theirs[1],
+                    "{address:#x}"
+                );
+            }
+            compared += 1;
+            inlined += usize::from(frames.len() > 1);
+        }
+        assert!(compared > 5000 && inlined > 500, "{compared} {inlined}");
+    }
+}

@@ -1,0 +1,291 @@
+//! The worker: a process of its own that reads strangers' files.
+//!
+//! It is this program again, with a sub-command that is not in the help. Before it opens a file it limits itself: memory,
+//! CPU time, the size of what it writes, no core dump, the lowest priority. It has no environment, and nothing of the
+//! collector's is in its memory. A file that makes it crash, or run in circles, costs one symbol file and nothing else.
+//!
+//! Threads that catch panics were rejected: they share the memory that a decompression bomb takes, and a file that is
+//! shortened while it is mapped ends the whole process (`SIGBUS`).
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, Signal, nice, set_parent_process_death_signal, setrlimit};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::compile::{CompileError, Inputs, Limits, compile};
+use super::describe::{Description, describe};
+use super::failure::Failure;
+use crate::pipeline::BoxFuture;
+
+/// What a worker may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerLimits {
+    /// Memory in bytes, besides the files it reads, which are mapped.
+    pub memory: u64,
+    /// CPU time, in whole seconds.
+    pub cpu: Duration,
+    /// The most bytes of the files it reads.
+    pub input: u64,
+    /// The most bytes of the file it writes.
+    pub output: u64,
+}
+
+/// What reads strangers' files. In tests it is no process.
+pub trait Compiler: Send + Sync + 'static {
+    /// What a file says of itself.
+    fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>>;
+
+    /// Compiles files into the symbol file `output`.
+    fn compile<'a>(
+        &'a self,
+        binary: &'a Path,
+        supplementary: &'a [PathBuf],
+        output: &'a Path,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// Starts a worker for each file.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// The program.
+    program: PathBuf,
+    limits: WorkerLimits,
+}
+
+/// The exit codes of a worker that could say what is wrong; others are the runtime's or a signal's.
+const UNUSABLE: i32 = 64;
+const TOO_LARGE: i32 = 65;
+const NOT_READABLE: i32 = 66;
+
+/// How many times the CPU time may pass on the clock: the worker has the lowest priority.
+const PATIENCE: u32 = 5;
+
+/// The most bytes that are read of what a worker says.
+const WORDS: u64 = 4096;
+
+/// What an entry of [`Limits::entries`] takes at most, with what is made of it.
+const BYTES_PER_ENTRY: u64 = 96;
+
+/// How many files a worker may have open: the standard ones, those it reads, the one it writes.
+const OPEN_FILES: u64 = 64;
+
+impl Worker {
+    /// Workers with these limits. The program is the one that runs, even if its file was replaced since it was started.
+    pub fn new(limits: WorkerLimits) -> Self {
+        let program = match cfg!(target_os = "linux") {
+            true => PathBuf::from("/proc/self/exe"),
+            false => std::env::current_exe().unwrap_or_default(),
+        };
+        Worker { program, limits }
+    }
+
+    async fn run(&self, files: &[&Path], output: Option<&Path>) -> Result<String, Failure> {
+        let local = |error: io::Error| Failure::Local(format!("no worker can be run: {error}"));
+        let mut command = Command::new(&self.program);
+        command
+            .args(["symbols", "worker"])
+            .arg(format!("--memory={}", self.limits.memory))
+            .arg(format!("--cpu={}", self.limits.cpu.as_secs().max(1)))
+            .arg(format!("--input-bytes={}", self.limits.input))
+            .arg(format!("--output-bytes={}", self.limits.output));
+        if let Some(output) = output {
+            command.arg("--output").arg(output);
+        }
+        command
+            .arg("--")
+            .args(files)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(local)?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let done = async {
+            let (words, complaint) = tokio::join!(said(stdout), said(stderr));
+            child.wait().await.map(|status| (status, words, complaint))
+        };
+        let patience = self.limits.cpu.saturating_mul(PATIENCE);
+        let Ok(done) = timeout(patience, done).await else {
+            return Err(Failure::Worker(format!("it took more than {patience:?}")));
+        };
+        let (status, words, complaint) = done.map_err(local)?;
+        match status.success() {
+            true => Ok(words),
+            false => Err(self.failure(status, complaint.trim())),
+        }
+    }
+
+    fn failure(&self, status: ExitStatus, complaint: &str) -> Failure {
+        let complaint = || complaint.chars().take(200).collect::<String>();
+        match status.code() {
+            Some(UNUSABLE) => return Failure::Unusable(complaint()),
+            Some(TOO_LARGE) => return Failure::TooLarge(complaint()),
+            Some(NOT_READABLE) => return Failure::Local(complaint()),
+            _ => {}
+        }
+        let signal = status.signal().and_then(Signal::from_named_raw);
+        let WorkerLimits {
+            memory,
+            cpu,
+            output,
+            ..
+        } = self.limits;
+        let limit = match signal {
+            Some(Signal::XCPU | Signal::KILL) => format!("{cpu:?} of CPU time were not enough"),
+            Some(Signal::XFSZ) => format!("the symbol file has more than {output} bytes"),
+            // What an allocation that fails ends with.
+            Some(Signal::ABORT) => {
+                format!("{memory} bytes of memory were not enough: {}", complaint())
+            }
+            _ => format!("it ended with {status}: {}", complaint()),
+        };
+        Failure::Worker(limit)
+    }
+}
+
+impl Compiler for Worker {
+    fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
+        Box::pin(async move {
+            let lines = self.run(&[file], None).await?;
+            Ok(Description::from_lines(&lines))
+        })
+    }
+
+    fn compile<'a>(
+        &'a self,
+        binary: &'a Path,
+        supplementary: &'a [PathBuf],
+        output: &'a Path,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            let mut files = vec![binary];
+            files.extend(supplementary.iter().map(PathBuf::as_path));
+            self.run(&files, Some(output)).await.map(drop)
+        })
+    }
+}
+
+/// What a worker says, as far as anybody wants to hear it. Behind that its pipe is closed.
+async fn said(pipe: Option<impl AsyncRead + Unpin>) -> String {
+    let mut words = Vec::new();
+    if let Some(pipe) = pipe {
+        // What came before an error counts.
+        let _ = pipe.take(WORDS).read_to_end(&mut words).await;
+    }
+    String::from_utf8_lossy(&words).into_owned()
+}
+
+/// What a worker is told to do: to compile the files, or without an output to describe the first of them.
+#[derive(Debug)]
+pub struct Task {
+    /// What it may use.
+    pub limits: WorkerLimits,
+    /// Where the symbol file goes.
+    pub output: Option<PathBuf>,
+    /// The binary, and the files that belong to it.
+    pub files: Vec<PathBuf>,
+}
+
+/// Why a worker could not do what it was told.
+#[derive(Debug)]
+pub struct Complaint {
+    /// What it exits with.
+    pub code: u8,
+    /// What it says on stderr.
+    pub text: String,
+}
+
+impl Task {
+    /// Does it, and returns what goes to stdout. This process has the limits from now on.
+    ///
+    /// # Errors
+    /// What is wrong, with the exit code that says so.
+    pub fn run(&self) -> Result<String, Complaint> {
+        let not_readable = |error: io::Error| complaint(NOT_READABLE, &error);
+        let Some((binary, supplementary)) = self.files.split_first() else {
+            return Err(complaint(NOT_READABLE, &"no file"));
+        };
+        let mut input = 0u64;
+        for file in &self.files {
+            let metadata = std::fs::metadata(file).map_err(not_readable)?;
+            input = input.saturating_add(metadata.len());
+        }
+        if input > self.limits.input {
+            let text = format!("it has {input} bytes; {} are allowed", self.limits.input);
+            return Err(complaint(TOO_LARGE, &text));
+        }
+        self.limits.enter(input).map_err(not_readable)?;
+        let Some(output) = &self.output else {
+            let description = describe(binary).map_err(not_readable)?;
+            return Ok(description.to_lines());
+        };
+        let inputs = Inputs {
+            binary,
+            supplementary,
+        };
+        let limits = Limits {
+            input_bytes: self.limits.input,
+            decompressed_bytes: self.limits.memory,
+            output_bytes: self.limits.output,
+            entries: self.limits.memory / BYTES_PER_ENTRY,
+        };
+        let output = File::options().write(true).open(output);
+        let mut output = BufWriter::new(output.map_err(not_readable)?);
+        compile(&inputs, &limits, &mut output).map_err(|error| Complaint::of(&error))?;
+        output.flush().map_err(not_readable)?;
+        Ok(String::new())
+    }
+}
+
+impl WorkerLimits {
+    /// Limits this process. `mapped` bytes of files are not memory, but count as address space.
+    fn enter(&self, mapped: u64) -> io::Result<()> {
+        let set = |resource, value| {
+            let limit = Rlimit {
+                current: Some(value),
+                maximum: Some(value),
+            };
+            setrlimit(resource, limit)
+        };
+        // Where memory is short, this is what has to go. It may be refused, and then nothing is wrong.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        // A collector that is killed takes its workers with it.
+        #[cfg(target_os = "linux")]
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set(Resource::Core, 0)?;
+        set(Resource::Nofile, OPEN_FILES)?;
+        set(Resource::Cpu, self.cpu.as_secs().max(1))?;
+        set(Resource::Fsize, self.output)?;
+        set(Resource::As, self.memory.saturating_add(mapped))?;
+        // As the lowest: what the pipelines do comes first. It may be refused, and then nothing is wrong.
+        let _ = nice(19);
+        Ok(())
+    }
+}
+
+impl Complaint {
+    fn of(error: &CompileError) -> Self {
+        let code = match error {
+            CompileError::Limit(_) => TOO_LARGE,
+            CompileError::Io(_) => NOT_READABLE,
+            _ => UNUSABLE,
+        };
+        complaint(code, error)
+    }
+}
+
+fn complaint(code: i32, text: &dyn std::fmt::Display) -> Complaint {
+    Complaint {
+        code: u8::try_from(code).unwrap_or(1),
+        text: text.to_string(),
+    }
+}
