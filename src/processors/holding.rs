@@ -1,5 +1,5 @@
-//! What processors have in common that hold data they have acknowledged: `batch`, the summaries of `compression`, and
-//! `log_dedup`.
+//! What processors and connectors have in common that hold data they have acknowledged: `batch`, the summaries of
+//! `compression`, `log_dedup`, and the connector `profile_metrics`.
 //!
 //! From the acknowledgement on the processor answers for the data. What is ready is offered to the next stage until that
 //! takes it; while enough waits for that, clients are refused, who still have theirs. At the end of its life (a shutdown,
@@ -26,16 +26,16 @@ use crate::telemetry::DropReason;
 use crate::wire::{self, Limit};
 
 /// How many pieces of what is ready may wait to be handed on before clients are refused.
-pub(super) const MAX_READY: usize = 8;
+pub(crate) const MAX_READY: usize = 8;
 
 /// How long a client waits until something was handed on, before it is refused.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a client is told at the end of the processor's life.
-pub(super) const CLOSED: &str = "the collector is shutting down";
+pub(crate) const CLOSED: &str = "the collector is shutting down";
 
 /// A processor that holds data.
-pub(super) trait Holder: Send + Sync + Sized + 'static {
+pub(crate) trait Holder: Send + Sync + Sized + 'static {
     /// What is gathered, as far as it is under the lock.
     type Gathered: Default + Send;
     /// What waits to be handed on.
@@ -56,22 +56,22 @@ pub(super) trait Holder: Send + Sync + Sized + 'static {
 
 /// How much may be under way at once. Something alone may have more bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
-    pub(super) count: usize,
-    pub(super) bytes: usize,
+pub(crate) struct Most {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
 }
 
 /// The outcome of [`Holder::collect`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Collected {
+pub(crate) struct Collected {
     /// When there will be something due next.
-    pub(super) due: Option<Instant>,
+    pub(crate) due: Option<Instant>,
     /// Whether the processor was closed already, so that nothing is added any more.
-    pub(super) closed: bool,
+    pub(crate) closed: bool,
 }
 
 /// Has a size.
-pub(super) trait Bytes {
+pub(crate) trait Bytes {
     /// In bytes of memory, about.
     fn bytes(&self) -> usize;
 }
@@ -83,8 +83,8 @@ impl Bytes for Batch {
 }
 
 /// The common part of a processor that holds data.
-pub(super) struct Holding<G, R> {
-    pub(super) next: Next,
+pub(crate) struct Holding<G, R> {
+    pub(crate) next: Next,
     /// A plain mutex: it is held for a few pushes and never across an await.
     state: Mutex<State<G, R>>,
     wake: Notify,
@@ -95,29 +95,29 @@ pub(super) struct Holding<G, R> {
 }
 
 /// What is under the lock.
-pub(super) struct State<G, R> {
-    pub(super) gathered: G,
-    pub(super) ready: Queue<R>,
+pub(crate) struct State<G, R> {
+    pub(crate) gathered: G,
+    pub(crate) ready: Queue<R>,
     /// Items that this processor answers for: gathered, ready and under way.
-    pub(super) held: usize,
-    pub(super) closed: bool,
+    pub(crate) held: usize,
+    pub(crate) closed: bool,
     /// Whether everything goes at once, because the processor is closed or has been replaced.
-    pub(super) ending: bool,
+    pub(crate) ending: bool,
 }
 
 /// What waits to be handed on. Whoever adds to it wakes the flusher: see [`Holding::wake`].
-pub(super) struct Queue<R> {
+pub(crate) struct Queue<R> {
     waiting: VecDeque<R>,
     bytes: usize,
 }
 
 impl<R: Bytes> Queue<R> {
     /// Whether no more may be taken in: enough is waiting, or so many bytes.
-    pub(super) fn is_full(&self, most_bytes: usize) -> bool {
+    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
         self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
     }
 
-    pub(super) fn push(&mut self, ready: R) {
+    pub(crate) fn push(&mut self, ready: R) {
         self.bytes += ready.bytes();
         self.waiting.push_back(ready);
     }
@@ -135,7 +135,7 @@ impl<R: Bytes> Queue<R> {
 }
 
 impl<G: Default, R: Bytes> Holding<G, R> {
-    pub(super) fn new(next: Next) -> Self {
+    pub(crate) fn new(next: Next) -> Self {
         Holding {
             next,
             state: Mutex::new(State {
@@ -154,18 +154,18 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State<G, R>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<G, R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the flusher: something is ready, or will be due.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
     /// Tries until there is a result. Between two attempts something was handed on; if that takes too long, the client
     /// is refused with `full`. So a next stage that is just slower than the clients sets their pace.
-    pub(super) async fn with_patience<T>(
+    pub(crate) async fn with_patience<T>(
         &self,
         full: &'static str,
         mut attempt: impl FnMut() -> Result<Option<T>, Nack>,
@@ -185,7 +185,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
 
     /// Offers a batch until it is taken. If it is refused for good, it is taken `apart` and each piece is offered, so
     /// that what is at fault takes nothing else with it; what cannot be taken apart is dropped.
-    pub(super) async fn hand_on(&self, batch: Batch, apart: impl FnOnce() -> Vec<Batch>) {
+    pub(crate) async fn hand_on(&self, batch: Batch, apart: impl FnOnce() -> Vec<Batch>) {
         let items = batch.items();
         let progress = Arc::new(Progress::default());
         let (next, closing) = (&self.next, &self.closing);
@@ -218,13 +218,19 @@ impl<G: Default, R: Bytes> Holding<G, R> {
     }
 
     /// From here on this processor does not answer for these items any more.
-    pub(super) fn settle(&self, items: usize) {
+    pub(crate) fn settle(&self, items: usize) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(items);
     }
 
+    /// What this processor answers for became other items.
+    pub(crate) fn became(&self, before: usize, after: usize) {
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(before).saturating_add(after);
+    }
+
     /// Items became part of others.
-    pub(super) fn merged(&self, before: usize, after: usize) {
+    pub(crate) fn merged(&self, before: usize, after: usize) {
         let fewer = before.saturating_sub(after);
         if fewer > 0 {
             self.next.account.dropped(fewer, DropReason::Merged);
@@ -236,7 +242,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
 const PIECES: usize = 16;
 
 /// A batch in some pieces, which can be offered one by one; a single one if it cannot be cut.
-pub(super) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
+pub(crate) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
     let limit = Limit {
         items: batch.items().div_ceil(PIECES),
         bytes: usize::MAX,
@@ -288,13 +294,13 @@ async fn flush<H: Holder>(holder: Arc<H>) {
 }
 
 /// The life of a processor that holds data.
-pub(super) struct Life<H: Holder> {
+pub(crate) struct Life<H: Holder> {
     holder: Arc<H>,
     flusher: Option<JoinHandle<()>>,
 }
 
 impl<H: Holder> Life<H> {
-    pub(super) fn new(holder: Arc<H>) -> Self {
+    pub(crate) fn new(holder: Arc<H>) -> Self {
         Life {
             holder,
             flusher: None,

@@ -5,15 +5,16 @@ pub mod batch;
 pub mod compression;
 pub mod dedup;
 pub mod filter;
-mod holding;
+pub(crate) mod holding;
 pub mod log_dedup;
 pub mod matching;
 pub mod memory_limiter;
-mod offer;
+pub(crate) mod offer;
 mod partition;
 pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;
+pub mod symbolication;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -29,4 +30,5 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     probabilistic_sampler::ENTRY,
     redaction::ENTRY,
     resource::ENTRY,
+    symbolication::ENTRY,
 ];

@@ -53,7 +53,7 @@ static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 
 /// Does work on so many bytes, elsewhere if it is much, and as much at once as there are cores; nothing comes back when
 /// the process ends.
-pub(super) async fn away<T: Send + 'static>(
+pub(crate) async fn away<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

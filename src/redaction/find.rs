@@ -58,13 +58,14 @@ fn bits(from: usize, to: usize) -> u64 {
     below(to) & !below(from)
 }
 
-/// Finds all that the enabled detectors know.
+/// Finds all that the enabled detectors know. Returns whether there is anything but ASCII.
 #[inline]
-pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
-    if text.len() < SHORTEST {
-        return;
+pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
+    if text.len() < SHORTEST || enabled == Enabled::default() {
+        return !text.is_ascii();
     }
     let mut base = 0;
+    let mut foreign = 0;
     loop {
         let end = text.len().min(base + WINDOW);
         let window = text.get(base..end).unwrap_or_default();
@@ -74,6 +75,7 @@ pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
             if last { WINDOW } else { WINDOW - OVERLAP },
         );
         let masks = Masks::of(window);
+        foreign |= masks.foreign;
         if let Some(anchors) = Anchors::of(&masks, own) {
             anchors.confirm(enabled, text, base, found);
         }
@@ -90,6 +92,7 @@ pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
             });
         });
     }
+    foreign != 0
 }
 
 /// Where in a window something could be.
@@ -143,6 +146,7 @@ impl Anchors {
             scheme,
             j,
             i,
+            foreign: _,
         } = *masks;
         let word = digit | alpha | underscore;
         let soon =

@@ -37,6 +37,8 @@ pub(super) struct Masks {
     pub(super) scheme: u64,
     /// `I`, in the beginning of the keys of AWS and Google Cloud.
     pub(super) i: u64,
+    /// All that is not ASCII.
+    pub(super) foreign: u64,
 }
 
 impl Masks {
@@ -107,6 +109,7 @@ impl Masks {
         self.scheme |= either(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'r', b'c');
         self.j |= equal(b'J');
         self.i |= equal(b'I');
+        self.foreign |= bits(bytes);
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -129,6 +132,7 @@ impl Masks {
                 b'/' => self.slash |= bit,
                 b'\\' => self.backslash |= bit,
                 b' ' => self.space |= bit,
+                0x80.. => self.foreign |= bit,
                 b'A'..=b'Z' | b'a'..=b'z' => {
                     self.alpha |= bit;
                     self.j |= u64::from(*byte == b'J') << (position + offset);

@@ -16,6 +16,7 @@ mod corpus;
 mod decode;
 mod detect;
 mod find;
+mod folded;
 mod hash;
 mod marks;
 mod masks;
@@ -45,7 +46,7 @@ pub struct Settings<'a> {
     pub hash_function: Option<HashFunction>,
     /// The key of `hmac`.
     pub hmac_key: &'a Secret,
-    /// Whether percent-encoded and base64 runs are decoded and scanned too, one level deep.
+    /// Whether percent-encoded and base64 runs, and the escapes of JSON, are decoded and scanned too, one level deep.
     pub decode: bool,
 }
 
@@ -89,11 +90,21 @@ pub enum Outcome {
     Drop,
 }
 
-/// A text that cannot be made free of hits: what is written in place of one is found again and again, by a custom pattern
-/// that matches what other detectors leave behind. It must not be passed on.
+/// A text that cannot be made free of hits. It must not be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "it still has something private after {} rounds of redaction",
-    Scanner::ROUNDS
-)]
-pub struct Unscannable;
+#[non_exhaustive]
+pub enum Unscannable {
+    /// What is written in place of a hit is found again and again, by a custom pattern that matches what other detectors
+    /// leave behind.
+    #[error(
+        "it still has something private after {} rounds of redaction",
+        Scanner::ROUNDS
+    )]
+    Unsettled,
+    /// The bytes are no text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// A pattern of the user's matches so often in so long a text that searching on would take seconds.
+    #[error("a pattern matches too often in a text of its length")]
+    TooManyMatches,
+}

@@ -1,19 +1,29 @@
 //! Regular expressions of the user's: written for the Collector, which has the syntax of RE2.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use regex::{Regex, RegexBuilder};
+
+use super::Unscannable;
 
 /// The most memory that one compiled pattern may take, in bytes; so much again may be used while it searches.
 const SIZE: usize = 4 << 20;
 
-/// A regular expression in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>). Searching takes time linear
-/// in the text, whatever the pattern.
+/// The most bytes that are searched for all matches of a pattern in one text. One search is linear in the text, but each match
+/// begins another, which for patterns such as `.*x|.` goes through all the rest again (documentation of the crate `regex`,
+/// "Iterating over matches"). This is some seconds, and 4096 matches in a text of 1 MiB.
+const SEARCHED: usize = 1 << 32;
+
+/// A regular expression in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>). Whether it matches takes time
+/// linear in the text, whatever the pattern; finding all matches takes bounded time, and what would take longer is an error.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
     /// Which group is what was looked for: `value` if there is one, otherwise all of it.
     group: usize,
+    /// The most bytes that are searched in one text.
+    searched: usize,
 }
 
 impl Pattern {
@@ -37,6 +47,7 @@ impl Pattern {
         Ok(Pattern {
             regex,
             group: named.unwrap_or(0),
+            searched: SEARCHED,
         })
     }
 
@@ -47,40 +58,63 @@ impl Pattern {
 
     /// The text with every match replaced by what `replacement` makes of it; borrowed if there is none. Empty matches
     /// are left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Unscannable::TooManyMatches`].
     pub fn replace_all<'t>(
         &self,
         text: &'t str,
         mut replacement: impl FnMut(&str) -> String,
-    ) -> Cow<'t, str> {
+    ) -> Result<Cow<'t, str>, Unscannable> {
         let mut output = String::new();
         let mut copied = 0;
-        for found in self.regex.find_iter(text).filter(|m| !m.is_empty()) {
+        let mut left = self.most(text);
+        for found in self.regex.find_iter(text) {
+            left = left.checked_sub(1).ok_or(Unscannable::TooManyMatches)?;
+            if found.is_empty() {
+                continue;
+            }
             output.push_str(text.get(copied..found.start()).unwrap_or_default());
             output.push_str(&replacement(found.as_str()));
             copied = found.end();
         }
         if copied == 0 {
-            return Cow::Borrowed(text);
+            return Ok(Cow::Borrowed(text));
         }
         output.push_str(text.get(copied..).unwrap_or_default());
-        Cow::Owned(output)
+        Ok(Cow::Owned(output))
     }
 
     /// Where its value stands in the text: one range per match, in order.
-    pub(super) fn values<'t>(
-        &'t self,
-        text: &'t str,
-    ) -> impl Iterator<Item = std::ops::Range<usize>> + 't {
-        let whole = (self.group == 0).then(|| self.regex.find_iter(text).map(|m| m.range()));
-        let groups = (self.group != 0).then(|| {
-            let captures = self.regex.captures_iter(text);
-            captures.filter_map(|captures| Some(captures.get(self.group)?.range()))
-        });
-        let both = whole
-            .into_iter()
-            .flatten()
-            .chain(groups.into_iter().flatten());
-        both.filter(|range| !range.is_empty())
+    pub(super) fn values(&self, text: &str) -> Result<Vec<Range<usize>>, Unscannable> {
+        let mut values = Vec::new();
+        let mut left = self.most(text);
+        let mut add = |value: Option<regex::Match<'_>>| {
+            left = left.checked_sub(1).ok_or(Unscannable::TooManyMatches)?;
+            values.extend(
+                value
+                    .map(|value| value.range())
+                    .filter(|range| !range.is_empty()),
+            );
+            Ok(())
+        };
+        match self.group {
+            0 => self
+                .regex
+                .find_iter(text)
+                .try_for_each(|found| add(Some(found)))?,
+            group => {
+                let mut captures = self.regex.captures_iter(text);
+                captures.try_for_each(|captures| add(captures.get(group)))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// How many matches are looked for in a text.
+    fn most(&self, text: &str) -> usize {
+        (self.searched / text.len().max(1)).max(1)
     }
 }
 
@@ -228,6 +262,7 @@ mod tests {
             let pattern = Pattern::new(pattern).unwrap();
             pattern
                 .replace_all(text, |found| format!("<{found}>"))
+                .unwrap()
                 .into_owned()
         };
         assert_eq!(replace("a+", "baab a"), "b<aa>b <a>");
@@ -236,14 +271,29 @@ mod tests {
             Pattern::new("x")
                 .unwrap()
                 .replace_all("abc", |_| String::new()),
-            Cow::Borrowed("abc")
+            Ok(Cow::Borrowed("abc"))
         ));
     }
 
     #[test]
     fn the_group_named_value_is_what_counts() {
         let pattern = Pattern::new("key=(?P<value>[a-z]+)").unwrap();
-        let values: Vec<_> = pattern.values("key=abc; key=; key=d").collect();
+        let values = pattern.values("key=abc; key=; key=d").unwrap();
         assert_eq!(values, [4..7, 19..20]);
+    }
+
+    #[test]
+    fn a_search_that_begins_anew_at_every_byte_is_given_up() {
+        let text = "a".repeat(1 << 12);
+        for pattern in [".*x|.", "(?P<value>.)", "x*"] {
+            let mut pattern = Pattern::new(pattern).unwrap();
+            assert!(pattern.values(&text).is_ok());
+            pattern.searched = 1 << 20;
+            assert_eq!(pattern.values(&text), Err(Unscannable::TooManyMatches));
+            let replaced = pattern.replace_all(&text, |_| String::new());
+            assert_eq!(replaced, Err(Unscannable::TooManyMatches));
+            // A text that fits is looked at all the same.
+            assert!(pattern.values(&text[..1 << 9]).is_ok());
+        }
     }
 }

@@ -343,7 +343,7 @@ fn header(name: &str, metadata: Option<&Metadata>) -> Option<String> {
 }
 
 /// A regular expression that cannot be used, in one line.
-pub(in crate::processors) struct Reason<'e>(pub(in crate::processors) &'e regex::Error);
+pub(crate) struct Reason<'e>(pub(crate) &'e regex::Error);
 
 impl std::fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -10,8 +10,9 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::actions::Reason;
 pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
-pub(super) use self::actions::{Prepared, Reason, validate};
+pub(super) use self::actions::{Prepared, validate};
 use super::matching::{Choice, MatchConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};

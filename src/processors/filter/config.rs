@@ -11,9 +11,9 @@ use crate::processors::matching::{
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What happens when a condition cannot be evaluated, because it looks for a key in something that has no keys:
-    /// `ignore` takes it as not true and logs it, `silent` does not log it, `propagate` refuses the request. Default:
-    /// `ignore`.
+    /// What happens when a condition cannot be evaluated, because it looks for a key in something that has no keys, or
+    /// calculates with something that is no number, or asks for the beginning of what is no text:
+    /// `ignore` takes it as not true and logs it, `silent` does not log it, `propagate` refuses the request. Default: `ignore`.
     pub error_mode: ErrorMode,
     /// Conditions about traces, in which every path says what it is about: `resource`, `scope`, `span`, `spanevent`, as in
     /// `span.attributes["http.route"] == "/healthz"`. What the deepest of them is about is dropped: a span, or an event of a

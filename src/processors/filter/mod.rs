@@ -4,7 +4,6 @@
 //! `ottl` says is here. What becomes empty by dropping, such as a scope, goes too.
 
 mod config;
-mod ottl;
 mod profiles;
 mod rules;
 #[cfg(test)]
@@ -14,13 +13,13 @@ pub use self::config::{
     ConditionEntry, ConditionGroup, Config, ErrorMode, LogFilters, LogProperties, MetricFilters,
     MetricMatchType, MetricProperties, ProfileFilters, SeverityName, SpanFilters, TraceFilters,
 };
-use self::ottl::Here;
-use self::ottl::path::Depth;
 use self::rules::Rules;
 use super::matching::Selecting;
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::{Problems, Validate};
+use crate::ottl::Here;
+use crate::ottl::path::Depth;
 use crate::pipeline::Processor;
 use crate::telemetry::FilterMetrics;
 use crate::wire::edit::Editor;

@@ -1,16 +1,14 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::profiles::v1development as proto;
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use prost::Message as _;
 
-use super::ottl::path::Depth;
-use super::ottl::{Here, ProfileFields};
 use super::rules::Rules;
-use crate::batch::{Decoded, Nack, Signal};
+use crate::batch::Nack;
+use crate::ottl::Here;
+use crate::ottl::path::Depth;
+use crate::ottl::profile::{Reader, dictionary, messages};
 use crate::profiles::compacted;
-use crate::profiles::references::References;
+use crate::profiles::reindex::Fault;
 use crate::wire::edit::Editor;
 use crate::wire::reader::Field;
 use crate::wire::sieve::{Sieve, Sieved, sieve};
@@ -72,26 +70,12 @@ impl Sieve<'_> for Verdicts {
 }
 
 fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
-    let broken =
-        |reason: String| Nack::invalid(format!("profiles that cannot be judged: {reason}"));
-    let request = match Decoded::decode(Signal::Profiles, request) {
-        Ok(Decoded::Profiles(request)) => request,
-        Ok(_) => return Ok(Verdicts::default()),
-        Err(error) => return Err(broken(error.to_string())),
-    };
-    let dictionary = request.dictionary.unwrap_or_default();
-    let mut references = References::new(&dictionary.string_table);
+    let broken = |fault: Fault| Nack::invalid(format!("profiles that cannot be judged: {fault}"));
+    let entries = dictionary(request).map_err(broken)?;
+    let mut reader = Reader::new(&entries);
     let mut verdicts = Verdicts::default();
-    for mut entry in request.resource_profiles {
-        if let Some(resource) = &mut entry.resource {
-            let resolved = references.resolve(&mut resource.attributes);
-            resolved.map_err(|fault| broken(fault.to_string()))?;
-        }
-        let resource = proto::ResourceProfiles {
-            resource: entry.resource,
-            ..proto::ResourceProfiles::default()
-        };
-        let resource = resource.encode_to_vec();
+    for entry in messages(request, 1) {
+        let resource = reader.resource(entry).map_err(broken)?;
         let here = Here {
             resource: Message::new(&resource),
             ..Here::default()
@@ -103,16 +87,8 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
         if !stays {
             continue;
         }
-        for mut entry in entry.scope_profiles {
-            if let Some(scope) = &mut entry.scope {
-                let resolved = references.resolve(&mut scope.attributes);
-                resolved.map_err(|fault| broken(fault.to_string()))?;
-            }
-            let scope = proto::ScopeProfiles {
-                scope: entry.scope,
-                ..proto::ScopeProfiles::default()
-            };
-            let scope = scope.encode_to_vec();
+        for entry in messages(entry, 2) {
+            let scope = reader.scope(entry).map_err(broken)?;
             let here = Here {
                 scope: Message::new(&scope),
                 ..here
@@ -124,8 +100,8 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
             if !stays {
                 continue;
             }
-            for profile in &entry.profiles {
-                let fields = fields(profile, &dictionary, &mut references).map_err(broken)?;
+            for profile in messages(entry, 2) {
+                let fields = reader.profile(profile).map_err(broken)?;
                 let here = Here {
                     profile: Some(&fields),
                     ..here
@@ -138,42 +114,4 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
         }
     }
     Ok(verdicts)
-}
-
-fn fields(
-    profile: &proto::Profile,
-    dictionary: &proto::ProfilesDictionary,
-    references: &mut References<'_>,
-) -> Result<ProfileFields, String> {
-    let mut attributes = Vec::new();
-    for index in profile
-        .attribute_indices
-        .iter()
-        .filter(|index| **index != 0)
-    {
-        let at = usize::try_from(*index).ok();
-        let found = at.and_then(|at| dictionary.attribute_table.get(at));
-        let found = found.ok_or_else(|| format!("there is no attribute {index}"))?;
-        attributes.push(opentelemetry_proto::tonic::common::v1::KeyValue {
-            key: String::new(),
-            key_strindex: found.key_strindex,
-            value: found.value.clone(),
-        });
-    }
-    references
-        .resolve(&mut attributes)
-        .map_err(|fault| fault.to_string())?;
-    let attributes = Resource {
-        attributes,
-        ..Resource::default()
-    };
-    Ok(ProfileFields {
-        attributes: attributes.encode_to_vec(),
-        dropped_attributes: profile.dropped_attributes_count,
-        profile_id: profile.profile_id.clone(),
-        time: profile.time_unix_nano,
-        duration: profile.duration_nano,
-        period: profile.period,
-        payload_format: profile.original_payload_format.clone(),
-    })
 }

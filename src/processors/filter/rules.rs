@@ -1,11 +1,11 @@
 //! From the configuration to what is asked of each part of a request.
 
 use super::config::{ConditionEntry, Config, ErrorMode, MetricProperties};
-use super::ottl::path::{Context, Depth};
-use super::ottl::{Condition, Here, parse};
 use crate::batch::Signal;
 use crate::component::BuildError;
 use crate::config::Problems;
+use crate::ottl::path::{Context, Depth};
+use crate::ottl::{Condition, Here, parse};
 use crate::processors::matching::{Choice, MatchConfig, Matcher};
 use crate::telemetry::sampled_log::SampledLog;
 
@@ -69,21 +69,20 @@ impl Rules {
             .get(depth as usize)
             .map_or(&[][..], Vec::as_slice);
         for (condition, error_mode) in conditions {
-            let message = "looks for a key in something that has no keys";
             match (condition.is_true(here), error_mode) {
                 (Ok(true), _) => return Ok(true),
                 (Ok(false), _) | (Err(_), ErrorMode::Silent) => {}
-                (Err(_), ErrorMode::Ignore) => {
+                (Err(undecided), ErrorMode::Ignore) => {
                     if let Some(suppressed) = self.log.admit() {
                         tracing::warn!(
                             condition = condition.text,
                             suppressed,
-                            "a condition {message}"
+                            "a condition {undecided}"
                         );
                     }
                 }
-                (Err(_), ErrorMode::Propagate) => {
-                    return Err(format!("the condition `{}` {message}", condition.text));
+                (Err(undecided), ErrorMode::Propagate) => {
+                    return Err(format!("the condition `{}` {undecided}", condition.text));
                 }
             }
         }
@@ -102,11 +101,7 @@ struct Written<'c> {
 
 impl Written<'_> {
     fn parse(&self) -> Result<Condition, String> {
-        parse(self.text, self.signal, self.context).map_err(|mistake| {
-            let before = self.text.get(..mistake.at).unwrap_or(self.text);
-            let place = before.chars().count() + 1;
-            format!("character {place} of the condition: {}", mistake.message)
-        })
+        parse(self.text, self.signal, self.context).map_err(|mistake| mistake.in_text(self.text))
     }
 }
 

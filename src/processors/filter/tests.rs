@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{
-    AnyValue, InstrumentationScope, KeyValue, KeyValueList,
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
 };
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -425,6 +425,164 @@ fn a_condition_that_cannot_be_evaluated_refuses_only_when_told_to() {
     }
 }
 
+/// Whether a span that took from 7 ns to 107 ns, with some attributes, is dropped.
+fn drops(condition: &str) -> Result<bool, Nack> {
+    let mut request = traces();
+    let Decoded::Traces(traces) = &mut request else {
+        unreachable!()
+    };
+    traces.resource_spans.truncate(1);
+    let resource = &mut traces.resource_spans[0];
+    resource.scope_spans.truncate(1);
+    let spans = &mut resource.scope_spans[0].spans;
+    spans.truncate(1);
+    spans[0].start_time_unix_nano = 7;
+    spans[0].end_time_unix_nano = 107;
+    let map = || {
+        Value::KvlistValue(KeyValueList {
+            values: attributes([("a", text("b"))]),
+        })
+    };
+    let values = [Some(Value::IntValue(1)), Some(map()), None];
+    let list = Value::ArrayValue(ArrayValue {
+        values: values.map(|value| AnyValue { value }).into(),
+    });
+    spans[0].attributes = attributes([
+        ("ratio", Value::DoubleValue(0.5)),
+        ("bytes", Value::IntValue(2048)),
+        ("path", text("/pay")),
+        ("list", list),
+        ("map", map()),
+    ]);
+    let yaml = serde_yaml::to_string(&serde_json::json!({
+        "error_mode": "propagate",
+        "trace_conditions": [condition],
+    }));
+    filter(&config(&yaml.unwrap()), &request, Signal::Traces).map(|left| left.is_none())
+}
+
+#[test]
+fn arithmetic_is_that_of_the_language() {
+    for (condition, dropped) in [
+        (
+            "span.end_time_unix_nano - span.start_time_unix_nano > 99",
+            true,
+        ),
+        (
+            "span.end_time_unix_nano - span.start_time_unix_nano > 100",
+            false,
+        ),
+        (
+            "(span.end_time_unix_nano-span.start_time_unix_nano)/10 == 10",
+            true,
+        ),
+        (
+            "(span.end_time_unix_nano - span.start_time_unix_nano) >= 100 and (true)",
+            true,
+        ),
+        (
+            "span.end_time - span.start_time >= Duration(\"100ns\")",
+            true,
+        ),
+        (
+            "span.end_time - span.start_time > Duration(\"1ms\") - Duration(\"0.5ms\")",
+            false,
+        ),
+        (
+            "span.start_time + Duration(\"100ns\") == span.end_time",
+            true,
+        ),
+        ("span.end_time > span.start_time", true),
+        // A time is no number.
+        ("span.end_time == 107", false),
+        ("span.attributes[\"bytes\"] / 1024 == 2", true),
+        ("span.attributes[\"bytes\"] / 1000 == 2", true),
+        ("span.attributes[\"bytes\"] / 1000.0 == 2.048", true),
+        ("span.attributes[\"ratio\"] * 100 == 50", true),
+        ("1 + 2 * 3 == 7", true),
+        ("(1 + 2) * 3 == 9", true),
+        ("((1 + 2) * 3 == 9)", true),
+        ("10 - 4 - 3 == 3", true),
+        ("7 / 2 * 2 == 6", true),
+        ("-1 - -2 == 1", true),
+        ("2 -1 == 1 and -(1 + 1) < 0", true),
+        ("9223372036854775807 + 1 < 0", true),
+        ("not (1 + 1 == 3)", true),
+        ("+span.attributes[\"path\"] == \"/pay\"", true),
+        ("-span.attributes[\"ratio\"] == -0.5", true),
+        ("Len(span.attributes[\"path\"]) == 4", true),
+        ("Len(span.attributes[\"list\"]) * 2 == 6", true),
+        ("Len(span.attributes[\"map\"]) == 1", true),
+        ("Len(\"gr\u{fc}n\") == 5", true),
+        ("HasPrefix(span.attributes[\"path\"], \"/p\")", true),
+        ("HasPrefix(span.attributes[\"path\"], \"pay\")", false),
+        ("HasSuffix(\"/pay\", span.attributes[\"path\"])", true),
+        (
+            "not HasSuffix(span.name, \"x\") and HasSuffix(span.name, \"\")",
+            true,
+        ),
+        ("span.attributes[\"list\"][0] == 1", true),
+        ("span.attributes[\"list\"][1][\"a\"] == \"b\"", true),
+        ("span.attributes[\"list\"][2] == nil", true),
+        ("span.attributes[\"missing\"][7] == nil", true),
+        ("span.attributes[\"map\"][\"a\"] == \"b\"", true),
+    ] {
+        let condition = format!("{condition} and span.kind != 9");
+        assert_eq!(drops(&condition).unwrap(), dropped, "{condition}");
+    }
+    for (condition, why) in [
+        ("span.attributes[\"path\"] + 1 > 0", "no number"),
+        ("span.attributes[\"missing\"] * 2 > 0", "no number"),
+        (
+            "span.end_time + span.start_time > span.end_time",
+            "no number",
+        ),
+        ("span.end_time * 2 > span.end_time", "no number"),
+        (
+            "span.attributes[\"bytes\"] / (span.start_time_unix_nano - 7) > 0",
+            "by zero",
+        ),
+        ("span.attributes[\"ratio\"] / 0 > 0", "by zero"),
+        ("-span.attributes[\"path\"] == nil", "no number"),
+        ("-(span.end_time - span.start_time) == nil", "no number"),
+        ("Len(span.attributes[\"bytes\"]) > 0", "length"),
+        ("Len(span.attributes[\"missing\"]) > 0", "length"),
+        ("HasPrefix(span.attributes[\"bytes\"], \"2\")", "no text"),
+        ("HasSuffix(span.attributes[\"missing\"], \"2\")", "no text"),
+        ("span.attributes[\"list\"][3] == nil", "that long"),
+        ("span.attributes[\"list\"][\"a\"] == nil", "no keys"),
+        ("span.attributes[\"map\"][0] == nil", "no list"),
+    ] {
+        let nack = drops(condition).unwrap_err();
+        assert!(nack.reason.contains(why), "{condition}: {}", nack.reason);
+    }
+}
+
+#[test]
+fn expressions_nest_so_deep_that_no_stack_overflows() {
+    let deep = |open: &str, close: &str, levels: usize| {
+        let condition = format!(
+            "{}span.kind{} == 1",
+            open.repeat(levels),
+            close.repeat(levels)
+        );
+        let yaml = serde_yaml::to_string(&serde_json::json!({"trace_conditions": [condition]}));
+        let mut problems = Problems::default();
+        config(&yaml.unwrap()).validate(&mut problems);
+        problems
+            .found()
+            .first()
+            .map(|problem| problem.message.clone())
+    };
+    for (open, close) in [("(", ")"), ("-", ""), ("-(", ")")] {
+        assert_eq!(deep(open, close, 20), None);
+        let message = deep(open, close, 10_000).unwrap();
+        assert!(message.contains("too deep"), "{message}");
+    }
+    let long = format!("{}1 > 0 and span.kind == 1", "1 + ".repeat(10_000));
+    assert!(drops(&long).is_ok());
+}
+
 #[test]
 fn what_is_not_supported_is_told_with_its_place() {
     for (condition, at, part) in [
@@ -438,16 +596,31 @@ fn what_is_not_supported_is_told_with_its_place() {
         ("(span.name == \"a\"", 18, "`)`"),
         ("span.name == \"a\")", 17, "end"),
         ("span.attributes == nil", 1, "key"),
-        ("span.attributes[0] == nil", 17, "positions"),
+        ("span.attributes[0] == nil", 17, "double quotes"),
         ("span.name[\"a\"] == nil", 1, "no keys"),
-        ("Len(span.name) > 3", 1, "Len"),
+        ("Len(span.kind + 1) > 3", 5, "path"),
+        ("Len(span.name)", 15, "comparison"),
+        ("HasPrefix(span.name)", 20, "`,`"),
+        ("HasSuffix(span.name, 1)", 22, "text"),
+        ("Concat(span.name) == \"a\"", 1, "Concat"),
+        (
+            "span.end_time - -Duration(\"1s\") > span.start_time",
+            33,
+            "subtract",
+        ),
         ("IsMatch(span.name, \"(\")", 20, "regular expression"),
         ("IsMatch(span.name, span.name)", 20, "text"),
+        ("span.name + \"a\" == \"b\"", 17, "no number"),
+        ("span.kind + == 1", 13, "expected"),
+        ("(span.kind + 1 == 2", 20, "`)`"),
+        ("(span.kind + 1) and true", 15, "comparison"),
         (
-            "span.end_time_unix_nano - span.start_time_unix_nano > 5",
-            25,
-            "arithmetic",
+            "span.end_time - span.start_time > Duration(5)",
+            44,
+            "double quotes",
         ),
+        ("span.end_time > Duration(\"5\")", 26, "no unit"),
+        ("IsMatch(span.end_time, \"a\")", 9, "time"),
         ("span.kind == SPAN_KIND_SREVER", 14, "SPAN_KIND_SREVER"),
         ("log.body == \"a\"", 1, "no log"),
         ("span.trace_id == TraceID(0x01)", 26, "32"),

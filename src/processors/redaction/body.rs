@@ -5,10 +5,12 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message as _;
 
 use super::hits::Rule;
-use super::redactor::{Redactor, Refusal};
+use super::redactor::Redactor;
+use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::summary::Deed;
 use super::text::as_text;
+use crate::batch::Signal;
 use crate::redaction::Outcome;
 use crate::wire::strings::{Body, Change, Place, Rewriter as _};
 
@@ -21,10 +23,11 @@ pub(super) fn redact(
 ) -> Result<Body, Refusal> {
     let mut body = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
     let mut walk = Walk {
-        redactor,
         rules,
         place,
         path: String::new(),
+        claim: redactor.policy.claims(place, None),
+        redactor,
     };
     if walk.value(&mut body)? == Fate::Goes {
         return Ok(Body::Remove);
@@ -43,6 +46,8 @@ struct Walk<'w, 'p> {
     /// Where it is: empty for the body itself. One buffer for all of a body, so that a long key does not cost its length
     /// again for each value below it.
     path: String,
+    /// What bytes claim to be there.
+    claim: Option<Signal>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,9 +84,15 @@ impl Walk<'_, '_> {
         let mut kept = Vec::with_capacity(entries.len());
         for mut entry in std::mem::take(entries) {
             let above = self.enter(&entry.key);
+            let claims = self
+                .redactor
+                .policy
+                .claims(self.place, Some(entry.key.as_bytes()));
+            let claim = std::mem::replace(&mut self.claim, claims);
             if self.entry(&mut entry)? == Fate::Stays {
                 kept.push(entry);
             }
+            self.claim = claim;
             self.path.truncate(above);
         }
         *entries = kept;
@@ -136,7 +147,10 @@ impl Walk<'_, '_> {
         if !self.redactor.policy.looks_at_keys || entry.key.is_empty() {
             return Ok(true);
         }
-        match self.redactor.text(Place::AttributeKeys, &entry.key)? {
+        match self
+            .redactor
+            .text(Place::AttributeKeys, entry.key.as_bytes())?
+        {
             Change::Keep => {}
             Change::Replace(key) => entry.key = key,
             Change::Remove => return Ok(false),
@@ -156,9 +170,9 @@ impl Walk<'_, '_> {
         let sanitizers = &self.rules.sanitizers;
         let blocked = self
             .redactor
-            .block(self.rules, self.place, &text, |text| sanitizers.body(text));
+            .block(self.rules, self.place, &text, |text| sanitizers.body(text))?;
         if blocked != text {
-            let fresh = match self.redactor.scan(self.place, &blocked)? {
+            let fresh = match self.redactor.scan(self.place, blocked.as_bytes())? {
                 Outcome::Clean => blocked.into_owned(),
                 Outcome::Rewritten(text) => text,
                 Outcome::Drop => return Ok(self.gone()),
@@ -173,10 +187,17 @@ impl Walk<'_, '_> {
     /// Detectors look at strings, at bytes as far as they are text, and at other values if all types are looked at.
     fn detect(&mut self, value: &mut AnyValue, text: &str) -> Result<Fate, Refusal> {
         if let Some(Value::BytesValue(bytes)) = &mut value.value {
+            if let Some(signal) = self.claim {
+                if let Some(request) = self.redactor.request(self.place, signal, bytes)? {
+                    *bytes = request;
+                    self.masked();
+                }
+                return Ok(Fate::Stays);
+            }
             let mut fresh = Vec::with_capacity(bytes.len());
             let mut changed = false;
             for chunk in bytes.utf8_chunks() {
-                match self.redactor.scan(self.place, chunk.valid())? {
+                match self.redactor.scan(self.place, chunk.valid().as_bytes())? {
                     Outcome::Clean => fresh.extend_from_slice(chunk.valid().as_bytes()),
                     Outcome::Rewritten(text) => {
                         fresh.extend_from_slice(text.as_bytes());
@@ -195,7 +216,7 @@ impl Walk<'_, '_> {
         if !matches!(value.value, Some(Value::StringValue(_))) && !self.rules.all_types {
             return Ok(Fate::Stays);
         }
-        match self.redactor.scan(self.place, text)? {
+        match self.redactor.scan(self.place, text.as_bytes())? {
             Outcome::Clean => {}
             Outcome::Rewritten(text) => {
                 *value = string(text);

@@ -7,6 +7,7 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::sanitize::{DbSanitizerConfig, UrlSanitizerConfig};
+use crate::batch::Signal;
 use crate::config::units::Secret;
 use crate::config::{Problems, Validate};
 use crate::redaction::{
@@ -61,8 +62,13 @@ pub struct Config {
     pub detectors: Vec<DetectorConfig>,
     /// Detectors of your own, each with a regular expression.
     pub custom: Vec<CustomDetectorConfig>,
-    /// Whether detectors also look into what is percent-encoded or in base64, one level deep.
+    /// Whether detectors also look into what is percent-encoded, in base64, or escaped as in JSON, one level deep.
     pub decode: bool,
+    /// Bytes values that hold OTLP requests of their own, such as bodies of messages that were read from a queue. They are
+    /// redacted as requests; one that is no valid request is refused, together with the request it is in. Bytes that are not
+    /// listed here are looked at as text, as far as they are UTF-8.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub embedded_otlp: Vec<EmbeddedOtlp>,
     /// Where to look: names of places, `default` for all that are not identifiers, `all` for every one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<Vec<Chosen>>,
@@ -74,6 +80,43 @@ pub struct Config {
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,
+}
+
+/// Where bytes are an OTLP request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddedOtlp {
+    /// The key of the attribute, or of the entry of a nested map, whose value is a request or a list of requests. Left out:
+    /// bodies of log records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What kind of request it is. Required.
+    pub signal: EmbeddedSignal,
+}
+
+/// The signal of a request in a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbeddedSignal {
+    /// An `ExportTraceServiceRequest`.
+    Traces,
+    /// An `ExportMetricsServiceRequest`.
+    Metrics,
+    /// An `ExportLogsServiceRequest`.
+    Logs,
+    /// An `ExportProfilesServiceRequest`.
+    Profiles,
+}
+
+impl From<EmbeddedSignal> for Signal {
+    fn from(signal: EmbeddedSignal) -> Self {
+        match signal {
+            EmbeddedSignal::Traces => Signal::Traces,
+            EmbeddedSignal::Metrics => Signal::Metrics,
+            EmbeddedSignal::Logs => Signal::Logs,
+            EmbeddedSignal::Profiles => Signal::Profiles,
+        }
+    }
 }
 
 /// Empty is the Collector's default: none.
@@ -242,6 +285,15 @@ impl Validate for Config {
                     problems.error(&["hmac_key"], hmac_problem(&error));
                 }
                 error => problems.error(&["custom"], error.to_string()),
+            }
+        }
+        for (at, entry) in self.embedded_otlp.iter().enumerate() {
+            let earlier = self.embedded_otlp.get(..at).unwrap_or_default();
+            if earlier.iter().any(|earlier| earlier.key == entry.key) {
+                problems.error(
+                    &["embedded_otlp", &at.to_string(), "key"],
+                    "is listed twice: a value is a request of one signal",
+                );
             }
         }
         if !self.allow_all_keys && self.allowed_keys.is_empty() {

@@ -2,10 +2,12 @@
 
 use metrics::{Counter, counter};
 
+use super::policy::Policy;
+use super::refusal::Reason;
 use crate::batch::Signal;
 use crate::component::BuildContext;
 use crate::redaction::{DetectorId, Hits};
-use crate::wire::strings::{Place, Places};
+use crate::wire::strings::Place;
 
 /// What finds something besides detectors: the Collector's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) struct Counters {
     handles: Vec<Option<Counter>>,
     /// The files of profiles that were not passed on.
     originals: Option<Counter>,
+    /// By reason.
+    refused: [Counter; Reason::ALL.len()],
 }
 
 /// Both the place and what counts there.
@@ -38,22 +42,21 @@ const ORIGINALS: &str = "original_payload";
 
 impl Counters {
     /// The handles of a processor: for each place, the detectors and rules that are at work.
-    pub(super) fn new(
-        cx: &BuildContext,
-        signal: Signal,
-        places: Places,
-        detectors: &[(DetectorId, String)],
-        rules: bool,
-    ) -> Self {
+    pub(super) fn new(cx: &BuildContext, signal: Signal, policy: &Policy) -> Self {
+        let rules = policy.rules.is_some();
+        let inside = policy.signals(signal);
         let mut handles = Vec::new();
         handles.resize_with(Place::ALL.len() * COLUMNS, || None);
         for place in Place::ALL {
-            if !places.has(place) || !place.signals().contains(&signal) {
+            let mut signals = inside.iter();
+            if !policy.places.has(place) || !signals.any(|signal| place.signals().contains(signal))
+            {
                 continue;
             }
             let rules = RULES.iter().filter(|_| rules);
             let rules = rules.map(|(rule, name)| (DetectorId::COUNT + *rule as usize, *name));
-            let detectors = detectors
+            let detectors = policy
+                .detectors
                 .iter()
                 .map(|(id, name)| (id.index(), name.as_str()));
             for (column, name) in detectors.chain(rules) {
@@ -62,10 +65,19 @@ impl Counters {
                 }
             }
         }
-        let originals = signal == Signal::Profiles;
+        let originals = inside.contains(&Signal::Profiles);
         Counters {
             handles,
             originals: originals.then(|| series(cx, signal, ORIGINALS, ORIGINALS)),
+            refused: Reason::ALL.map(|reason| refused(cx, signal, reason)),
+        }
+    }
+
+    /// A request that cannot be looked at.
+    #[cold]
+    pub(super) fn refused(&self, reason: Reason) {
+        if let Some(refused) = self.refused.get(reason as usize) {
+            refused.increment(1);
         }
     }
 
@@ -108,5 +120,14 @@ fn series(cx: &BuildContext, signal: Signal, detector: &str, place: &'static str
         "detector" => detector.to_owned(),
         "otel_signal" => signal.name(),
         "place" => place
+    )
+}
+
+fn refused(cx: &BuildContext, signal: Signal, reason: Reason) -> Counter {
+    counter!(
+        "tributary_processor_redaction_refused_requests",
+        "processor" => cx.id.to_string(),
+        "otel_signal" => signal.name(),
+        "reason" => reason.name()
     )
 }

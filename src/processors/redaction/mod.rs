@@ -13,6 +13,7 @@ mod hits;
 mod policy;
 mod profiles;
 mod redactor;
+mod refusal;
 mod rules;
 mod sanitize;
 mod summary;
@@ -24,10 +25,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use self::config::{Chosen, Config, Mode, OriginalPayload, UnknownFields, Verbosity};
+pub use self::config::{
+    Chosen, Config, EmbeddedOtlp, EmbeddedSignal, Mode, OriginalPayload, UnknownFields, Verbosity,
+};
 use self::hits::Counters;
 use self::policy::Policy;
-use self::redactor::{Redactor, Refusal};
+use self::redactor::Redactor;
+use self::refusal::{Reason, Refusal};
 pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
@@ -61,9 +65,8 @@ struct Redaction {
 impl Redaction {
     fn new(config: &Config, cx: &BuildContext, signal: Signal) -> Result<Self, BuildError> {
         let policy = Policy::new(config)?;
-        let rules = policy.rules.is_some();
         Ok(Redaction {
-            counters: Counters::new(cx, signal, policy.places, &policy.detectors, rules),
+            counters: Counters::new(cx, signal, &policy),
             policy,
             budget: cx.budget.clone(),
         })
@@ -71,13 +74,32 @@ impl Redaction {
 
     /// A request without what is private; none when it stays as it is.
     fn redact(&self, signal: Signal, request: &Bytes) -> Result<Option<Redacted>, Nack> {
-        if signal == Signal::Profiles {
-            return profiles::redact(&self.policy, &self.counters, &self.budget, request);
+        let (policy, counters, budget) = (&self.policy, &self.counters, &self.budget);
+        let redacted = match signal {
+            Signal::Profiles => profiles::redact(policy, counters, budget, request, 0),
+            _ => {
+                let mut redactor = Redactor::new(policy, counters, budget, 0);
+                let redacted = rewrite(&policy.tables, signal, request, &mut redactor);
+                redacted.map(|redacted| redacted.map(Redacted::same_items))
+            }
+        };
+        redacted.or_else(|refused| self.refuse(signal, &refused))
+    }
+
+    /// What cannot be looked at is not passed on, unless nothing is to be changed.
+    #[cold]
+    fn refuse(&self, signal: Signal, refused: &Refused<Refusal>) -> Result<Option<Redacted>, Nack> {
+        self.counters.refused(Reason::of(refused));
+        if self.policy.report {
+            return Ok(None);
         }
-        let mut redactor = Redactor::new(&self.policy, &self.counters);
-        let redacted = rewrite(&self.policy.tables, signal, request, &mut redactor);
-        let redacted = redacted.map_err(|refused| refusal(signal, &refused))?;
-        Ok(redacted.map(Redacted::same_items))
+        let why = match refused {
+            Refused::Malformed(reason) => (*reason).to_owned(),
+            Refused::By(refusal) => refusal.to_string(),
+        };
+        Err(Nack::invalid(format!(
+            "the {signal} request cannot be redacted, so it is not passed on: {why}"
+        )))
     }
 }
 
@@ -95,18 +117,6 @@ impl Redacted {
             items: None,
         }
     }
-}
-
-/// What cannot be scanned is not passed on.
-#[cold]
-fn refusal(signal: Signal, refused: &Refused<Refusal>) -> Nack {
-    let why = match refused {
-        Refused::Malformed(reason) => (*reason).to_owned(),
-        Refused::By(refusal) => refusal.to_string(),
-    };
-    Nack::invalid(format!(
-        "the {signal} request cannot be redacted, so it is not passed on: {why}"
-    ))
 }
 
 impl Processor for Redaction {

@@ -2,6 +2,7 @@
 
 use super::config::{Config, Mode, OriginalPayload, UnknownFields, Verbosity};
 use super::rules::Rules;
+use crate::batch::Signal;
 use crate::component::BuildError;
 use crate::redaction::{Detector, DetectorId, Scanner};
 use crate::wire::strings::{Place, Places, Tables};
@@ -19,6 +20,8 @@ pub(super) struct Policy {
     pub(super) looks_at_keys: bool,
     pub(super) report: bool,
     pub(super) redacts_originals: bool,
+    /// Keys of values that are requests, and the signal of those; no key stands for bodies.
+    embedded: Vec<(Option<String>, Signal)>,
 }
 
 impl Policy {
@@ -47,7 +50,33 @@ impl Policy {
             looks_at_keys: places.has(Place::AttributeKeys),
             report: config.mode == Mode::Report,
             redacts_originals: config.original_payload == OriginalPayload::Redact,
+            embedded: config
+                .embedded_otlp
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.signal.into()))
+                .collect(),
         })
+    }
+
+    /// The signals of requests in values, and the one of the requests around them.
+    pub(super) fn signals(&self, around: Signal) -> Vec<Signal> {
+        let mut signals = vec![around];
+        signals.extend(self.embedded.iter().map(|(_, signal)| *signal));
+        signals
+    }
+
+    pub(super) fn embeds(&self) -> bool {
+        !self.embedded.is_empty()
+    }
+
+    /// Which signal's request a bytes value claims to be, under this key or as a body.
+    pub(super) fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
+        if key.is_none() && place != Place::LogBodies {
+            return None;
+        }
+        let mut embedded = self.embedded.iter();
+        let found = embedded.find(|(known, _)| known.as_deref().map(str::as_bytes) == key);
+        found.map(|(_, signal)| *signal)
     }
 
     /// Whether the rules act there.

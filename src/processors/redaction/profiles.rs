@@ -15,11 +15,12 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
+use super::Redacted;
 use super::hits::Counters;
 use super::policy::Policy;
-use super::redactor::{Redactor, Refusal};
-use super::{Redacted, refusal};
-use crate::batch::{Nack, Signal};
+use super::redactor::Redactor;
+use super::refusal::Refusal;
+use crate::batch::Signal;
 use crate::memory::Budget;
 use crate::profiles::compact::Compactor;
 use crate::profiles::names::BUILD_IDS;
@@ -29,35 +30,33 @@ use crate::profiles::{Dictionary, Profiles, layout, pprof};
 use crate::redaction::{Hits, Outcome};
 use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
 
-/// A profiles request without what is private; none when it stays as it is.
+/// A profiles request without what is private, which is in `level` others; none when it stays as it is.
 pub(super) fn redact(
     policy: &Policy,
     counters: &Counters,
     budget: &Arc<Budget>,
     request: &Bytes,
-) -> Result<Option<Redacted>, Nack> {
-    layout::recognise(request).map_err(|old| Nack::invalid(old.to_string()))?;
-    let refuse = |refused| refusal(Signal::Profiles, &refused);
+    level: u32,
+) -> Reworked<Option<Redacted>> {
+    layout::recognise(request).map_err(|old| Refused::By(Refusal::Layout(old.to_string())))?;
     let mut probe = Probe {
         policy,
         hits: Hits::default(),
         found: policy.rules.is_some(),
         in_place: false,
     };
-    let stripped =
-        rewrite(&policy.tables, Signal::Profiles, request, &mut probe).map_err(refuse)?;
+    let stripped = rewrite(&policy.tables, Signal::Profiles, request, &mut probe)?;
     if !probe.found {
         return Ok(stripped.map(Redacted::same_items));
     }
     let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
-        .map_err(|_| refuse(Refused::Malformed("it is not a profiles request")))?;
+        .map_err(|_| Refused::Malformed("it is not a profiles request"))?;
     let mut rework = Rework {
-        redactor: Redactor::new(policy, counters),
-        budget,
+        redactor: Redactor::new(policy, counters, budget, level),
         changed: false,
         strings: HashMap::new(),
     };
-    let reworked = rework.request(decoded).map_err(refuse)?;
+    let reworked = rework.request(decoded)?;
     if policy.report {
         return Ok(stripped.map(Redacted::same_items));
     }
@@ -108,11 +107,8 @@ fn leaves_out(suspects: &[&str], written: &[u8]) -> bool {
     suspects.iter().any(|text| !kept.contains(text))
 }
 
-fn broken(fault: &Fault) -> Nack {
-    refusal(
-        Signal::Profiles,
-        &Refused::By(Refusal::Broken(fault.to_string())),
-    )
+fn broken(fault: &Fault) -> Refused<Refusal> {
+    Refused::By(Refusal::Broken(fault.to_string()))
 }
 
 /// What is referred to, and nothing else. What has become equal becomes one: attributes, resources, scopes and samples.
@@ -139,25 +135,41 @@ struct Probe<'p> {
 impl Rewriter for Probe<'_> {
     type Refusal = Refusal;
 
-    fn text(&mut self, place: Place, text: &str) -> Result<Change, Refusal> {
+    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
         if !self.in_place {
-            let outcome = self.policy.scanner.scan(text, &mut self.hits);
-            let outcome = outcome.map_err(|error| Refusal::Unscannable { place, error })?;
-            let rules = self.policy.rules.as_ref();
-            self.in_place = !matches!(outcome, Outcome::Clean)
-                || rules.is_some_and(|rules| rules.blocks_value(text));
+            let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
+            let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
+            self.in_place = !matches!(outcome, Outcome::Clean);
+            if let Some(rules) = &self.policy.rules {
+                let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
+                self.in_place |= rules.blocks_value(text);
+            }
             self.found |= self.in_place;
         }
         Ok(Change::Keep)
     }
 
-    fn shared(&mut self, text: &str) -> Result<(), Refusal> {
+    fn shared(&mut self, text: &[u8]) -> Result<(), Refusal> {
         // Whoever refers to it may not be looked at: then this is no reason to refuse.
         if !self.found {
-            let outcome = self.policy.scanner.scan(text, &mut self.hits);
+            let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
             self.found = !matches!(outcome, Ok(Outcome::Clean));
         }
         Ok(())
+    }
+
+    fn embeds(&self) -> bool {
+        self.policy.embeds()
+    }
+
+    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
+        self.policy.claims(place, key)
+    }
+
+    fn embedded(&mut self, _: Place, _: Signal, _: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        // Rare enough to take every one apart.
+        (self.found, self.in_place) = (true, true);
+        Ok(None)
     }
 
     fn original(&mut self) {
@@ -170,7 +182,6 @@ type Reworked<T> = Result<T, Refused<Refusal>>;
 
 struct Rework<'p> {
     redactor: Redactor<'p>,
-    budget: &'p Arc<Budget>,
     changed: bool,
     /// What became of a string in a place.
     strings: HashMap<(i32, Place), i32>,
@@ -182,7 +193,7 @@ impl Rework<'_> {
         mut request: ExportProfilesServiceRequest,
     ) -> Reworked<ExportProfilesServiceRequest> {
         self.originals(&mut request)?;
-        inline(&mut request).map_err(|fault| Refused::By(Refusal::Broken(fault.to_string())))?;
+        inline(&mut request).map_err(|fault| broken(&fault))?;
         let kept = self.dictionary_rules(&mut request)?;
         request = self.attributes(request)?;
         let mut tables = request.dictionary.take().unwrap_or_default();
@@ -242,7 +253,7 @@ impl Rework<'_> {
 
     /// A pprof file without what is private; none when it cannot be taken apart.
     fn file(&self, file: &[u8]) -> Option<Vec<u8>> {
-        let mut permit = self.budget.acquire(file.len()).ok()?;
+        let mut permit = self.redactor.budget.acquire(file.len()).ok()?;
         let mut dictionary = Dictionary::new();
         let converted = pprof::Reader::new()
             .read(
@@ -263,9 +274,13 @@ impl Rework<'_> {
         }
         .encode();
         let Redactor {
-            policy, counters, ..
+            policy,
+            counters,
+            budget,
+            level,
+            ..
         } = &self.redactor;
-        let redacted = redact(policy, counters, self.budget, &encoded).ok()?;
+        let redacted = redact(policy, counters, budget, &encoded, *level).ok()?;
         let encoded = redacted.map_or(encoded, |redacted| redacted.request);
         let request = ExportProfilesServiceRequest::decode(encoded).ok()?;
         let profiles = read(&request).ok()?;
@@ -412,7 +427,10 @@ impl Rework<'_> {
             // Refused when the tables are read again.
             return Ok(());
         };
-        let change = self.redactor.text(place, text).map_err(Refused::By)?;
+        let change = self
+            .redactor
+            .text(place, text.as_bytes())
+            .map_err(Refused::By)?;
         let fresh = match change {
             Change::Keep => *reference,
             Change::Remove => 0,

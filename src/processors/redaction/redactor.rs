@@ -1,7 +1,9 @@
 //! Decides about every string of a request.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
@@ -10,32 +12,18 @@ use smallvec::SmallVec;
 use super::config::Verbosity;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
+use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
 use super::text::as_text;
-use crate::redaction::{Hits, Outcome, Unscannable};
+use crate::batch::Signal;
+use crate::memory::Budget;
+use crate::redaction::{Hits, Outcome};
 use crate::wire::reader::Fields;
-use crate::wire::strings::{Amendment, Attribute, Body, Change, Place, Rewriter, Seen};
-
-/// Why a string is refused: where it stands, and never what it is.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
-    /// The scanner gave up.
-    #[error("a string in {} cannot be scanned: {error}", place.name())]
-    Unscannable {
-        /// Where it stands.
-        place: Place,
-        /// Why.
-        error: Unscannable,
-    },
-    /// A body or an attribute's value is not a value.
-    #[error("a value in {} cannot be read", .0.name())]
-    Unreadable(Place),
-    /// Tables of a dictionary do not fit together.
-    #[error("{0}")]
-    Broken(String),
-}
+use crate::wire::strings::{
+    Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
+};
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
 /// bound a summary could be many times as long as the body.
@@ -45,6 +33,9 @@ const LONGEST_NAME: usize = 256;
 pub(super) struct Redactor<'p> {
     pub(super) policy: &'p Policy,
     pub(super) counters: &'p Counters,
+    pub(super) budget: &'p Arc<Budget>,
+    /// How many requests this one is in.
+    pub(super) level: u32,
     hits: Hits,
     /// The sets of attributes around, the innermost last.
     sets: SmallVec<[Set; 2]>,
@@ -62,10 +53,17 @@ struct Set {
 }
 
 impl<'p> Redactor<'p> {
-    pub(super) fn new(policy: &'p Policy, counters: &'p Counters) -> Self {
+    pub(super) fn new(
+        policy: &'p Policy,
+        counters: &'p Counters,
+        budget: &'p Arc<Budget>,
+        level: u32,
+    ) -> Self {
         Redactor {
             policy,
             counters,
+            budget,
+            level,
             hits: Hits::default(),
             sets: SmallVec::new(),
         }
@@ -73,12 +71,12 @@ impl<'p> Redactor<'p> {
 
     /// What the detectors make of a text.
     #[inline(always)]
-    pub(super) fn scan(&mut self, place: Place, text: &str) -> Result<Outcome, Refusal> {
+    pub(super) fn scan(&mut self, place: Place, text: &[u8]) -> Result<Outcome, Refusal> {
         let outcome = self
             .policy
             .scanner
-            .scan(text, &mut self.hits)
-            .map_err(|error| Refusal::Unscannable { place, error })?;
+            .scan_bytes(text, &mut self.hits)
+            .map_err(|error| Refusal::unscannable(place, error))?;
         if !matches!(outcome, Outcome::Clean) {
             self.counters.found(place, &mut self.hits);
         }
@@ -92,22 +90,55 @@ impl<'p> Redactor<'p> {
         place: Place,
         text: &'t str,
         sanitize: impl FnOnce(&str) -> Option<String>,
-    ) -> Cow<'t, str> {
+    ) -> Result<Cow<'t, str>, Refusal> {
         let mut count = 0;
-        let blocked = rules.block(text, &mut count);
+        let blocked = rules
+            .block(text, &mut count)
+            .map_err(|error| Refusal::Unscannable { place, error })?;
         self.counters.ruled(place, Rule::BlockedValues, count);
-        match sanitize(&blocked) {
+        Ok(match sanitize(&blocked) {
             Some(sanitized) => {
                 self.counters.ruled(place, Rule::Sanitizers, 1);
                 Cow::Owned(sanitized)
             }
             None => blocked,
+        })
+    }
+
+    /// A request in a value; none when it stays as it is.
+    pub(super) fn request(
+        &mut self,
+        place: Place,
+        signal: Signal,
+        request: &[u8],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        if self.level >= Refusal::LEVELS {
+            return Err(Refusal::Nested);
+        }
+        let none = |reason| Refusal::NoRequest { place, reason };
+        crate::wire::validate(signal, request).map_err(|error| none(error.to_string()))?;
+        self.level += 1;
+        let redacted = match signal {
+            Signal::Profiles => {
+                let (policy, counters) = (self.policy, self.counters);
+                let request = Bytes::copy_from_slice(request);
+                super::profiles::redact(policy, counters, self.budget, &request, self.level)
+                    .map(|redacted| redacted.map(|redacted| redacted.request))
+            }
+            _ => rewrite(&self.policy.tables, signal, request, self),
+        };
+        self.level -= 1;
+        match redacted {
+            Ok(redacted) => Ok(redacted.map(Vec::from)),
+            Err(Refused::Malformed(reason)) => Err(none(reason.to_owned())),
+            Err(Refused::By(refusal)) => Err(refusal),
         }
     }
 
     /// Rules, then detectors.
     #[cold]
-    fn ruled_text(&mut self, rules: &Rules, place: Place, text: &str) -> Result<Change, Refusal> {
+    fn ruled_text(&mut self, rules: &Rules, place: Place, text: &[u8]) -> Result<Change, Refusal> {
+        let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
         if self.policy.acts_on(place) && rules.allows_value(text) {
             return Ok(Change::Keep);
         }
@@ -126,25 +157,31 @@ impl<'p> Redactor<'p> {
                 }),
             Place::SpanNames => self.block(rules, place, text, |text| {
                 rules.sanitizers.span_name(text, about)
-            }),
-            _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None),
+            })?,
+            _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None)?,
             _ => Cow::Borrowed(text),
         };
-        let change = match (self.scan(place, &blocked)?, blocked) {
+        let change = match (self.scan(place, blocked.as_bytes())?, blocked) {
             (Outcome::Drop, _) => Change::Remove,
             (Outcome::Rewritten(text), _) | (Outcome::Clean, Cow::Owned(text)) => {
                 Change::Replace(text)
             }
             (Outcome::Clean, Cow::Borrowed(_)) => Change::Keep,
         };
-        if !matches!(change, Change::Keep)
-            && let Some(set) = self.sets.last_mut()
+        if !matches!(change, Change::Keep) {
+            self.looked_at(place, rules);
+        }
+        Ok(change)
+    }
+
+    /// Something in the attribute that is looked at has changed.
+    fn looked_at(&mut self, place: Place, rules: &Rules) {
+        if let Some(set) = self.sets.last_mut()
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
         {
             self.note(Deed::Masked, &key, rules);
         }
-        Ok(change)
     }
 
     /// An attribute under the Collector's rules, in their order: ignored and removed keys, allowed values, blocked keys,
@@ -182,10 +219,10 @@ impl<'p> Redactor<'p> {
         let about = self.sets.last().map_or(&empty, |set| &set.about);
         let blocked = self.block(rules, place, &text, |text| {
             rules.sanitizers.attribute(key, text, about)
-        });
+        })?;
         let changed = blocked != text;
         let scanned = match changed || only != Only::Nothing {
-            true => self.scan(place, &blocked)?,
+            true => self.scan(place, blocked.as_bytes())?,
             false => Outcome::Clean,
         };
         let fresh = match (scanned, blocked) {
@@ -299,7 +336,7 @@ impl Rewriter for Redactor<'_> {
     type Refusal = Refusal;
 
     #[inline(always)]
-    fn text(&mut self, place: Place, text: &str) -> Result<Change, Refusal> {
+    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
         let policy = self.policy;
         let change = match &policy.rules {
             None => match self.scan(place, text)? {
@@ -376,6 +413,29 @@ impl Rewriter for Redactor<'_> {
             true => Body::Keep,
             false => body,
         })
+    }
+
+    fn embeds(&self) -> bool {
+        self.policy.embeds()
+    }
+
+    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
+        self.policy.claims(place, key)
+    }
+
+    fn embedded(
+        &mut self,
+        place: Place,
+        signal: Signal,
+        request: &[u8],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let redacted = self.request(place, signal, request)?;
+        if redacted.is_some()
+            && let Some(rules) = &self.policy.rules
+        {
+            self.looked_at(place, rules);
+        }
+        Ok(redacted)
     }
 
     fn close(&mut self, _: Place) -> Vec<Amendment> {

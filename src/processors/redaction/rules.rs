@@ -7,7 +7,7 @@ use super::config::{Config, Verbosity};
 use super::sanitize::Sanitizers;
 use crate::component::BuildError;
 use crate::config::Secret;
-use crate::redaction::{Hasher, Pattern};
+use crate::redaction::{Hasher, Pattern, Unscannable};
 
 /// The rules of a configuration, compiled.
 #[derive(Debug)]
@@ -99,7 +99,11 @@ impl Rules {
     }
 
     /// The value without what is blocked, pattern by pattern in the order of the configuration; how often is counted.
-    pub(super) fn block<'t>(&self, text: &'t str, count: &mut u64) -> Cow<'t, str> {
+    pub(super) fn block<'t>(
+        &self,
+        text: &'t str,
+        count: &mut u64,
+    ) -> Result<Cow<'t, str>, Unscannable> {
         let mut output = Cow::Borrowed(text);
         for pattern in &self.blocked_values {
             if !pattern.is_match(&output) {
@@ -114,12 +118,12 @@ impl Rules {
             let replaced = pattern.replace_all(&output, |found| {
                 *count += 1;
                 self.mask(found)
-            });
+            })?;
             if let Cow::Owned(replaced) = replaced {
                 output = Cow::Owned(replaced);
             }
         }
-        output
+        Ok(output)
     }
 
     /// A value under a blocked key: each of its lines is masked, as the Collector's `.*` does.

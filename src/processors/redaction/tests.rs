@@ -520,4 +520,6 @@ fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
     }
 }
 
+mod embedded;
 mod profiles;
+mod refusals;

@@ -111,7 +111,8 @@ fn scheme(text: &[u8], space: usize, name: &[u8]) -> Option<usize> {
 }
 
 /// User and password before the host of a URL whose `://` is at `colon`; also a user alone that looks like a token:
-/// 16 or more characters with letters and digits. Not what stands for a password: empty, `xxxxx`, `%s`, `${...}`.
+/// 16 or more characters with letters and digits. Not what stands for a password: empty, `xxxxx`, `%s`, `${...}`. A password
+/// may have `/`, `?` and `#` in it, which should be percent-encoded there, unless all before them is digits: a port.
 pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
     if !before(text, colon).is_ascii_alphanumeric() {
         return None;
@@ -120,9 +121,9 @@ pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
     let limit = text
         .get(..text.len().min(colon + AUTHORITY))
         .unwrap_or_default();
-    let authority = run(limit, start, |byte| !b"/?# \t\r\n\"'<>`\\|".contains(&byte));
-    let length = authority.iter().rposition(|byte| *byte == b'@')?;
-    let user_information = authority.get(..length)?;
+    let url = limit.get(start..)?;
+    let length = user_information(url)?;
+    let user_information = url.get(..length)?;
     if matches!(user_information.first(), None | Some(b'*' | b'[')) {
         return None;
     }
@@ -134,6 +135,25 @@ pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
         None => token(user_information),
     };
     fits.then_some(start..start + length)
+}
+
+/// How long the user information is that a URL's authority begins with.
+fn user_information(url: &[u8]) -> Option<usize> {
+    let inside = |byte: u8| !b" \t\r\n\"'<>`\\|".contains(&byte);
+    let part = |from: usize| run(url, from, |byte| inside(byte) && !b"/?#".contains(&byte));
+    let authority = part(0);
+    if let Some(at) = authority.iter().rposition(|byte| *byte == b'@') {
+        return Some(at);
+    }
+    let colon = authority.iter().position(|byte| *byte == b':')?;
+    let begun = authority.get(colon + 1..)?;
+    if begun.iter().all(u8::is_ascii_digit) || stands_for_password(begun) {
+        return None;
+    }
+    let rest = run(url, authority.len(), |byte| inside(byte) && byte != b'@');
+    let at = authority.len() + rest.len();
+    let last = part(at).iter().rposition(|byte| *byte == b'@')?;
+    Some(at + last)
 }
 
 fn token(user: &[u8]) -> bool {

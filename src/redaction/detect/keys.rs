@@ -157,11 +157,12 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     fits.then_some(start..body + token.len())
 }
 
-/// The longest private key in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many beginnings without an end
-/// do not each search the whole text.
+/// How far the end of a private key is looked for, in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many
+/// beginnings without an end do not each search the whole text.
 const KEY: usize = 16 << 10;
 
-/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or to the end of the text (16 KiB at most) if that is cut off.
+/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or, if that is cut off or far away, to the end
+/// of the text.
 pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     if !starts(text, start, BEGIN) {
@@ -178,14 +179,10 @@ pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     }
     let limit = text.len().min(body + KEY);
     let rest = text.get(body + 5..limit).unwrap_or_default();
-    let Some(end) = memchr::memmem::find(rest, b"-----END ") else {
-        return Some(start..limit);
-    };
-    let after = rest.get(end + 9..).unwrap_or_default();
-    let closing = memchr::memmem::find(
-        after.get(..after.len().min(64)).unwrap_or_default(),
-        b"-----",
-    );
-    let end = closing.map_or(limit, |closing| body + 5 + end + 9 + closing + 5);
-    Some(start..end)
+    let end = memchr::memmem::find(rest, b"-----END ").and_then(|end| {
+        let after = rest.get(end + 9..).unwrap_or_default();
+        let label = after.get(..after.len().min(64)).unwrap_or_default();
+        Some(body + 5 + end + 9 + memchr::memmem::find(label, b"-----")? + 5)
+    });
+    Some(start..end.unwrap_or(text.len()))
 }

@@ -1,0 +1,96 @@
+//! Why a request is not passed on: where something in it stands, and never what it is.
+
+use crate::redaction::Unscannable;
+use crate::wire::strings::{Place, Refused};
+
+/// Why a string, or what is around it, is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The scanner gave up.
+    #[error("a string in {} cannot be scanned: {error}", place.name())]
+    Unscannable {
+        /// Where it stands.
+        place: Place,
+        /// Why.
+        error: Unscannable,
+    },
+    /// A string is none.
+    #[error("a string in {} is not UTF-8", .0.name())]
+    NotUtf8(Place),
+    /// A body or an attribute's value is not a value.
+    #[error("a value in {} cannot be read", .0.name())]
+    Unreadable(Place),
+    /// A value that is listed as an OTLP request is none.
+    #[error("bytes in {} are listed in `embedded_otlp` and are no request of that kind: {reason}", place.name())]
+    NoRequest {
+        /// Where it stands.
+        place: Place,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Requests in requests in requests.
+    #[error("requests in values nest more than {} levels deep", Refusal::LEVELS)]
+    Nested,
+    /// Tables of a dictionary do not fit together.
+    #[error("{0}")]
+    Broken(String),
+    /// The layout of profiles is one that is no longer in use.
+    #[error("{0}")]
+    Layout(String),
+}
+
+impl Refusal {
+    /// What a scanner's refusal is called: bytes that are no text have not been scanned at all.
+    pub(super) fn unscannable(place: Place, error: Unscannable) -> Self {
+        match error {
+            Unscannable::NotUtf8 => Refusal::NotUtf8(place),
+            error => Refusal::Unscannable { place, error },
+        }
+    }
+
+    /// How deep requests in values may nest: a bound for the stack. Even one in one is rare.
+    pub(super) const LEVELS: u32 = 4;
+}
+
+/// The kinds of refusals, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    Malformed,
+    Unscannable,
+    Embedded,
+    References,
+    Layout,
+}
+
+impl Reason {
+    pub(super) const ALL: [Reason; 5] = [
+        Reason::Malformed,
+        Reason::Unscannable,
+        Reason::Embedded,
+        Reason::References,
+        Reason::Layout,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Reason::Malformed => "malformed",
+            Reason::Unscannable => "unscannable",
+            Reason::Embedded => "embedded",
+            Reason::References => "references",
+            Reason::Layout => "layout",
+        }
+    }
+
+    pub(super) fn of(refused: &Refused<Refusal>) -> Self {
+        match refused {
+            Refused::Malformed(_) => Reason::Malformed,
+            Refused::By(refusal) => match refusal {
+                Refusal::NotUtf8(_) | Refusal::Unreadable(_) => Reason::Malformed,
+                Refusal::Unscannable { .. } => Reason::Unscannable,
+                Refusal::NoRequest { .. } | Refusal::Nested => Reason::Embedded,
+                Refusal::Broken(_) => Reason::References,
+                Refusal::Layout(_) => Reason::Layout,
+            },
+        }
+    }
+}

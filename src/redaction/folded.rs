@@ -1,0 +1,172 @@
+//! Texts in other characters: full-width letters and digits, typographic spaces and dashes, invisible characters, and what
+//! JSON escapes. They are looked at as what they mean, and what is found is taken out where it stands.
+
+use std::ops::Range;
+
+/// What ASCII can show, from `!` to `~`. Their full-width forms have the same order (Unicode, U+FF01 to U+FF5E).
+const SHOWN: &str = "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
+
+/// A text as it is looked at, and where its parts come from.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    pub(super) text: String,
+    /// Places in this text and in the original, on both sides of each part that differs; in order.
+    steps: Vec<(usize, usize)>,
+}
+
+impl Folded {
+    /// Where something comes from that was found in this text.
+    pub(super) fn origin(&self, span: &Range<usize>) -> Range<usize> {
+        // What was left out before the beginning or behind the end is no part of it.
+        let start = self.place(
+            self.steps.partition_point(|step| step.0 <= span.start),
+            span.start,
+        );
+        let behind = self.steps.partition_point(|step| step.0 < span.end);
+        let end = match self.steps.get(behind) {
+            Some((place, origin)) if *place == span.end => *origin,
+            _ => self.place(behind, span.end),
+        };
+        start..end.max(start)
+    }
+
+    /// A place behind so many steps.
+    fn place(&self, steps: usize, place: usize) -> usize {
+        let step = steps.checked_sub(1).and_then(|last| self.steps.get(last));
+        step.map_or(place, |(from, origin)| origin + (place - from))
+    }
+
+    fn put(&mut self, original: &str, copied: &mut usize, part: Range<usize>, plain: &str) {
+        self.text
+            .push_str(original.get(*copied..part.start).unwrap_or_default());
+        self.steps.push((self.text.len(), part.start));
+        self.text.push_str(plain);
+        self.steps.push((self.text.len(), part.end));
+        *copied = part.end;
+    }
+
+    fn finish(mut self, original: &str, copied: usize) -> Option<Self> {
+        self.text
+            .push_str(original.get(copied..).unwrap_or_default());
+        (copied > 0).then_some(self)
+    }
+}
+
+/// A text in ASCII where it only looks different; none if nothing in it does.
+pub(super) fn wide(text: &str) -> Option<Folded> {
+    let (mut folded, mut copied) = (Folded::default(), 0);
+    for (at, character) in text.char_indices() {
+        if let Some(plain) = ascii(character) {
+            folded.put(text, &mut copied, at..at + character.len_utf8(), plain);
+        }
+    }
+    folded.finish(text, copied)
+}
+
+/// A text without the escapes of JSON (RFC 8259, section 7); none if there are none.
+pub(super) fn unescaped(text: &str) -> Option<Folded> {
+    let (mut folded, mut copied) = (Folded::default(), 0);
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        let Some((character, length)) = escape(text.get(at..).unwrap_or_default()) else {
+            at += 1;
+            continue;
+        };
+        let mut bytes = [0; 4];
+        let plain = match ascii(character) {
+            Some(plain) => plain,
+            None => character.encode_utf8(&mut bytes),
+        };
+        folded.put(text, &mut copied, at..at + length, plain);
+        at += length;
+    }
+    folded.finish(text, copied)
+}
+
+/// What a character is in ASCII: another form of one, a kind of space or dash, or nothing at all.
+fn ascii(character: char) -> Option<&'static str> {
+    Some(match character {
+        '\u{ff01}'..='\u{ff5e}' => {
+            let at = (u32::from(character) - 0xff01) as usize;
+            SHOWN.get(at..=at)?
+        }
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => "-",
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' => "",
+        _ => return None,
+    })
+}
+
+/// The character that a text begins with an escape of, and how long that is.
+fn escape(text: &str) -> Option<(char, usize)> {
+    let plain = match text.as_bytes().get(1)? {
+        b'u' => return unicode(text),
+        b'n' => '\n',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'"' => '"',
+        b'/' => '/',
+        b'\\' => '\\',
+        _ => return None,
+    };
+    Some((plain, 2))
+}
+
+/// `\u` and four digits; two of them for what is beyond the first 65536 characters.
+fn unicode(text: &str) -> Option<(char, usize)> {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        plain
+            .then(|| u16::from_str_radix(digits, 16).ok())
+            .flatten()
+    };
+    let first = unit(text)?;
+    let second = text.get(6..).and_then(unit);
+    let units = [first, second.unwrap_or_default()];
+    Some(match char::decode_utf16(units).next()? {
+        Ok(character) => (character, 6 * character.len_utf16()),
+        // Half of a pair.
+        Err(_) => (char::REPLACEMENT_CHARACTER, 6),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parts of the original that stand for each part of the folded text.
+    fn origin<'t>(original: &'t str, folded: &Folded, part: &str) -> &'t str {
+        let start = folded.text.find(part).unwrap();
+        &original[folded.origin(&(start..start + part.len()))]
+    }
+
+    #[test]
+    fn what_looks_different_is_read_as_what_it_means() {
+        let text = "a\u{a0}\u{ff11}\u{ff12}\u{200b}\u{2011}\u{ad}x\u{ff5e}\u{ff01}\u{feff}";
+        let folded = wide(text).unwrap();
+        assert_eq!(folded.text, "a 12-x~!");
+        assert_eq!(origin(text, &folded, "12"), "\u{ff11}\u{ff12}");
+        assert_eq!(origin(text, &folded, "2-"), "\u{ff12}\u{200b}\u{2011}");
+        assert_eq!(origin(text, &folded, "x"), "x");
+        assert_eq!(
+            origin(text, &folded, "a 12-x~!"),
+            text.trim_end_matches('\u{feff}')
+        );
+        assert!(wide("\u{e9}t\u{e9}, \u{4e00}").is_none());
+    }
+
+    #[test]
+    fn escapes_are_read_as_json_reads_them() {
+        let text = r#"\"a\u0040b\/\n\\ \ud83d\ude00 \ud83d x \u12 \q \uFF11"#;
+        let folded = unescaped(text).unwrap();
+        assert_eq!(folded.text, "\"a@b/\n\\ \u{1f600} \u{fffd} x \\u12 \\q 1");
+        assert_eq!(origin(text, &folded, "@"), r"\u0040");
+        assert_eq!(origin(text, &folded, "a@b/"), r"a\u0040b\/");
+        assert_eq!(origin(text, &folded, "\u{1f600}"), r"\ud83d\ude00");
+        assert!(unescaped(r"C:\Users\jane").is_none());
+    }
+}
