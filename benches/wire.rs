@@ -220,6 +220,10 @@ fn steps() -> Vec<Step> {
             "filter: kind, a third goes",
             "{trace_conditions: ['span.kind == SPAN_KIND_SERVER']}",
         ),
+        (
+            "filter: how long it took, no hit",
+            "{trace_conditions: ['span.end_time - span.start_time > Duration(\"1h\")']}",
+        ),
     ] {
         let processor = processor::<filter::Config>("filter", yaml);
         steps.push(through(name, processor, &requests));

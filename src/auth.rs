@@ -5,6 +5,7 @@
 
 mod guard;
 
+pub(crate) use guard::refusal;
 pub use guard::{Guard, Guarded};
 
 use std::fmt;

@@ -398,6 +398,14 @@ impl Batch {
         }
     }
 
+    /// Telemetry of another signal that was made from this batch, for the same client. See [`remade`](Self::remade).
+    pub fn derived(&self, signal: Signal, items: usize, requests: impl Into<Requests>) -> Self {
+        Batch {
+            signal,
+            ..self.remade(items, requests)
+        }
+    }
+
     /// Appends `other`, which must be of the same signal. Nothing is copied.
     pub fn append(&mut self, mut other: Batch) {
         debug_assert_eq!(self.signal, other.signal);

@@ -3,6 +3,7 @@
 mod components;
 mod gates;
 mod profiles;
+mod symbols;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -84,6 +85,9 @@ enum Command {
     /// Work on profiles, from files and URLs.
     #[command(subcommand)]
     Profiles(Box<profiles::Command>),
+    /// Names for the addresses in binaries: compile them, look them up, see what a binary offers, upload it.
+    #[command(subcommand)]
+    Symbols(Box<symbols::Command>),
     /// Print a script that completes the arguments in a shell.
     Completions {
         /// Which shell.
@@ -175,6 +179,11 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
             let code = ExitCode::from(outcome.code);
             say(&outcome.notes);
             return deliver(&outcome.output, code);
+        }
+        Some(Command::Symbols(command)) => {
+            let outcome = symbols::run(&command);
+            say(&outcome.notes);
+            return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
         }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

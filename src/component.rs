@@ -233,8 +233,10 @@ pub struct Entry<C: ?Sized + 'static> {
     pub aliases: &'static [&'static str],
     /// What the component does, in one sentence.
     pub summary: &'static str,
-    /// Signals it takes, with their stability. For a connector: the signals that flow in, and out unchanged.
+    /// Signals it takes, with their stability. For a connector: the signals that flow in.
     pub signals: &'static [(Signal, Stability)],
+    /// For a connector: the signals that flow out, each of them whatever flows in. `None`: what flows in flows out.
+    pub emits: Option<&'static [Signal]>,
     /// Reads its configuration; errors go to the report.
     pub decode: fn(&Node, &mut Report) -> Option<Box<C>>,
     /// The JSON Schema of its configuration.
@@ -261,11 +263,18 @@ pub fn find<C: ?Sized>(registry: &'static [Entry<C>], name: &str) -> Option<&'st
 #[macro_export]
 macro_rules! entry {
     ($kind:ty, $config:ty, $name:literal, aliases: $aliases:expr, $summary:literal, $signals:expr) => {
+        $crate::entry!($kind, $config, $name, aliases: $aliases, $summary, $signals, emits: None)
+    };
+    (
+        $kind:ty, $config:ty, $name:literal, aliases: $aliases:expr, $summary:literal, $signals:expr,
+        emits: $emits:expr
+    ) => {
         $crate::component::Entry::<$kind> {
             name: $name,
             aliases: $aliases,
             summary: $summary,
             signals: $signals,
+            emits: $emits,
             decode: |node, report| {
                 $crate::config::decode::<$config>(node, report)
                     .map(|config| Box::new(config) as Box<$kind>)

@@ -1,9 +1,11 @@
 //! What fuzz targets see that nobody else should use: parsers that are private to their modules.
 
+pub use crate::connectors::fuzzing as connectors;
 pub use crate::exporters::fuzzing as exporters;
 pub use crate::net::server::fuzzing as server;
 pub use crate::net::tls::fuzzing as tls;
 pub use crate::receivers::otlp::fuzzing as receiver;
+pub use crate::symbols::fuzzing as symbols;
 
 /// What a component named `name` is built with, without the rest of a collector.
 pub fn context(name: &str) -> crate::component::BuildContext {

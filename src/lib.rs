@@ -9,9 +9,10 @@
 //! 5. [`receivers`], [`processors`], [`exporters`], [`connectors`], [`extensions`]: one component, one file;
 //!    one registry line each.
 //! 6. [`profiles`]: the domain of profiles: the dictionary, merging, canonical identities, the checker.
-//!    [`redaction`]: what is private in a text, found and taken out.
+//!    [`redaction`]: what is private in a text, found and taken out. [`symbols`]: names for the addresses in binaries.
 //! 7. [`queue`]: the sending queue in front of every network exporter.
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
+//!    `ottl`: conditions, in a part of the Collector's language.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
 //!     [`allocator`], [`code_pages`] and [`open_files`]: what the process asks of the system.
@@ -37,6 +38,7 @@ pub mod health;
 pub mod memory;
 pub mod net;
 pub mod open_files;
+mod ottl;
 pub mod pipeline;
 pub mod processors;
 pub mod profiles;
@@ -44,5 +46,6 @@ pub mod queue;
 pub mod receivers;
 pub mod redaction;
 pub mod service;
+pub mod symbols;
 pub mod telemetry;
 pub mod wire;

@@ -9,11 +9,16 @@
 //! ```text
 //! tributary_pipeline_*{pipeline}:            received = forwarded + dropped + refused + in_flight
 //! tributary_exporter_*{exporter,data_type}:  received = delivered + dropped + refused + in_flight
+//! tributary_connector_*{connector}:          received = delivered + dropped + refused + in_flight
 //! ```
+//!
+//! Of connectors, those have an account that hold what they have taken.
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
 
 mod certificates;
+#[cfg(test)]
+mod dashboards;
 pub mod endpoint;
 pub mod exposition;
 mod help;
@@ -367,6 +372,15 @@ impl Account {
             "tributary_pipeline",
             "forwarded",
             &[("pipeline", pipeline.to_owned())],
+        )
+    }
+
+    /// The account of a connector that holds what it has taken.
+    pub fn of_connector(connector: &ComponentId) -> Self {
+        Account::new(
+            "tributary_connector",
+            "delivered",
+            &[("connector", connector.to_string())],
         )
     }
 }

@@ -58,8 +58,8 @@ fn admitted(signal: Signal, request: Vec<u8>) -> Vec<u8> {
 fn condition(entropy: &mut Entropy<'_>, depth: u8) -> Condition {
     let names = ["a", "b", "c", "d", "", "text.7"];
     let name = names[usize::from(entropy.below(6))];
-    let kind = entropy.below(if depth == 0 { 3 } else { 6 });
-    if kind < 3 {
+    let kind = entropy.below(if depth == 0 { 5 } else { 8 });
+    if kind < 5 {
         let literal = match entropy.below(3) {
             0 => Literal::Nil,
             1 => Literal::Int(i64::from(entropy.below(3))),
@@ -68,6 +68,8 @@ fn condition(entropy: &mut Entropy<'_>, depth: u8) -> Condition {
         return match kind {
             0 => Condition::Name(name),
             1 => Condition::Attribute(Level::Item, name, literal),
+            3 => Condition::Sum(name, i64::from(entropy.below(4)) - 2, i64::from(entropy.below(5))),
+            4 => Condition::Prefix(name),
             _ => {
                 let level = [Level::Resource, Level::Scope][usize::from(entropy.below(2))];
                 Condition::Attribute(level, name, literal)
@@ -76,8 +78,8 @@ fn condition(entropy: &mut Entropy<'_>, depth: u8) -> Condition {
     }
     let first = Box::new(condition(entropy, depth - 1));
     match kind {
-        3 => Condition::Not(first),
-        4 => Condition::Both(first, Box::new(condition(entropy, depth - 1))),
+        5 => Condition::Not(first),
+        6 => Condition::Both(first, Box::new(condition(entropy, depth - 1))),
         _ => Condition::Either(first, Box::new(condition(entropy, depth - 1))),
     }
 }

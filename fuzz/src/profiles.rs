@@ -6,7 +6,8 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use prost::Message as _;
 use tributary::profiles::check::{FINDINGS_PER_RULE, Rule, Severity, check};
 use tributary::profiles::merge::{Counts, Options};
-use tributary::profiles::reindex::{Addresses, Fault};
+use tributary::profiles::reindex::Fault;
+use tributary::profiles::relocations::Addresses;
 use tributary::profiles::resolve::{Attribute, Frame, Profile, resolve};
 use tributary::profiles::{Compactor, Merger, Profiles, layout};
 

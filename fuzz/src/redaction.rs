@@ -10,10 +10,15 @@ use tributary::redaction::{
 use crate::survival::survives_nowhere;
 use crate::telemetry::signal_of;
 
-/// The first byte is the signal, the rest the decisions of a request's generator.
+/// The first byte is the signal, and whether requests of another are in values; the rest are the decisions of a request's
+/// generator.
 pub fn redact(input: &[u8]) {
-    if let [signal, entropy @ ..] = input {
-        survives_nowhere(signal_of(*signal), entropy);
+    if let [signals, entropy @ ..] = input {
+        let inside = match signals / 4 % 8 {
+            inside @ 0..4 => Some(signal_of(inside)),
+            _ => None,
+        };
+        survives_nowhere(signal_of(*signals), inside, entropy);
     }
 }
 

@@ -18,11 +18,14 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             [&[signal][..], &text].concat()
         }),
         // Half of the first 64 bytes are decisions, and the first of those is the signal.
-        "edit" | "filter" | "split" | "transcode" | "view" | "debug" => each_signal(|signal, request| {
+        "count" | "edit" | "filter" | "split" | "transcode" | "view" | "debug" | "parquet_table" => each_signal(|signal, request| {
             let mut input = vec![signal; 32];
             input.extend(request);
             input
         }),
+        "prometheus" => (0..8)
+            .map(|how| [&[how][..], &noise(how.into(), 500)].concat())
+            .collect(),
         "decompress" => compressed(),
         "headers" => lines(&[
             "20000000u\nhttps://*.example.com *",
@@ -59,10 +62,13 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x01HasAttrOnDatapoint(\"a\", \"b\") or metric.type == METRIC_DATA_TYPE_SUM",
             "\x01datapoint.value_double >= -1.5e3 and scope.name != nil",
             "\x02log.body[\"a\"][\"b\"] == 0x01ff or log.severity_number < SEVERITY_NUMBER_WARN2",
+            "\0span.end_time - span.start_time > Duration(\"1m\") + Duration(\"1s\") or -(1 + 2) * 3 / 4.5 < +5",
+            "\0HasPrefix(span.attributes[\"a\"], \"b\") and not HasSuffix(span.name, span.status.message)",
+            "\x02Len(log.body[\"a\"][0][\"b\"]) / 2 >= 1 or log.attributes[\"c\"] + log.attributes[\"d\"] == 3",
             "\x03profile.period > 5 and resource.attributes[\"a\"] == true",
         ]),
-        "redact" => (0..4)
-            .map(|signal| [&[signal][..], &noise(signal.into(), 300)].concat())
+        "redact" => (0..20)
+            .map(|signals| [&[signals][..], &noise(signals.into(), 300)].concat())
             .collect(),
         "greeting" => lines(&[
             "\0\x01\x02\x03more",
@@ -71,6 +77,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         ]),
         "profiles" => [0_u8, 1, 2, 3]
             .map(|how| [&[how; 8][..], &noise(how.into(), 300)].concat())
+            .to_vec(),
+        "naming" => [0_u8, 1, 2, 3]
+            .map(|how| [&[how; 48][..], &noise(how.into(), 300)].concat())
             .to_vec(),
         "join" => [0x00_u8, 0x01, 0x11, 0x23]
             .map(|how| {
@@ -82,6 +91,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
                 .concat()
             })
             .to_vec(),
+        // How many functions, and whether the rest is a request or decides about one.
+        "profile_metrics" => (0..8)
+            .map(|how| [&[how, 1][..], &noise(how.into(), 400)].concat())
+            .chain(each_signal(|_, request| [&[2, 0], request].concat()))
+            .collect(),
         "frames" => frames(),
         "framing" => vec![b"\0\0\0\x10\x03\x04\x02\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05hello".to_vec()],
         _ => Vec::new(),

@@ -129,7 +129,7 @@ impl Handler for Guarded {
 }
 
 /// A refusal to somebody who does not speak OTLP.
-fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
+pub(crate) fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
     let (status, name, value) = match nack.retryable {
         true => {
             let seconds = HeaderValue::from(BUSY.as_secs());

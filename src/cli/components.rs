@@ -25,6 +25,9 @@ struct Component {
     summary: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     signals: BTreeMap<&'static str, &'static str>,
+    /// What a connector makes of all of them; without it, what it takes is what it hands on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    emits: Vec<&'static str>,
 }
 
 /// As YAML.
@@ -51,6 +54,12 @@ fn describe<C: ?Sized>(registry: &'static [Entry<C>]) -> Vec<Component> {
                 .signals
                 .iter()
                 .map(|(signal, stability)| (signal.name(), word(*stability)))
+                .collect(),
+            emits: entry
+                .emits
+                .unwrap_or_default()
+                .iter()
+                .map(|signal| signal.name())
                 .collect(),
         })
         .collect();

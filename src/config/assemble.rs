@@ -42,6 +42,8 @@ pub(super) struct Declared {
     pub(super) span: Span,
     /// What it takes; `None` for an unknown type, which has been reported.
     pub(super) signals: Option<&'static [(Signal, Stability)]>,
+    /// For a connector: what it hands on, where that is not what it takes.
+    pub(super) emits: Option<&'static [Signal]>,
 }
 
 /// An id in a list of the `service` section.

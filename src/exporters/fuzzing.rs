@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 
 use super::debug::Verbosity;
+pub use super::prometheus::pages;
 use super::{debug, otlp_grpc, otlp_http, otlp_response};
 use crate::batch::Decoded;
 use crate::queue::{Outcome, SendError};

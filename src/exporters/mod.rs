@@ -9,6 +9,8 @@ pub mod nop;
 pub mod otlp_grpc;
 pub mod otlp_http;
 mod otlp_response;
+pub mod parquet;
+pub mod prometheus;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -21,4 +23,6 @@ pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     nop::ENTRY,
     otlp_grpc::ENTRY,
     otlp_http::ENTRY,
+    parquet::ENTRY,
+    prometheus::ENTRY,
 ];

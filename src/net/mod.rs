@@ -6,7 +6,7 @@ pub mod rpc;
 pub mod server;
 pub mod tls;
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::config::ComponentId;
 
@@ -58,9 +58,84 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Whether an address is one of the Internet's: not of this machine, this network, or for special purposes. By the
+/// registries of [IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry) and
+/// [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry). An IPv6 address that stands for an IPv4 one is what
+/// that is.
+pub fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let special = match address.octets() {
+                [0 | 10 | 127 | 224.., ..] => true,
+                [100, second, ..] => second & 0xc0 == 64,
+                [192, 0, 0, _] => true,
+                [198, second, ..] => second & 0xfe == 18,
+                _ => false,
+            };
+            !special
+                && !address.is_private()
+                && !address.is_link_local()
+                && !address.is_documentation()
+        }
+        IpAddr::V6(address) => match address.segments() {
+            // NAT64 and 6to4.
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                is_public(Ipv4Addr::new(a, b, c, d).into())
+            }
+            [0x2001, 0xdb8, ..] | [0x2001, 0..0x200, ..] => false,
+            // Everything that is assigned for this.
+            [first, ..] => first & 0xe000 == 0x2000,
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_its_networks_and_for_special_purposes_are_not_public() {
+        let public = |text: &str| is_public(text.parse().unwrap());
+        for address in [
+            "8.8.8.8",
+            "100.128.0.1",
+            "172.32.0.1",
+            "198.20.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
+            assert!(public(address), "{address}");
+        }
+        for address in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.0.1",
+            "192.0.0.8",
+            "198.19.0.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fd00::1",
+            "fe80::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
+    }
 
     #[test]
     fn addresses_of_one_network_count_as_one() {

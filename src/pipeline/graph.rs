@@ -122,6 +122,8 @@ impl Graph {
     /// still be flushed and delivered. Stages that do not lie behind each other stop together, and none gets more than
     /// its share of the time: one that cannot let go of its data must not cost others theirs.
     pub async fn shutdown(mut self, deadline: Instant) -> Undelivered {
+        // What gathers acknowledged or awaited data must not wait for more: the receivers' clients wait for it.
+        self.flush_exporters();
         let mut left = self.shut_down_upstream(deadline).await;
         left += self.shut_down_exporters(deadline).await;
         left
@@ -185,6 +187,7 @@ impl Graph {
                     .iter()
                     .filter_map(|part| part.component.as_ref());
                 middle.for_each(|component| component.flush());
+                self.flush_exporters();
                 self.idle_or(terminate).await
             }
         };
@@ -192,6 +195,14 @@ impl Graph {
         drop(handing_over);
         left += self.shut_down_exporters(deadline).await;
         left
+    }
+
+    fn flush_exporters(&self) {
+        let exporters = self
+            .exporters
+            .iter()
+            .filter_map(|part| part.component.as_ref());
+        exporters.for_each(|component| component.flush());
     }
 
     /// By when to shut down: soon, once nothing is held any more, or when `terminate` says.

@@ -101,6 +101,7 @@ static RECEIVER: Entry<dyn ReceiverConfig> = Entry {
     aliases: &[],
     summary: "",
     signals: &[(Signal::Traces, Stability::Alpha)],
+    emits: None,
     decode: |_, _| None,
     schema: |generator| generator.subschema_for::<()>(),
 };
@@ -110,6 +111,7 @@ static EXPORTER: Entry<dyn ExporterConfig> = Entry {
     aliases: &[],
     summary: "",
     signals: &[(Signal::Traces, Stability::Alpha)],
+    emits: None,
     decode: |_, _| None,
     schema: |generator| generator.subschema_for::<()>(),
 };

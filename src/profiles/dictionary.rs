@@ -3,7 +3,6 @@
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
-use smallvec::SmallVec;
 
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
@@ -269,24 +268,19 @@ impl Dictionary {
     }
 
     /// Touches what [`likely_location`](Self::likely_location) leads to, as far as the function's name, for many places
-    /// at once. One after the other each step would wait for memory; step by step for all of them they wait together.
-    pub(super) fn approach(&self, places: &[(MappingId, u64)]) {
-        let likely = places
-            .iter()
-            .map(|(mapping, address)| self.places.find(*mapping, *address));
-        let likely: SmallVec<[[LocationId; 2]; AHEAD]> = likely.collect();
-        let lines = likely
-            .iter()
-            .zip(places)
-            .map(|(ids, (mapping, address))| self.location_among(*ids, *mapping, *address).1.lines);
-        let lines: SmallVec<[LinesId; AHEAD]> = lines.collect();
-        let functions = lines.iter().map(|id| match self.lines.get(*id) {
+    /// at once; those without an address are none. One after the other each step would wait for memory; step by step for all of them they wait together.
+    pub(super) fn approach(&self, places: &[(MappingId, u64); AHEAD]) {
+        // Arrays, and not one chain of iterators: each step must be done for all before the next one begins.
+        let likely = places.map(|(mapping, address)| self.places.find(mapping, address));
+        let mut lines = [LinesId::default(); AHEAD];
+        for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(places) {
+            *lines = self.location_among(ids, *mapping, *address).1.lines;
+        }
+        let functions = lines.map(|id| match self.lines.get(id) {
             [line, ..] => line.function,
             [] => FunctionId::default(),
         });
-        let functions: SmallVec<[FunctionId; AHEAD]> = functions.collect();
-        let names = functions.iter().map(|id| self.functions.get(*id).name);
-        let names: SmallVec<[StringId; AHEAD]> = names.collect();
+        let names = functions.map(|id| self.functions.get(id).name);
         let touched = names.iter().fold(0, |touched, id| {
             let bytes = self.strings.get_bytes(*id);
             let ends = [bytes.first(), bytes.last()];

@@ -1,5 +1,7 @@
 //! Where everything is in an encoded dictionary: one pass over it, in which nothing is copied.
 
+use smallvec::SmallVec;
+
 use super::reindex::{Fault, Table};
 use super::table::emptied;
 use crate::wire::reader::{Field, Fields, Value, varint};
@@ -7,13 +9,13 @@ use crate::wire::reader::{Field, Fields, Value, varint};
 /// The tables of an encoded `ProfilesDictionary`, entry by entry.
 #[derive(Debug, Default)]
 pub struct Entries<'r> {
-    pub(super) mappings: Vec<&'r [u8]>,
-    pub(super) locations: Vec<&'r [u8]>,
-    pub(super) functions: Vec<&'r [u8]>,
-    pub(super) links: Vec<&'r [u8]>,
-    pub(super) strings: Vec<&'r [u8]>,
-    pub(super) attributes: Vec<&'r [u8]>,
-    pub(super) stacks: Vec<&'r [u8]>,
+    pub(crate) mappings: Vec<&'r [u8]>,
+    pub(crate) locations: Vec<&'r [u8]>,
+    pub(crate) functions: Vec<&'r [u8]>,
+    pub(crate) links: Vec<&'r [u8]>,
+    pub(crate) strings: Vec<&'r [u8]>,
+    pub(crate) attributes: Vec<&'r [u8]>,
+    pub(crate) stacks: Vec<&'r [u8]>,
     /// Whether there are fields that are not known.
     pub(super) unknown: bool,
 }
@@ -30,7 +32,7 @@ impl<'r> Entries<'r> {
     }
 
     /// More of them: protobuf puts the fields of a message together that is there twice.
-    pub(super) fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
+    pub(crate) fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
         const PLACE: &str = "the dictionary";
         for field in fields(dictionary, PLACE) {
             let field = field?;
@@ -52,7 +54,7 @@ impl<'r> Entries<'r> {
         Ok(())
     }
 
-    pub(super) fn table(&self, table: Table) -> &[&'r [u8]] {
+    pub(crate) fn table(&self, table: Table) -> &[&'r [u8]] {
         match table {
             Table::Mapping => &self.mappings,
             Table::Location => &self.locations,
@@ -121,7 +123,7 @@ pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault>
 
 /// Integers: packed, or one by one.
 #[inline(always)]
-pub(super) fn numbers(
+pub(crate) fn numbers(
     field: Field<'_>,
     place: &'static str,
     mut each: impl FnMut(u64) -> Result<(), Fault>,
@@ -138,6 +140,21 @@ pub(super) fn numbers(
         }
         _ => Err(Fault::Malformed(place)),
     }
+}
+
+/// Indices into tables, as they are in one entry: mostly a few.
+pub(super) type Indices = SmallVec<[i32; 16]>;
+
+/// A list of indices.
+pub(super) fn indices(
+    field: Field<'_>,
+    place: &'static str,
+    into: &mut Indices,
+) -> Result<(), Fault> {
+    numbers(field, place, |value| {
+        into.push(value as i32);
+        Ok(())
+    })
 }
 
 /// Integers of 64 bits and fixed length: packed, or one by one.

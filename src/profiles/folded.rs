@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::dictionary::{Dictionary, Function, Line, Location, SampleKey, ValueType};
 use super::id::{LocationId, StackId};
@@ -72,8 +74,11 @@ pub fn read(text: &str) -> Result<Profiles, BadLine> {
         period: 1,
         ..Header::default()
     };
+    // Resource and scope are empty rather than absent: there are readers that fail on absent ones.
     profiles.resources = vec![ResourceProfiles {
+        resource: Some(Resource::default()),
         scopes: vec![ScopeProfiles {
+            scope: Some(InstrumentationScope::default()),
             profiles: vec![Profile { header, samples }],
             ..ScopeProfiles::default()
         }],

@@ -4,9 +4,12 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use prost::Message;
 
 use super::dictionary::{Dictionary, SampleKey};
-use super::entries::{bytes, fields, fixed, index, number, numbers, signed, text};
+use super::entries::{
+    Indices, bytes, fields, fixed, index, indices, number, numbers, signed, text,
+};
 use super::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{Fault, Indices, Memo, Relocations, Source, indices};
+use super::reindex::{Fault, Memo, Source};
+use super::relocations::Relocations;
 use crate::wire::reader::{Field, Value};
 
 /// What was read from a request.

@@ -11,7 +11,8 @@ use super::id::{AttributeId, AttributeSetId, GroupId, Id as _, SampleId};
 use super::ingest::ingest;
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::names;
-use super::reindex::{Addresses, Fault, Memo, Relocations};
+use super::reindex::{Fault, Memo};
+use super::relocations::{Addresses, Relocations};
 use super::table::Records;
 
 /// How profiles are merged. The default does what pprof does.

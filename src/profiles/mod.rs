@@ -9,6 +9,7 @@
 //!   `places` finds locations again by their addresses.
 //! - [`model`]: profiles over a dictionary.
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): from an encoded request into them, lazily.
+//!   [`relocations`] brings processes that run a binary at different addresses together.
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
@@ -17,11 +18,13 @@
 //! - [`folded`], [`top`], [`diff`], [`frames`]: for people: stacks as text, which functions count most, what grew, and
 //!   which frames are shown.
 //! - [`resolve`]: everything as strings and addresses, for people and tests.
+//! - [`naming`]: names for locations that have none, written on the wire.
 //! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
 //!
 //! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
 
 pub mod aggregate;
+mod carried;
 pub mod check;
 pub mod compact;
 pub mod cut;
@@ -39,10 +42,12 @@ pub mod layout;
 pub mod merge;
 pub mod model;
 pub mod names;
+pub mod naming;
 mod places;
 pub mod pprof;
 pub mod references;
 pub mod reindex;
+pub mod relocations;
 pub mod resolve;
 pub mod table;
 #[cfg(test)]

@@ -29,6 +29,9 @@ pub const DOC_URL: &str = "pprof.profile.doc_url";
 pub const DROP_FRAMES: &str = "pprof.profile.drop_frames";
 /// Frames to keep in spite of `drop_frames`, as a regular expression.
 pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
+/// Which profile of its source it was: `heap`, `mutex`; on scopes only. Go's mutex and block profiles have equal sample
+/// types: without this they would be added up.
+pub const PROFILE_NAME: &str = "pprof.profile.name";
 /// The sample type that is shown first; on scopes only.
 pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
 /// Where each profile of a scope was in pprof's list of sample types; on scopes only.

@@ -6,16 +6,17 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message as _;
 use smallvec::SmallVec;
 
+use super::carried::Carried;
 use super::dictionary::{
-    AHEAD, Attribute, Binary, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
+    AHEAD, Attribute, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
 };
-use super::entries::{Entries, bytes, fields, index, number, numbers, signed};
+use super::entries::{Entries, Indices, bytes, fields, index, indices, number, numbers, signed};
 use super::id::{
-    AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId,
+    AttributeId, AttributeSetId, FunctionId, LinkId, LocationId, MappingId, StackId, StringId,
 };
 use super::references::{self, References};
-use super::table::Records;
-use crate::wire::reader::{Field, Fields, Value};
+use super::relocations::Relocations;
+use crate::wire::reader::{Fields, Value};
 
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,76 +82,25 @@ pub enum Fault {
     },
 }
 
-/// What happens to addresses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Addresses {
-    /// They stay as they are, and mappings are the same when all about them is.
-    #[default]
-    Exact,
-    /// They are moved to where the first mapping of the same binary is: see [`Dictionary::binary`]. Processes that run
-    /// the same binary at different addresses then have the same locations, as in pprof's own merge.
-    Relocated,
-}
-
-const UNSEEN: u32 = u32::MAX;
-
 /// Which entries of a source have been carried over, and to where. Its memory is used again for the next source.
 #[derive(Debug, Default)]
 pub struct Memo {
     pub(super) entries: Entries<'static>,
-    strings: Vec<u32>,
-    attributes: Vec<u32>,
-    mappings: Vec<u32>,
+    strings: Carried<StringId>,
+    attributes: Carried<AttributeId>,
+    mappings: Carried<MappingId>,
     /// How far the addresses of each mapping move.
     shifts: Vec<u64>,
-    functions: Vec<u32>,
-    locations: Vec<u32>,
+    functions: Carried<FunctionId>,
+    locations: Carried<LocationId>,
     /// Up to which location the dictionary was approached.
     approached: usize,
-    links: Vec<u32>,
-    stacks: Vec<u32>,
+    links: Carried<LinkId>,
+    stacks: Carried<StackId>,
     set: Vec<AttributeId>,
     lines: Vec<Line>,
     stack: Vec<LocationId>,
 }
-
-/// Where the first mapping of each binary is.
-#[derive(Debug, Default)]
-pub struct Relocations {
-    binaries: Records<MappingId, Binary>,
-    /// The mapping of each binary.
-    mappings: Vec<MappingId>,
-}
-
-impl Relocations {
-    /// None yet.
-    pub fn new() -> Self {
-        Relocations {
-            binaries: Records::without_zero(),
-            mappings: Vec::new(),
-        }
-    }
-
-    /// The first mapping of this one's binary, and how far it is from here to there.
-    pub fn relocate(&mut self, dictionary: &mut Dictionary, mapping: Mapping) -> (MappingId, u64) {
-        let binary = self.binaries.intern(dictionary.binary(mapping));
-        if let Some(first) = self.mappings.get(binary.index()) {
-            let start = dictionary.get_mapping(*first).start;
-            return (*first, start.wrapping_sub(mapping.start));
-        }
-        let id = dictionary.mapping(mapping);
-        self.mappings.push(id);
-        (id, 0)
-    }
-
-    /// The memory it takes.
-    pub fn bytes(&self) -> usize {
-        self.binaries.bytes() + self.mappings.capacity() * size_of::<MappingId>()
-    }
-}
-
-/// Indices into tables, as they are in one entry: mostly a few.
-pub(super) type Indices = SmallVec<[i32; 16]>;
 
 /// A message's dictionary, on the way into another one.
 #[derive(Debug)]
@@ -172,16 +122,16 @@ impl<'s, 'r> Source<'s, 'r> {
         memo: &'s mut Memo,
         relocations: Option<&'s mut Relocations>,
     ) -> Self {
-        clear(&mut memo.strings, entries.strings.len());
-        clear(&mut memo.attributes, entries.attributes.len());
-        clear(&mut memo.mappings, entries.mappings.len());
+        memo.strings.reset(entries.strings.len());
+        memo.attributes.reset(entries.attributes.len());
+        memo.mappings.reset(entries.mappings.len());
         memo.shifts.clear();
         memo.shifts.resize(entries.mappings.len(), 0);
-        clear(&mut memo.functions, entries.functions.len());
-        clear(&mut memo.locations, entries.locations.len());
+        memo.functions.reset(entries.functions.len());
+        memo.locations.reset(entries.locations.len());
         memo.approached = 0;
-        clear(&mut memo.links, entries.links.len());
-        clear(&mut memo.stacks, entries.stacks.len());
+        memo.links.reset(entries.links.len());
+        memo.stacks.reset(entries.stacks.len());
         Source {
             entries,
             into,
@@ -197,7 +147,7 @@ impl<'s, 'r> Source<'s, 'r> {
         if index == 0 {
             return Ok(None);
         }
-        match at(index).and_then(|at| self.entries.table(table).get(at)) {
+        match self.entries.table(table).get(at(index)) {
             Some(entry) => Ok(Some(*entry)),
             None => Err(Fault::Dangling { table, index }),
         }
@@ -213,7 +163,7 @@ impl<'s, 'r> Source<'s, 'r> {
 
     /// A string, which is probably this one.
     fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
-        if let Some(id) = seen(&self.memo.strings, index) {
+        if let Some(id) = self.memo.strings.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::String, index)? {
@@ -223,7 +173,7 @@ impl<'s, 'r> Source<'s, 'r> {
                 id.ok_or(Fault::Malformed("a string"))?
             }
         };
-        note(&mut self.memo.strings, index, id);
+        self.memo.strings.note(at(index), id);
         Ok(id)
     }
 
@@ -267,14 +217,14 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
-        if let Some(id) = seen(&self.memo.attributes, index) {
+        if let Some(id) = self.memo.attributes.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::Attribute, index)? {
             None => AttributeId::default(),
             Some(from) => self.new_attribute(from)?,
         };
-        note(&mut self.memo.attributes, index, id);
+        self.memo.attributes.note(at(index), id);
         Ok(id)
     }
 
@@ -310,8 +260,8 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn mapping(&mut self, index: i32) -> Result<(MappingId, u64), Fault> {
-        if let Some(id) = seen(&self.memo.mappings, index) {
-            let shift = at(index).and_then(|at| self.memo.shifts.get(at));
+        if let Some(id) = self.memo.mappings.get(at(index)) {
+            let shift = self.memo.shifts.get(at(index));
             return Ok((id, shift.copied().unwrap_or_default()));
         }
         let (id, shift) = match self.entry(Table::Mapping, index)? {
@@ -324,8 +274,8 @@ impl<'s, 'r> Source<'s, 'r> {
                 }
             }
         };
-        note(&mut self.memo.mappings, index, id);
-        if let Some(place) = at(index).and_then(|at| self.memo.shifts.get_mut(at)) {
+        self.memo.mappings.note(at(index), id);
+        if let Some(place) = self.memo.shifts.get_mut(at(index)) {
             *place = shift;
         }
         Ok((id, shift))
@@ -360,14 +310,14 @@ impl<'s, 'r> Source<'s, 'r> {
 
     /// A function, which is probably this one.
     fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
-        if let Some(id) = seen(&self.memo.functions, index) {
+        if let Some(id) = self.memo.functions.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::Function, index)? {
             None => FunctionId::default(),
             Some(from) => self.new_function(from, likely)?,
         };
-        note(&mut self.memo.functions, index, id);
+        self.memo.functions.note(at(index), id);
         Ok(id)
     }
 
@@ -399,7 +349,7 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn location(&mut self, index: i32) -> Result<LocationId, Fault> {
-        if let Some(id) = seen(&self.memo.locations, index) {
+        if let Some(id) = self.memo.locations.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::Location, index)? {
@@ -409,17 +359,19 @@ impl<'s, 'r> Source<'s, 'r> {
                 self.new_location(from)?
             }
         };
-        note(&mut self.memo.locations, index, id);
+        self.memo.locations.note(at(index), id);
         Ok(id)
     }
 
     /// Prepares for some locations, from this one on: most tables are in the order in which stacks refer to them.
     fn approach(&mut self, index: i32) {
-        let Some(first) = at(index).filter(|first| *first >= self.memo.approached) else {
+        let first = at(index);
+        if first < self.memo.approached {
             return;
-        };
-        let some = self.entries.locations.iter().skip(first).take(AHEAD);
-        let places = some.map(|from| {
+        }
+        let mut places = [Default::default(); AHEAD];
+        let from = self.entries.locations.iter().skip(first);
+        for (place, from) in places.iter_mut().zip(from) {
             let (mut mapping, mut address) = (0, 0);
             for field in Fields::new(from).map_while(Result::ok) {
                 match (field.number, field.value) {
@@ -431,12 +383,11 @@ impl<'s, 'r> Source<'s, 'r> {
                     _ => {}
                 }
             }
-            let shift = at(mapping).and_then(|at| self.memo.shifts.get(at));
-            let mapping = seen(&self.memo.mappings, mapping).unwrap_or_default();
+            let shift = self.memo.shifts.get(at(mapping));
+            let mapping = self.memo.mappings.get(at(mapping)).unwrap_or_default();
             let address = u64::wrapping_add(address, shift.copied().unwrap_or_default());
-            (mapping, address)
-        });
-        let places: SmallVec<[(MappingId, u64); AHEAD]> = places.collect();
+            *place = (mapping, address);
+        }
         self.into.approach(&places);
         self.memo.approached = first + AHEAD;
     }
@@ -505,14 +456,14 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// An index leads nowhere.
     pub fn stack(&mut self, index: i32) -> Result<StackId, Fault> {
-        if let Some(id) = seen(&self.memo.stacks, index) {
+        if let Some(id) = self.memo.stacks.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::Stack, index)? {
             None => StackId::default(),
             Some(from) => self.new_stack(from)?,
         };
-        note(&mut self.memo.stacks, index, id);
+        self.memo.stacks.note(at(index), id);
         Ok(id)
     }
 
@@ -526,7 +477,7 @@ impl<'s, 'r> Source<'s, 'r> {
                 1 => numbers(field, PLACE, |location| {
                     let location = location as i32;
                     // Most have been seen, and this is the innermost loop: no call for those.
-                    stack.push(match seen(&self.memo.locations, location) {
+                    stack.push(match self.memo.locations.get(at(location)) {
                         Some(id) => id,
                         None => self.location(location)?,
                     });
@@ -545,14 +496,14 @@ impl<'s, 'r> Source<'s, 'r> {
     /// # Errors
     /// There is no such link.
     pub fn link(&mut self, index: i32) -> Result<LinkId, Fault> {
-        if let Some(id) = seen(&self.memo.links, index) {
+        if let Some(id) = self.memo.links.get(at(index)) {
             return Ok(id);
         }
         let id = match self.entry(Table::Link, index)? {
             None => LinkId::default(),
             Some(from) => self.new_link(from)?,
         };
-        note(&mut self.memo.links, index, id);
+        self.memo.links.note(at(index), id);
         Ok(id)
     }
 
@@ -576,37 +527,8 @@ impl<'s, 'r> Source<'s, 'r> {
     }
 }
 
-/// A list of indices.
-pub(super) fn indices(
-    field: Field<'_>,
-    place: &'static str,
-    into: &mut Indices,
-) -> Result<(), Fault> {
-    numbers(field, place, |value| {
-        into.push(value as i32);
-        Ok(())
-    })
-}
-
-fn clear(memo: &mut Vec<u32>, len: usize) {
-    memo.clear();
-    memo.resize(len, UNSEEN);
-}
-
-fn at(index: i32) -> Option<usize> {
-    usize::try_from(index).ok()
-}
-
+/// The position in a table; one that no table has for an index below 0.
 #[inline(always)]
-fn seen<I: Id>(memo: &[u32], index: i32) -> Option<I> {
-    match at(index).and_then(|at| memo.get(at)) {
-        None | Some(&UNSEEN) => None,
-        Some(id) => Some(I::new(*id)),
-    }
-}
-
-fn note<I: Id>(memo: &mut [u32], index: i32, id: I) {
-    if let Some(place) = at(index).and_then(|at| memo.get_mut(at)) {
-        *place = u32::try_from(id.index()).unwrap_or(UNSEEN);
-    }
+fn at(index: i32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }

@@ -89,7 +89,21 @@ pub fn of_type(profiles: &Profiles, kind: ValueType) -> impl Iterator<Item = &Pr
 
 /// Counts the selected samples of all profiles of a sample type together.
 pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
-    let dictionary = &profiles.dictionary;
+    top_of(
+        &profiles.dictionary,
+        of_type(profiles, kind),
+        kind,
+        selection,
+    )
+}
+
+/// Counts the selected samples of some profiles of a sample type together.
+pub fn top_of<'p>(
+    dictionary: &Dictionary,
+    profiles: impl Iterator<Item = &'p Profile>,
+    kind: ValueType,
+    selection: &Selection,
+) -> Top {
     let mut nodes = Nodes::default();
     let mut views = Views::default();
     let mut notes = Vec::new();
@@ -97,7 +111,7 @@ pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
     // Which sample a node was seen in last: recursion counts once.
     let mut seen: Vec<usize> = Vec::new();
     let mut at = 0;
-    for profile in of_type(profiles, kind) {
+    for profile in profiles {
         let view = views.of(dictionary, profile, &mut notes);
         for sample in profile.samples.iter() {
             at += 1;

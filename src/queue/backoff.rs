@@ -24,6 +24,11 @@ impl<'a> Backoff<'a> {
         }
     }
 
+    /// Leaves `time` out of `max_elapsed_time`: nothing had failed yet.
+    pub(super) fn pause(&mut self, time: Duration) {
+        self.started += time;
+    }
+
     /// The wait before the next attempt, at least as long as the server asked for. `None` when that attempt would come
     /// after `max_elapsed_time`: waiting for it would be in vain.
     pub(super) fn next(&mut self, throttle: Option<Duration>) -> Option<Duration> {

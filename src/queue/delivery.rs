@@ -1,9 +1,11 @@
 //! One job's way to the next hop: encode once, send, retry, and take apart what was refused as a whole.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -12,9 +14,10 @@ use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
 use super::held::{BLOCKING_BYTES, Content};
 use super::pace::Pace;
-use super::{Encoded, Fault, Outcome, SendError, Sender};
+use super::{Encoded, Fault, Outcome, SendError, Sender, Taken};
 use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
+use crate::memory::Budget;
 use crate::profiles::join;
 use crate::telemetry::DropReason;
 use crate::telemetry::sampled_log::SampledLog;
@@ -41,6 +44,8 @@ pub(super) struct Delivery {
     /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
     pub(super) pace: Pace,
+    /// Batches that may be taken over are compressed first, in what this has room for.
+    pub(super) packs_in: Option<Arc<Budget>>,
     /// The most bytes that requests of profiles may have once they are joined.
     pub(super) most_bytes: usize,
     pub(super) logs: Logs,
@@ -53,6 +58,9 @@ pub(super) struct Logs {
     drop: SampledLog,
     partial: SampledLog,
 }
+
+/// What a job has of its consumer: dropped once the consumer need not wait for the job any more.
+pub(super) type Turn = Option<oneshot::Sender<Infallible>>;
 
 /// Why a job was not delivered as it is.
 enum Stop {
@@ -72,14 +80,14 @@ impl Delivery {
     ///
     /// A batch that was refused for good although it was merged from several requests is sent again in halves, so that
     /// one request's trouble does not take another's data with it.
-    pub(super) async fn deliver(&self, job: Job) {
+    pub(super) async fn deliver(&self, job: Job, mut turn: Turn) {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let (mut extra_sends, mut any_accepted) = (0, false);
         // Large parts first: should the sends run out, the most is saved by then.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
-            let Failure { reason, error } = match self.send(&mut job, started).await {
+            let Failure { reason, error } = match self.send(&mut job, started, &mut turn).await {
                 Ok(outcome) => {
                     any_accepted = true;
                     self.delivered(job, outcome);
@@ -107,23 +115,52 @@ impl Delivery {
     }
 
     /// Sends one batch until it is accepted, refused for good, or its time is over.
-    async fn send(&self, job: &mut Job, started: Instant) -> Result<Outcome, Stop> {
+    async fn send(
+        &self,
+        job: &mut Job,
+        started: Instant,
+        turn: &mut Turn,
+    ) -> Result<Outcome, Stop> {
         let permanent = |error| {
             Stop::Failed(Failure {
                 reason: DropReason::Permanent,
                 error,
             })
         };
-        let batch = match self.encode(job).await.map_err(permanent)? {
-            Ok(batch) => batch,
-            Err(groups) => return Err(Stop::Apart(groups)),
-        };
+        let identity = Arc::new(());
+        let mut encoded = None;
         let mut backoff = self
             .retry
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
         loop {
-            let error = match self.attempt(&batch).await {
+            let batch = match encoded.take() {
+                Some(batch) => batch,
+                None => match self.encode(job, &identity).await.map_err(permanent)? {
+                    Ok(batch) => batch,
+                    Err(groups) => return Err(Stop::Apart(groups)),
+                },
+            };
+            let outcome = match self.attempt(&batch).await {
+                Ok(Taken::Delivered(outcome)) => Ok(outcome),
+                Ok(Taken::Over(outcome)) => {
+                    job.iter().for_each(Entry::taken_over);
+                    *turn = None;
+                    // What another attempt needs is in the entries.
+                    drop(batch);
+                    let since = Instant::now();
+                    let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
+                    if let Some(backoff) = &mut backoff {
+                        backoff.pause(since.elapsed());
+                    }
+                    outcome
+                }
+                Err(error) => {
+                    encoded = Some(batch);
+                    Err(error)
+                }
+            };
+            let error = match outcome {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if !error.retryable => return Err(permanent(error)),
                 Err(error) => error,
@@ -158,7 +195,11 @@ impl Delivery {
     }
 
     /// The job as it is sent; or the groups of its requests that can be sent as one, if all of them cannot.
-    async fn encode(&self, job: &mut Job) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
+    async fn encode(
+        &self,
+        job: &mut Job,
+        identity: &Arc<()>,
+    ) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
         let items = job.iter().map(Entry::items).sum();
         let bytes: usize = job.iter().map(Entry::bytes).sum();
         let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
@@ -190,18 +231,25 @@ impl Delivery {
         } else {
             work()?
         };
+        if let Some(budget) = &self.packs_in {
+            for entry in job.iter_mut() {
+                entry.pack(budget).await;
+            }
+        }
         Ok(chunks.map(|chunks| Encoded {
             signal,
             items,
             chunks: chunks.into(),
+            held: job.iter().map(Entry::stored_bytes).sum(),
+            identity: identity.clone(),
         }))
     }
 
-    async fn attempt(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+    async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {
         let Some(limit) = self.timeout else {
-            return self.sender.send(batch).await;
+            return self.sender.take(batch).await;
         };
-        timeout(limit, self.sender.send(batch))
+        timeout(limit, self.sender.take(batch))
             .await
             .unwrap_or_else(|_| {
                 let reason = format!("no answer within the timeout of {limit:?}");
@@ -311,6 +359,11 @@ impl Delivery {
             );
         }
     }
+}
+
+/// The sender took a batch over and let go of it.
+fn given_up() -> SendError {
+    SendError::transient(Code::Unavailable, "the exporter gave the batch up")
 }
 
 /// Nobody reads nanoseconds.

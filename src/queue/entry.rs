@@ -10,6 +10,7 @@ use super::held::{Content, Held};
 use super::pace::Step;
 use super::room::Place;
 use crate::batch::{Batch, Nack, Signal};
+use crate::memory::Budget;
 use crate::pipeline::Undelivered;
 use crate::profiles;
 use crate::telemetry::{DropReason, ExporterMetrics};
@@ -31,7 +32,7 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 pub(super) struct Request {
     _place: Option<Place>,
-    _step: Option<Step>,
+    step: Mutex<Option<Step>>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     failed: Mutex<Option<Nack>>,
 }
@@ -77,7 +78,7 @@ impl Request {
     ) -> Arc<Self> {
         Arc::new(Request {
             _place: place,
-            _step: step,
+            step: Mutex::new(step),
             waiting,
             failed: Mutex::new(None),
         })
@@ -121,6 +122,25 @@ impl Entry {
     /// The encoded requests, to be unpacked elsewhere.
     pub(super) fn content(&mut self) -> Option<Content> {
         self.held.as_mut().map(Held::content)
+    }
+
+    /// Bytes it takes in memory.
+    pub(super) fn stored_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, Held::stored_bytes)
+    }
+
+    /// Keeps the content compressed from now on.
+    pub(super) async fn pack(&mut self, budget: &Arc<Budget>) {
+        if let Some(Held::Plain(batch)) = &self.held {
+            // A clone goes, so that this still counts as held should nobody wait for it.
+            self.held = Some(Held::pack(batch.clone(), budget).await);
+        }
+    }
+
+    /// It has been taken over: it is not on its way any more, only held.
+    pub(super) fn taken_over(&self) {
+        let step = self.request.step.lock();
+        step.unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// The next hop has it. The items are counted by the caller, who knows of partial successes.

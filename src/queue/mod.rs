@@ -4,6 +4,10 @@
 //! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
 //! ```
 //!
+//! A sender that gathers batches, in a file for example, takes a batch over and says later what became of it
+//! ([`Sender::take`]). Then no consumer waits for it, but it keeps its place in the queue and its memory, and is sent
+//! again if that turns out badly, like any other.
+//!
 //! What is accepted is held until it was delivered or given up, so `queue_size` bounds everything an exporter holds,
 //! what is being sent or waits for its next attempt included. Every item that comes in ends in exactly one of
 //! `ExporterMetrics`' outcomes: an `Entry` that is dropped without an outcome, because a task ended
@@ -28,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use crate::batch::{Code, Nack, Requests, Signal};
 use crate::pipeline::BoxFuture;
@@ -46,6 +51,41 @@ pub trait Sender: Send + Sync + 'static {
 
     /// One attempt. May be dropped at any time, and may be called again with the same batch.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;
+
+    /// Whether [`take`](Self::take) is ever answered with [`Taken::Over`].
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// One attempt of a sender that may take the batch over, and say later what became of it. What
+    /// [`send`](Self::send) does otherwise.
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async move { self.send(batch).await.map(Taken::Delivered) })
+    }
+
+    /// Asks a sender that gathers to settle what it took over, without waiting for more. It returns at once.
+    fn settle(&self, _why: Settle) {}
+}
+
+/// How far an attempt has come.
+#[derive(Debug)]
+pub enum Taken {
+    /// It is over.
+    Delivered(Outcome),
+    /// The sender has the batch; this says what became of it. It may be given up by dropping the other end.
+    Over(Settled),
+}
+
+/// What became of a batch that was taken over.
+pub type Settled = oneshot::Receiver<Result<Outcome, SendError>>;
+
+/// Why a sender should settle what it gathers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// The queue has no room for more.
+    Full,
+    /// The exporter ends: hardly anything comes any more, so this holds for all that still does.
+    Ending,
 }
 
 /// A batch as it goes on the wire.
@@ -57,6 +97,10 @@ pub struct Encoded {
     pub items: usize,
     /// The body, in order.
     pub chunks: Arc<[Bytes]>,
+    /// Bytes that the queue, or the sender who waits, holds for the next attempt once the batch is taken over.
+    pub held: usize,
+    /// Its address is the same in all attempts with the batch, and different from that of any other.
+    pub identity: Arc<()>,
 }
 
 /// What the next hop said to a batch it accepted.

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::Sender;
 use super::batcher::{Batcher, Merging};
 use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
@@ -16,6 +15,7 @@ use super::entry::{Entry, Job, Ledger, Request, cut};
 use super::held::{BLOCKING_BYTES, Held};
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
+use super::{Sender, Settle};
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Outputs, Terminal};
 use crate::memory::Budget;
@@ -25,6 +25,9 @@ use crate::wire::Limit;
 
 /// When a refused sender should come back: the queue drains by a batch in about this time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How often a sender that gathers is asked again for room.
+const URGE: Duration = Duration::from_millis(100);
 
 /// What an exporter's configuration says about its queues.
 #[derive(Debug, Clone)]
@@ -85,6 +88,11 @@ impl SendingQueue {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
         let batch = settings.queue.as_ref().and_then(merging);
+        let packs = sender.gathers()
+            && settings
+                .queue
+                .as_ref()
+                .is_some_and(|queue| queue.compression == HeldCompression::Lz4);
         SendingQueue {
             config: settings.queue.clone(),
             budget: cx.budget.clone(),
@@ -101,6 +109,7 @@ impl SendingQueue {
                 ledger: Arc::new(Ledger::new(metrics)),
                 stopping: CancellationToken::new(),
                 pace: Pace::new(),
+                packs_in: packs.then(|| cx.budget.clone()),
                 logs: Logs::default(),
             },
             batcher: Batcher::new(batch),
@@ -112,7 +121,7 @@ impl SendingQueue {
         let (tell, outcome) = oneshot::channel();
         let request = Request::new(None, None, Some(tell));
         let entry = Entry::new(Held::Plain(batch), request, arrival.taken());
-        self.delivery.deliver(Job::from_iter([entry])).await;
+        self.delivery.deliver(Job::from_iter([entry]), None).await;
         outcome.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -199,10 +208,30 @@ impl SendingQueue {
     }
 
     async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, NoRoom> {
-        if config.block_on_overflow {
-            self.room.take(units).await
-        } else {
-            self.room.try_take(units)
+        let place = self.room.try_take(units);
+        let sender = &self.delivery.sender;
+        if !matches!(place, Err(NoRoom::Full)) {
+            // Early enough that there is room for what comes while the sender settles.
+            if sender.gathers() && self.room.free() < self.room.capacity() / 4 {
+                sender.settle(Settle::Full);
+            }
+            return place;
+        }
+        sender.settle(Settle::Full);
+        if !config.block_on_overflow {
+            return place;
+        }
+        let taking = self.room.take(units);
+        if !sender.gathers() {
+            return taking.await;
+        }
+        tokio::pin!(taking);
+        loop {
+            match timeout(URGE, &mut taking).await {
+                Ok(place) => return place,
+                // What was on its way to the sender when it was asked has arrived by now.
+                Err(_) => sender.settle(Settle::Full),
+            }
         }
     }
 
@@ -234,6 +263,8 @@ impl SendingQueue {
     }
 
     async fn work(self: Arc<Self>) {
+        // What was taken over is held here; when this task is dropped it counts itself as lost.
+        let mut held = JoinSet::new();
         while let Some(mut taken) = self.batcher.next().await {
             let job = taken.take();
             if self.batcher.merging().is_some() {
@@ -243,8 +274,19 @@ impl SendingQueue {
                 metrics.batch_send_size.record(items as f64);
                 metrics.batch_send_bytes.record(bytes as f64);
             }
-            self.delivery.deliver(job).await;
+            if !self.delivery.sender.gathers() {
+                self.delivery.deliver(job, None).await;
+                continue;
+            }
+            let (turn, over) = oneshot::channel();
+            let queue = self.clone();
+            held.spawn(async move { queue.delivery.deliver(job, Some(turn)).await });
+            // Always an error: nothing is ever sent.
+            let _ = over.await;
+            while held.try_join_next().is_some() {}
         }
+        self.delivery.sender.settle(Settle::Ending);
+        while held.join_next().await.is_some() {}
     }
 
     fn close(&self) {
@@ -252,6 +294,9 @@ impl SendingQueue {
         self.room.close();
         self.batcher.close();
         self.delivery.stopping.cancel();
+        if self.config.is_none() {
+            self.delivery.sender.settle(Settle::Ending);
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
+mod gathering;
+
 use super::*;
 use crate::batch::Batch;
 use crate::component::{BuildContext, Terminal};
@@ -139,28 +141,7 @@ impl Bench {
 
     /// The exporter's account for traces, in items.
     fn account(&self) -> BTreeMap<String, u64> {
-        let text = self.metrics.render();
-        let lines = text
-            .lines()
-            .filter(|line| line.contains("data_type=\"traces\""));
-        let entries = lines.filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let name = series
-                .split('{')
-                .next()?
-                .strip_prefix("tributary_exporter_")?;
-            let reason = series
-                .split("reason=\"")
-                .nth(1)
-                .and_then(|rest| rest.split('"').next());
-            let name = match reason {
-                Some(reason) => reason.to_owned(),
-                None => name.trim_end_matches("_items").to_owned(),
-            };
-            let value = value.parse::<f64>().ok()? as u64;
-            (value > 0).then_some((name, value))
-        });
-        entries.collect()
+        account_in(&self.metrics)
     }
 
     fn gauge(&self, name: &str) -> f64 {
@@ -184,6 +165,32 @@ impl crate::pipeline::Component for Nothing {
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async { Undelivered::default() })
     }
+}
+
+/// The account for traces, in items.
+fn account_in(metrics: &PrometheusHandle) -> BTreeMap<String, u64> {
+    let text = metrics.render();
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("data_type=\"traces\""));
+    let entries = lines.filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let name = series
+            .split('{')
+            .next()?
+            .strip_prefix("tributary_exporter_")?;
+        let reason = series
+            .split("reason=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let name = match reason {
+            Some(reason) => reason.to_owned(),
+            None => name.trim_end_matches("_items").to_owned(),
+        };
+        let value = value.parse::<f64>().ok()? as u64;
+        (value > 0).then_some((name, value))
+    });
+    entries.collect()
 }
 
 fn names(request: &[u8]) -> Vec<String> {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use super::exposition::escaped;
 use crate::net::tls::rotation::in_use;
 
-const NAME: &str = "tributary_tls_certificate_expiry_days";
+pub(super) const NAME: &str = "tributary_tls_certificate_expiry_days";
 
 /// Appends the metric to a page, when any certificate is in use.
 pub(super) fn render(page: &mut String) {

@@ -22,6 +22,9 @@ const ITEMS: [f64; 17] = [
 const BYTES: [f64; 13] = [
     10.0, 100.0, 1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 2e6, 4e6, 8e6, 1.6e7,
 ];
+const SECONDS: [f64; 12] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];
 
 /// How often the recorder folds what histograms have gathered. Scrapes do it too; without them it would pile up.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -36,11 +39,20 @@ impl Exposition {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?
             .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;
         help::describe();
         Ok(Exposition { handle })
+    }
+
+    /// One that nobody counts with.
+    #[cfg(test)]
+    pub(super) fn for_tests() -> Self {
+        Exposition {
+            handle: PrometheusBuilder::new().build_recorder().handle(),
+        }
     }
 
     /// Runs for as long as the process.

@@ -81,6 +81,10 @@ pub(super) fn describe() {
             "Number of times something private was found, by detector or rule, signal and place",
         ),
         (
+            "tributary_processor_redaction_refused_requests",
+            "Number of requests that cannot be looked at, and are therefore not passed on (`mode: report`: passed on as they are)",
+        ),
+        (
             "tributary_processor_compression_flushes",
             "Number of summaries of profiles, by what ended their window: its time or the memory bound",
         ),
@@ -108,9 +112,70 @@ pub(super) fn describe() {
             "tributary_processor_log_dedup_flushes",
             "Number of intervals of counted log records, by what ended them: their time or the memory bound",
         ),
+        ("tributary_exporter_parquet_files", "Finished Parquet files"),
+        (
+            "tributary_exporter_parquet_rows",
+            "Rows in finished Parquet files",
+        ),
+        (
+            "tributary_exporter_parquet_bytes",
+            "Bytes of finished Parquet files",
+        ),
+        (
+            "tributary_exporter_parquet_failed_files",
+            "Parquet files that could not be written; their batches were written again, or refused",
+        ),
+        (
+            "tributary_exporter_parquet_early_files",
+            "Parquet files that were finished before they were full or old enough, by what there was not enough of",
+        ),
+        (
+            "tributary_connector_profile_metrics_windows",
+            "Number of windows that became metrics, by what ended them: their time or the memory bound",
+        ),
+        (
+            "tributary_connector_profile_metrics_unknown_profiles",
+            "Profiles whose sample type there is no metric for, or whose unit does not fit it",
+        ),
+        (
+            "tributary_connector_profile_metrics_first_profiles",
+            "Profiles that count from the start of their process, of which none came before: there is no difference yet",
+        ),
+        (
+            "tributary_processor_symbolication_locations",
+            "Locations of profiles that came without lines, by what became of them",
+        ),
+        (
+            "tributary_processor_symbolication_unreadable_requests",
+            "Requests of profiles whose dictionary could not be read, and which went on as they were",
+        ),
+        (
+            "tributary_symbols_lookups",
+            "Binaries that requests of profiles asked for, by whether their symbols were here",
+        ),
+        (
+            "tributary_symbols_fetches",
+            "Binaries that sources were asked for, by source and outcome",
+        ),
+        (
+            "tributary_symbols_worker_failures",
+            "Binaries that could not be compiled, by reason",
+        ),
+        (
+            "tributary_extension_symbol_uploads",
+            "Files that clients tried to upload, by outcome",
+        ),
         (
             "tributary_exporter_file_rotations",
             "Number of times a full file was renamed and a new one begun",
+        ),
+        (
+            "tributary_exporter_prometheus_rejected_points",
+            "Points that could not be exposed: no room, out of order, invalid, or in conflict with another metric",
+        ),
+        (
+            "tributary_exporter_prometheus_scrapes",
+            "Pages that were asked for, by format",
         ),
         (
             "tributary_receiver_file_skipped_records",
@@ -135,6 +200,10 @@ pub(super) fn describe() {
         (
             "tributary_scraper_dropped_profiles",
             "Number of profiles that were scraped and then refused by the pipeline or the memory budget",
+        ),
+        (
+            "tributary_receiver_pprof_repairs",
+            "What was mended in pprof files that break the rules of the format, by kind",
         ),
         (
             "tributary_receiver_pprof_forgotten_series",
@@ -189,6 +258,22 @@ pub(super) fn describe() {
             "Items, and whole requests, that would be known again",
         ),
         (
+            "tributary_exporter_prometheus_series",
+            "Series that are exposed, as Prometheus counts them",
+        ),
+        (
+            "tributary_exporter_prometheus_memory_bytes",
+            "Bytes of memory that the exposed series take",
+        ),
+        (
+            "otelcol_processor_symbolication_rate",
+            "Share of the locations without lines that were given names since the start, from 0 to 1",
+        ),
+        (
+            "tributary_symbols_cache_bytes",
+            "Bytes of the compiled symbols on disk",
+        ),
+        (
             "tributary_scraper_up",
             "Whether the last scrape of a target's profile brought one",
         ),
@@ -203,6 +288,10 @@ pub(super) fn describe() {
         (
             "tributary_server_connections",
             "Connections that clients have open",
+        ),
+        (
+            "tributary_exporter_parquet_open_files",
+            "Parquet files that rows are added to",
         ),
         (
             "tributary_server_requests",
@@ -228,10 +317,18 @@ pub(super) fn describe() {
             "otelcol_exporter_queue_batch_send_size_bytes",
             "Number of bytes in the batches that the sending queue made (sending_queue.batch)",
         ),
+        (
+            "tributary_symbols_compile_seconds",
+            "How long it took to compile the symbols of a binary",
+        ),
     ] {
         describe_histogram!(name, meaning);
     }
-    for (account, passed) in [("pipeline", "forwarded"), ("exporter", "delivered")] {
+    for (account, passed) in [
+        ("pipeline", "forwarded"),
+        ("exporter", "delivered"),
+        ("connector", "delivered"),
+    ] {
         for (outcome, meaning) in [
             ("received", "came in"),
             (

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,8 @@ use tributary::net::tls::ClientTls;
 use crate::harness::collector::BINARY;
 use crate::harness::status::Status;
 use crate::harness::{
-    Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, http_at, raw, within, yaml,
+    Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, http_at, raw, within,
+    yaml,
 };
 
 /// What must not show anywhere.
@@ -427,6 +429,63 @@ async fn get(address: SocketAddr, ca: &str, path: &str, token: Option<&str>) -> 
         (status, String::from_utf8(body.to_vec()).unwrap())
     })
     .await
+}
+
+#[tokio::test]
+async fn the_page_of_the_prometheus_exporter_is_for_those_who_are_known_and_over_tls() {
+    let authority = Authority::new();
+    let yaml = format!(
+        "extensions:
+  bearertokenauth: {{token: '{TOKEN}'}}
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:0'}}}}}}
+exporters:
+  prometheus:
+    endpoint: '127.0.0.1:0'
+    tls: {{{}}}
+    auth: {{authenticator: bearertokenauth}}
+    response_headers: {{strict-transport-security: max-age=60}}
+service:
+  extensions: [bearertokenauth]
+  pipelines:
+    metrics: {{receivers: [otlp], exporters: [prometheus]}}
+",
+        authority.certificate("page")
+    );
+    let collector = Collector::start(&yaml).await;
+    let metrics = r#"{"resourceMetrics": [{"scopeMetrics": [{"metrics": [
+        {"name": "private", "gauge": {"dataPoints": [{"timeUnixNano": "1", "asInt": "5"}]}}]}]}]}"#;
+    let json = [("content-type", "application/json")];
+    let path = raw::path(Signal::Metrics);
+    let sent = raw::http(collector.http(), Method::POST, path, &json, metrics).await;
+    assert_eq!(sent.status, 200);
+    let page = collector.server("Starting HTTP server", "prometheus");
+    let scrape = async |token| get(page, authority.pem(), "/metrics", token).await;
+    let (status, text) = scrape(Some(TOKEN)).await;
+    assert!(
+        status == 200 && text.ends_with("private 5\n"),
+        "{status} {text}"
+    );
+    for token in [None, Some(OTHER)] {
+        let (status, text) = scrape(token).await;
+        assert!(
+            status == 401 && !text.contains("private"),
+            "{status} {text}"
+        );
+    }
+    // Nobody gets it in plain text.
+    let mut plain = TcpStream::connect(page).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.0\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
+    plain.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // It may be reset, too.
+    let _ = within("the end", plain.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(
+        !answer.contains("private") && !answer.contains("200 OK"),
+        "{answer}"
+    );
+    assert_secret(&collector, &yaml, &[TOKEN]).await;
 }
 
 #[tokio::test]

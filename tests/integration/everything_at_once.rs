@@ -78,6 +78,6 @@ async fn nothing_acknowledged_is_lost_whatever_happens_meanwhile() {
         assert!(ended.status.success(), "{}", ended.status);
         let twice = oracle.settle(&backend).await;
         eprintln!("{twice} of {} items arrived more than once", oracle.owed());
-        assert!(oracle.owed() > 1000, "there was load");
+        assert!(oracle.owed() > 300, "there was load");
     }
 }

@@ -13,8 +13,9 @@ use tempfile::TempDir;
 
 use crate::harness::site::{Site, page};
 use crate::harness::{Backend, Collector, grpc_at, grpc_to, pprof, raw, yaml};
+use crate::sdk::{script, told};
 
-/// A Go program with `net/http/pprof`, under load. It ends when it is dropped.
+/// A program with pprof endpoints, under load. It ends when it is dropped.
 struct Program {
     child: Child,
     address: SocketAddr,
@@ -22,7 +23,8 @@ struct Program {
 }
 
 impl Program {
-    fn start(go: &str) -> Self {
+    /// The one of Go with `net/http/pprof`.
+    fn of_go(go: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/integration/fixtures/pprof_service.go");
@@ -32,7 +34,19 @@ impl Program {
         let built = build.output().unwrap();
         let said = String::from_utf8_lossy(&built.stderr);
         assert!(built.status.success(), "{said}");
-        let mut command = Command::new(&program);
+        Self::start(Command::new(&program), directory)
+    }
+
+    /// The one of Python with pypprof, which tells of every request.
+    fn of_python(python: &str) -> Self {
+        let mut command = Command::new(python);
+        command
+            .arg(script("pprof_service.py"))
+            .stderr(Stdio::null());
+        Self::start(command, tempfile::tempdir().unwrap())
+    }
+
+    fn start(mut command: Command, directory: TempDir) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -92,23 +106,51 @@ async fn recorder(service: SocketAddr, most: usize) -> (Site, Given) {
     (site, given)
 }
 
-const PROFILES: [&str; 7] = [
-    "{name: cpu, seconds: 1}",
-    "heap",
-    "allocs",
-    "goroutine",
-    "mutex",
-    "block",
-    "threadcreate",
-];
 /// Files of each.
 const EACH: usize = 2;
 
 #[tokio::test]
 async fn what_a_go_service_gives_leaves_the_zone_to_the_unit() {
     let Some(go) = go() else { return };
-    let program = tokio::task::spawn_blocking(|| Program::start(go));
-    let program = program.await.unwrap();
+    let profiles = [
+        "{name: cpu, seconds: 1}",
+        "heap",
+        "allocs",
+        "goroutine",
+        "mutex",
+        "block",
+        "threadcreate",
+    ];
+    let program = tokio::task::spawn_blocking(|| Program::of_go(go));
+    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
+    // There was something of everything but threads, which may all be idle.
+    for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
+        assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
+    }
+    assert!(expected.keys().any(|key| key.contains("route=/cart")));
+}
+
+#[tokio::test]
+async fn what_a_python_service_gives_leaves_the_zone_to_the_unit() {
+    let Some(python) = told("PPROF_PYTHON") else {
+        return;
+    };
+    let profiles = [
+        "{name: cpu, seconds: 1}",
+        "{name: wall, path: wall, seconds: 1}",
+        "heap",
+        "goroutine",
+    ];
+    let program = tokio::task::spawn_blocking(move || Program::of_python(&python));
+    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
+    for kind in ["CPU", "wall", "HEAP", "THREADS"] {
+        assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
+    }
+}
+
+/// Takes these profiles through two collectors, and compares what left the second with what the program gave: the sums
+/// of all values, by sample type, stack and labels.
+async fn to_the_unit(program: &Program, profiles: &[&str]) -> pprof::Totals {
     let (recorder, given) = recorder(program.address, EACH).await;
 
     let backend = Backend::start().await;
@@ -134,7 +176,7 @@ service:
     profiles: {{receivers: [pprof], exporters: [otlp_grpc]}}
 ",
         recorder.address,
-        PROFILES.join(", "),
+        profiles.join(", "),
         grpc_at(zone.grpc(), "compression: gzip"),
     ))
     .await;
@@ -143,7 +185,7 @@ service:
         .wait_for("all that the service has given", |record| {
             let given = given.lock().unwrap();
             let complete =
-                given.len() == PROFILES.len() && given.values().all(|files| files.len() == EACH);
+                given.len() == profiles.len() && given.values().all(|files| files.len() == EACH);
             complete && pprof::sum(record) == sum(&given)
         })
         .await;
@@ -151,17 +193,13 @@ service:
     zone.assert_conservation().await;
     let given = given.lock().unwrap();
     let expected = pprof::totals(given.values().flatten().map(|file| &**file));
-    // There was something of everything but threads, which may all be idle.
-    for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
-        assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
-    }
-    assert!(expected.keys().any(|key| key.contains("route=/cart")));
     let arrived = pprof::files_of(&backend);
     let arrived = pprof::totals(arrived.iter().map(|file| &**file));
     for (key, value) in &expected {
         assert_eq!(arrived.get(key), Some(value), "{key}");
     }
     assert_eq!(arrived.len(), expected.len());
+    expected
 }
 
 /// The sum of all values in these files.

@@ -1,6 +1,6 @@
 //! What is private does not leave: looked for in the bytes that arrive, the log and the metrics.
 
-use crate::harness::{Backend, Collector, Signal, Telemetry, grpc_to, raw, yaml};
+use crate::harness::{Backend, Collector, Signal, Telemetry, grpc_to, raw, within, yaml};
 
 const SECRET: &str = "jane.roe@example.com";
 
@@ -37,5 +37,44 @@ async fn a_secret_that_an_application_sends_does_not_leave_the_pod() {
     assert!(hits >= 4.0, "{hits}");
     for line in collector.lines() {
         assert!(!has(line.message().as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_looked_at_costs_no_other_client_anything() {
+    let backend = Backend::start().await;
+    // Each match leaves something that matches again, a word further: at some point the text is given up.
+    let redaction = (
+        "redaction",
+        r"{allow_all_keys: true, custom: [{name: eats, regex: '(\*{4}|a) .'}]}",
+    );
+    let batch = ("batch", "{timeout: 1h, send_batch_size: 5}");
+    let exporter = grpc_to(&backend, "");
+    let collector = Collector::start(&yaml(&[batch, redaction], &[("otlp_grpc", &exporter)])).await;
+    let unsettled = "a b c d e f g h i j k l m n o p";
+    for id in ["one", "two", unsettled, "four", "five"] {
+        let request = Telemetry::of(Signal::Logs, &[id.to_owned()]);
+        let frame = raw::frame(false, &request.encode());
+        let method = raw::method(Signal::Logs);
+        let reply = raw::grpc(collector.grpc(), method, &[], frame).await;
+        assert_eq!(reply.code, 0, "{reply:?}");
+    }
+    let arrived = |record: &crate::harness::backend::Record| {
+        let ids = ["one", "two", "four", "five"];
+        ids.iter().all(|id| record.arrivals.contains_key(*id))
+    };
+    within("what others sent", backend.until(arrived)).await;
+    assert!(!backend.record().arrivals.contains_key(unsettled));
+    let metrics = collector.assert_conservation().await;
+    let dropped = metrics.sum(
+        "tributary_pipeline_dropped_items",
+        &[("reason", "permanent")],
+    );
+    assert_eq!(dropped, 1.0);
+    let reason = [("reason", "unscannable")];
+    let refused = metrics.sum("tributary_processor_redaction_refused_requests", &reason);
+    assert!(refused >= 1.0, "{refused}");
+    for line in collector.lines() {
+        assert!(!line.message().contains("b c d"), "{}", line.message());
     }
 }

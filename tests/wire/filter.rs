@@ -5,8 +5,46 @@ use tributary::batch::Signal;
 
 use crate::request;
 use crate::sieve::{
-    Condition, Level, Literal, filters_like_prost, opposites_do_not_meet, samples_each_alike,
+    Condition, Level, Literal, filter, filters_like_prost, opposites_do_not_meet,
+    samples_each_alike,
 };
+
+/// What conditions are made of: often whole comparisons, so that rows of them are conditions now and then.
+const WORDS: &[&str] = &[
+    "resource.attributes[\"a\"] + 1 == 2",
+    "HasPrefix(scope.name, \"a\")",
+    "HasSuffix(resource.attributes[\"a\"], resource.attributes[\"b\"])",
+    "Len(resource.attributes[\"a\"]) > 1",
+    "resource.attributes[\"a\"][0] != nil",
+    "span.end_time - span.start_time > Duration(\"1s\")",
+    "log.body",
+    "metric.name",
+    "==",
+    "<",
+    "and",
+    "and",
+    "or",
+    "or",
+    "not",
+    "(",
+    ")",
+    "[",
+    "]",
+    "+",
+    "-",
+    "*",
+    "/",
+    ",",
+    "0",
+    "2.5",
+    "\"a\"",
+    "0x01",
+    "true",
+    "nil",
+    "Duration(",
+    "Len(",
+    "HasPrefix(",
+];
 
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "c", "d", "", "text.7"])
@@ -23,6 +61,8 @@ fn condition() -> impl Strategy<Value = Condition> {
         (level, name(), literal)
             .prop_map(|(level, key, literal)| Condition::Attribute(level, key, literal)),
         name().prop_map(Condition::Name),
+        name().prop_map(Condition::Prefix),
+        (name(), -2..2_i64, 0..5_i64).prop_map(|(key, plus, sum)| Condition::Sum(key, plus, sum)),
     ];
     plain.prop_recursive(3, 8, 2, |inner| {
         let pair = || {
@@ -64,6 +104,21 @@ proptest! {
                 "{{mode: {mode}, sampling_percentage: {percentage}, fail_closed: {fail_closed}, from_attribute: a}}"
             );
             samples_each_alike(signal, &request, &serde_yaml::from_str(&config).unwrap());
+        }
+    }
+
+    #[test]
+    fn any_row_of_the_words_of_the_language_is_a_condition_or_a_mistake_with_its_place(
+        words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 1..16),
+        (signal, request) in request(),
+    ) {
+        let text = words.join(" ");
+        match filter(&text, signal) {
+            Err(problems) => for problem in problems.found() {
+                prop_assert!(problem.message.starts_with("character "), "{}: {}", text, problem.message);
+            },
+            Ok(_) if signal != Signal::Profiles => opposites_do_not_meet(&text, signal, &request),
+            Ok(_) => {}
         }
     }
 

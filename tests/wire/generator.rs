@@ -45,6 +45,8 @@ pub(crate) struct Generator {
     pub(crate) overlong: bool,
     /// A text to plant in strings and bytes, but for these fields.
     pub(crate) planted: Option<(&'static str, &'static [&'static str])>,
+    /// Whether the bytes in values are requests, and of which signal.
+    pub(crate) embedded: Option<Signal>,
 }
 
 impl Generator {
@@ -54,6 +56,7 @@ impl Generator {
             wild,
             overlong: true,
             planted: None,
+            embedded: None,
         }
     }
 
@@ -144,6 +147,12 @@ impl Generator {
                         text.push_str(&planted);
                     }
                     self.delimited(text.as_bytes(), entropy, &mut raw);
+                }
+                Type::Bytes if field.name == "bytes_value" && self.embedded.is_some() => {
+                    let root = self.embedded.map(|signal| self.descriptors.root(signal));
+                    let request = self.message(root.unwrap(), depth + 1, entropy);
+                    self.key(field.number, 2, entropy, &mut raw);
+                    self.delimited(&request, entropy, &mut raw);
                 }
                 Type::Bytes => {
                     self.key(field.number, 2, entropy, &mut raw);

@@ -17,8 +17,9 @@ proptest! {
     fn no_planted_secret_survives_and_a_second_time_nothing_changes(
         entropy in prop::collection::vec(any::<u8>(), 0..3000),
         signal in 0..4_usize,
+        inside in prop::option::of(0..4_usize),
     ) {
-        survives_nowhere(Signal::ALL[signal], &entropy);
+        survives_nowhere(Signal::ALL[signal], inside.map(|inside| Signal::ALL[inside]), &entropy);
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) enum Condition {
     Attribute(Level, &'static str, Literal),
     /// Items by name (records by the text of their severity).
     Name(&'static str),
+    /// `attributes["key"] + number == number` of the resource, which cannot be said of what is no number.
+    Sum(&'static str, i64, i64),
+    /// Items by the beginning of their name.
+    Prefix(&'static str),
     Not(Box<Condition>),
     Both(Box<Condition>, Box<Condition>),
     Either(Box<Condition>, Box<Condition>),
@@ -84,13 +88,20 @@ impl Condition {
                 };
                 format!("{level}.attributes[\"{key}\"] == {literal}")
             }
-            Condition::Name(name) => {
+            Condition::Name(_) | Condition::Prefix(_) => {
                 let field = if signal == Signal::Logs {
                     "severity_text"
                 } else {
                     "name"
                 };
-                format!("{item}.{field} == \"{name}\"")
+                match self {
+                    Condition::Prefix(prefix) => format!("HasPrefix({item}.{field}, \"{prefix}\")"),
+                    Condition::Name(name) => format!("{item}.{field} == \"{name}\""),
+                    _ => unreachable!(),
+                }
+            }
+            Condition::Sum(key, plus, sum) => {
+                format!("resource.attributes[\"{key}\"] + {plus} == {sum}")
             }
             Condition::Not(condition) => format!("not ({})", condition.text(signal)),
             Condition::Both(a, b) => format!("({}) and ({})", a.text(signal), b.text(signal)),
@@ -119,14 +130,20 @@ impl Condition {
     fn level(&self) -> Level {
         match self {
             Condition::Attribute(level, ..) => *level,
-            Condition::Name(_) => Level::Item,
+            Condition::Sum(..) => Level::Resource,
+            Condition::Name(_) | Condition::Prefix(_) => Level::Item,
             Condition::Not(condition) => condition.level(),
             Condition::Both(a, b) | Condition::Either(a, b) => a.level().max(b.level()),
         }
     }
 
     fn is_true(&self, about: &About<'_>) -> bool {
-        match self {
+        self.decided(about) == Some(true)
+    }
+
+    /// None where it cannot be said: then nothing is dropped, whatever it is a part of.
+    fn decided(&self, about: &About<'_>) -> Option<bool> {
+        Some(match self {
             Condition::Attribute(level, key, literal) => {
                 let attributes = match level {
                     Level::Resource => about.resource,
@@ -136,10 +153,22 @@ impl Condition {
                 literal.equals(attributes, key)
             }
             Condition::Name(name) => about.name == *name,
-            Condition::Not(condition) => !condition.is_true(about),
-            Condition::Both(a, b) => a.is_true(about) && b.is_true(about),
-            Condition::Either(a, b) => a.is_true(about) || b.is_true(about),
-        }
+            Condition::Prefix(prefix) => about.name.starts_with(prefix),
+            Condition::Sum(key, plus, sum) => {
+                let found = about
+                    .resource
+                    .iter()
+                    .find(|attribute| attribute.key == *key)?;
+                match found.value.as_ref()?.value.as_ref()? {
+                    Value::IntValue(value) => value.wrapping_add(*plus) == *sum,
+                    Value::DoubleValue(value) => value + *plus as f64 == *sum as f64,
+                    _ => return None,
+                }
+            }
+            Condition::Not(condition) => !condition.decided(about)?,
+            Condition::Both(a, b) => a.decided(about)? && b.decided(about)?,
+            Condition::Either(a, b) => a.decided(about)? || b.decided(about)?,
+        })
     }
 }
 

@@ -26,7 +26,8 @@ struct Test {
 impl Rewriter for Test {
     type Refusal = Infallible;
 
-    fn text(&mut self, _: Place, text: &str) -> Result<Change, Infallible> {
+    fn text(&mut self, _: Place, text: &[u8]) -> Result<Change, Infallible> {
+        let text = std::str::from_utf8(text).unwrap();
         Ok(match (text.contains(SECRET), self.remove) {
             (false, _) => Change::Keep,
             (true, false) => Change::Replace(text.replace(SECRET, OTHER)),

@@ -23,17 +23,25 @@ scan: [all]
 unknown_fields: drop
 ";
 
-/// Nothing planted survives, what comes out is valid, and a second time nothing changes.
-pub(crate) fn survives_nowhere(signal: Signal, entropy: &[u8]) {
+/// Nothing planted survives, what comes out is valid, and a second time nothing changes. If there is a signal inside, all
+/// bytes in values are requests of it, and listed as such under some of the keys that they stand under.
+pub(crate) fn survives_nowhere(signal: Signal, inside: Option<Signal>, entropy: &[u8]) {
     let mut generator = Generator::new(true);
     generator.planted = Some((PLANTED, &["schema_url"]));
+    generator.embedded = inside;
     let request = Bytes::from(generator.request(signal, &mut Entropy(entropy)));
-    let processor = processor(EVERYTHING, signal);
+    let mut config = EVERYTHING.to_owned();
+    if let Some(inside) = inside {
+        let entries = ["", "key: a, ", "key: b, ", "key: c, "];
+        let entries = entries.map(|key| format!("{{{key}signal: {inside}}}"));
+        config.push_str(&format!("embedded_otlp: [{}]", entries.join(", ")));
+    }
+    let processor = processor(&config, signal);
     let items = wire::validate(signal, &request).unwrap();
     let batch = Batch::new(signal, items, request.clone());
     let Ok(redacted) = processor.process(batch) else {
         // Random references seldom lead anywhere.
-        assert_eq!(signal, Signal::Profiles);
+        assert!(signal == Signal::Profiles || inside == Some(Signal::Profiles));
         return;
     };
     let mut redacted = redacted.unwrap();

@@ -73,7 +73,8 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
             Profiles {
                 dictionary,
                 resources: vec![ResourceProfiles {
-                    resource,
+                    // Empty rather than absent: there are readers that fail on an absent one.
+                    resource: Some(resource.unwrap_or_default()),
                     schema_url: String::new(),
                     scopes: vec![converted.profiles],
                 }],
@@ -147,7 +148,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     let mut profiles = merger.finish();
     for resource in &mut profiles.resources {
         if resource.resource.is_none() {
-            resource.resource.clone_from(&main);
+            resource.resource = Some(main.clone().unwrap_or_default());
         }
     }
     let name = match files {

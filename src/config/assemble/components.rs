@@ -73,6 +73,7 @@ fn one<C: ?Sized + Validate>(
         kind,
         span,
         signals: entry.map(|entry| entry.signals),
+        emits: entry.and_then(|entry| entry.emits),
     });
     let Some(entry) = entry else {
         report.push(unknown_type(kind, registry, id.kind(), span));

@@ -21,8 +21,34 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 
 /// Whether what enters a connector as `from` leaves it as `to`.
 fn connects(connector: &Declared, from: Signal, to: Signal) -> bool {
+    takes(connector, from) && makes(connector, from).contains(&to)
+}
+
+fn takes(connector: &Declared, signal: Signal) -> bool {
     let signals = connector.signals.unwrap_or_default();
-    from == to && signals.iter().any(|(signal, _)| *signal == from)
+    signals.iter().any(|(supported, _)| *supported == signal)
+}
+
+/// What a connector makes of a signal.
+fn makes(connector: &Declared, signal: Signal) -> Vec<Signal> {
+    connector.emits.map_or_else(|| vec![signal], <[_]>::to_vec)
+}
+
+/// What a connector can make a signal of.
+fn made_of(connector: &Declared, signal: Signal) -> Vec<Signal> {
+    let all = Signal::ALL.into_iter();
+    all.filter(|from| connects(connector, *from, signal))
+        .collect()
+}
+
+/// As in `traces, metrics or logs`.
+fn any_of(signals: &[Signal]) -> String {
+    let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
@@ -41,16 +67,18 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
         let on = starts
             .iter()
             .any(|(start, _)| connects(connector, signal, start.id.signal));
-        if !on {
+        // What it does not take at all has been reported.
+        if !on && takes(connector, signal) {
+            let made = any_of(&makes(connector, signal));
             let message = format!(
-                "the connector `{id}` ends the pipeline `{}`, and no {signal} pipeline starts with it",
+                "the connector `{id}` ends the pipeline `{}`, and no {made} pipeline starts with it",
                 draft.id
             );
             report.push(
                 Diagnostic::error(message, reference.span)
                     .path(reference.path.clone())
                     .help(format!(
-                        "add `{id}` to the `receivers` of a {signal} pipeline"
+                        "add `{id}` to the `receivers` of a {made} pipeline"
                     )),
             );
         }
@@ -60,16 +88,19 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
         let fed = ends
             .iter()
             .any(|(end, _)| connects(connector, end.id.signal, signal));
-        if !fed {
+        let sources = made_of(connector, signal);
+        // What it does not make at all has been reported.
+        if !fed && !sources.is_empty() {
+            let sources = any_of(&sources);
             let message = format!(
-                "the connector `{id}` starts the pipeline `{}`, and no {signal} pipeline ends in it",
+                "the connector `{id}` starts the pipeline `{}`, and no {sources} pipeline ends in it",
                 draft.id
             );
             report.push(
                 Diagnostic::error(message, reference.span)
                     .path(reference.path.clone())
                     .help(format!(
-                        "add `{id}` to the `exporters` of a {signal} pipeline"
+                        "add `{id}` to the `exporters` of a {sources} pipeline"
                     )),
             );
         }

@@ -1,7 +1,7 @@
 //! Every id in a list of the service section is one that is defined, and does what is asked of it.
 
 use crate::batch::Signal;
-use crate::config::assemble::{Facts, Kind, Need, Reference};
+use crate::config::assemble::{Declared, Facts, Kind, Need, Reference};
 use crate::config::report::{Diagnostic, Report};
 use crate::config::{Capability, ComponentId, suggest};
 
@@ -21,20 +21,17 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
             ),
         ];
         for (list, kinds) in ends {
+            let first = kinds.contains(&Kind::Receiver);
             for reference in list {
-                one(facts, reference, kinds, &user, Some(signal), report);
+                if let Some(declared) = one(facts, reference, kinds, &user, report) {
+                    flows(declared, reference, signal, first, report);
+                }
             }
         }
     }
     for reference in &facts.extensions {
-        one(
-            facts,
-            reference,
-            &[Kind::Extension],
-            "`service.extensions`",
-            None,
-            report,
-        );
+        let user = "`service.extensions`";
+        one(facts, reference, &[Kind::Extension], user, report);
     }
     for need in &facts.needs {
         needed(facts, need, report);
@@ -49,7 +46,7 @@ fn needed(facts: &Facts, need: &Need, report: &mut Report) {
     }
     let (user, extension) = (&need.owner, &need.reference);
     let before = report.errors();
-    one(facts, extension, &[Kind::Extension], user, None, report);
+    one(facts, extension, &[Kind::Extension], user, report);
     if report.errors() > before {
         return;
     }
@@ -96,37 +93,54 @@ fn capability_help(capability: Capability) -> &'static str {
     }
 }
 
-fn one(
-    facts: &Facts,
+/// What is referred to, defined in one of the sections for these.
+fn one<'f>(
+    facts: &'f Facts,
     reference: &Reference,
     kinds: &[Kind],
     user: &str,
-    signal: Option<Signal>,
+    report: &mut Report,
+) -> Option<&'f Declared> {
+    let found = kinds
+        .iter()
+        .find_map(|kind| facts.find(*kind, &reference.id));
+    if found.is_none() && !kinds.iter().any(|kind| facts.unreadable.contains(kind)) {
+        report.push(dangling(facts, reference, kinds, user));
+    }
+    found
+}
+
+/// A pipeline of that signal can have it: `first` says whether it stands at the pipeline's beginning.
+fn flows(
+    declared: &Declared,
+    reference: &Reference,
+    signal: Signal,
+    first: bool,
     report: &mut Report,
 ) {
-    let id = &reference.id;
-    let found = kinds.iter().find_map(|kind| facts.find(*kind, id));
-    let Some(declared) = found else {
-        if kinds.iter().any(|kind| facts.unreadable.contains(kind)) {
-            return;
-        }
-        report.push(dangling(facts, reference, kinds, user));
+    let Some(signals) = declared.signals else {
         return;
     };
-    let (Some(signal), Some(signals)) = (signal, declared.signals) else {
-        return;
+    let (id, what) = (&declared.id, declared.kind.name());
+    let (signals, message, verb): (Vec<Signal>, _, _) = match declared.emits.filter(|_| first) {
+        Some(emits) => (
+            emits.to_vec(),
+            format!("the {what} `{id}` does not make {signal}"),
+            "makes",
+        ),
+        None => (
+            signals.iter().map(|(signal, _)| *signal).collect(),
+            format!("the {what} `{id}` does not support {signal}"),
+            "supports",
+        ),
     };
-    if signals.iter().any(|(supported, _)| *supported == signal) {
+    if signals.contains(&signal) {
         return;
     }
-    let names: Vec<&str> = signals.iter().map(|(signal, _)| signal.name()).collect();
-    let message = format!(
-        "the {} `{id}` does not support {signal}",
-        declared.kind.name()
-    );
+    let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
     let help = match names.as_slice() {
-        [] => "it supports no signal".to_owned(),
-        names => format!("it supports {}", names.join(", ")),
+        [] => format!("it {verb} no signal"),
+        names => format!("it {verb} {}", names.join(", ")),
     };
     report.push(
         Diagnostic::error(message, reference.span)

@@ -41,6 +41,8 @@ async fn send(
         signal,
         items: 1,
         chunks,
+        held: 0,
+        identity: Arc::default(),
     };
     exporter.send(&batch).await
 }

@@ -88,12 +88,17 @@ impl Handler for SimpleHandler {
     }
 
     fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let text = "too many requests are under way; try again later\n";
-        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
-        let headers = response.headers_mut();
-        headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
-        response
+        busy()
     }
+}
+
+/// The answer in words to a request that is one too many.
+pub(crate) fn busy() -> Response<Full<Bytes>> {
+    let text = "too many requests are under way; try again later\n";
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
+    response
 }
 
 /// Which protocols a server speaks.

@@ -25,7 +25,8 @@ use super::id::LinkId;
 use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{Addresses, Fault, Memo};
+use super::reindex::{Fault, Memo};
+use super::relocations::Addresses;
 
 /// The resource attribute that says how many instances a summary is of.
 pub const MERGED_COUNT: &str = "merged.count";
@@ -159,17 +160,15 @@ impl Aggregator {
                 self.scopes.push((at, scope.clone()));
             }
             for profile in profiles {
-                if let Some(profile) = self.profile(instance, place, profile) {
-                    scope.profiles.push(profile);
-                }
+                scope.profiles.push(self.profile(instance, place, profile));
             }
             from.scopes.push(scope);
         }
         self.merger.add_profiles(std::slice::from_ref(&from));
     }
 
-    /// The profile as it is to be merged, unless it is kept for the end.
-    fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Option<Profile> {
+    /// The profile as it is to be merged; without its samples when these are kept for the end.
+    fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Profile {
         let kind = Kind::of(&profile.header);
         let (dictionary, _) = self.merger.dictionary();
         let gauge = self
@@ -195,15 +194,17 @@ impl Aggregator {
             };
             samples.push(key, sample.values, sample.timestamps);
         }
-        let profile = Profile {
+        let mut profile = Profile {
             header: profile.header,
             samples,
         };
         match gauge {
-            None => Some(profile),
+            None => profile,
             Some(gauge) => {
                 self.gauges.add((instance, scope, kind), *gauge, &profile);
-                None
+                // Keeps its place between the others: the order of sample types is part of what pprof files say.
+                profile.samples = Samples::default();
+                profile
             }
         }
     }

@@ -164,6 +164,39 @@ fn levels_add_up_over_instances_but_not_over_time() {
 }
 
 #[test]
+fn levels_keep_their_places_between_what_adds_up() {
+    let types = ["first_level", "adds_up", "second_level", "adds_up_too"];
+    let gauges = ["first_level", "second_level"];
+    let options = Options {
+        gauges: gauges.map(|name| (name.to_owned(), Gauge::Average)).into(),
+        ..options(&["service.name"])
+    };
+    let mut request = level("a", 100, 10);
+    let tables = request.dictionary.as_mut().unwrap();
+    let names = tables.string_table.len() as i32;
+    tables.string_table.extend(types.map(str::to_owned));
+    let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
+    *profiles = (names..)
+        .zip(types)
+        .map(|(name, _)| {
+            let mut profile = profiles[0].clone();
+            profile.sample_type.as_mut().unwrap().type_strindex = name;
+            profile
+        })
+        .collect();
+    // Order that comes of chance would be found in some of so many.
+    for _ in 0..20 {
+        let summary = aggregate(&options, &[request.clone(), request.clone()]);
+        let strings = &summary.dictionary.as_ref().unwrap().string_table;
+        let profiles = &summary.resource_profiles[0].scope_profiles[0].profiles;
+        let kinds = profiles.iter().map(|profile| {
+            strings[profile.sample_type.as_ref().unwrap().type_strindex as usize].as_str()
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), types);
+    }
+}
+
+#[test]
 fn the_spans_of_the_heaviest_samples_stay() {
     let mut requests = Vec::new();
     for value in [5, 1, 9, 3] {

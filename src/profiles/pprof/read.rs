@@ -11,7 +11,7 @@ use super::super::id::{AttributeSetId, Id as _, LocationId, MappingId, SampleId}
 use super::super::model::{Header, Profile, Samples, ScopeProfiles};
 use super::super::names;
 use super::super::references;
-use super::super::reindex::Relocations;
+use super::super::relocations::Relocations;
 use super::super::table::Records;
 use super::error::Error;
 use super::labels::Labels;

@@ -4,29 +4,28 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use smallvec::SmallVec;
 
+use super::super::carried::Carried;
 use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, Mapping, ValueType};
 use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
-use super::super::reindex::Relocations;
+use super::super::relocations::Relocations;
 use super::build_id;
 use super::error::{Error, Table};
 use super::read::Repairs;
 use super::tables::{Tables, bytes, integer};
 use crate::wire::reader::{Fields, Value};
 
-const UNSEEN: u32 = u32::MAX;
-
 /// Which entries have been carried over, and to where. Its memory is used again for the next file.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    strings: Vec<u32>,
+    strings: Carried<StringId>,
     /// The strings as values of attributes.
-    values: Vec<u32>,
-    functions: Vec<u32>,
-    mappings: Vec<u32>,
+    values: Carried<ValueId>,
+    functions: Carried<FunctionId>,
+    mappings: Carried<MappingId>,
     /// How far the addresses of each mapping move.
     shifts: Vec<u64>,
-    locations: Vec<u32>,
+    locations: Carried<LocationId>,
     /// Up to which location the dictionary was approached.
     approached: usize,
     lines: Vec<Line>,
@@ -49,13 +48,13 @@ impl<'s, 'f> Source<'s, 'f> {
         memo: &'s mut Memo,
         relocations: Option<&'s mut Relocations>,
     ) -> Self {
-        clear(&mut memo.strings, tables.strings.len());
-        clear(&mut memo.values, tables.strings.len());
-        clear(&mut memo.functions, tables.functions.len());
-        clear(&mut memo.mappings, tables.mappings.len());
+        memo.strings.reset(tables.strings.len());
+        memo.values.reset(tables.strings.len());
+        memo.functions.reset(tables.functions.len());
+        memo.mappings.reset(tables.mappings.len());
         memo.shifts.clear();
         memo.shifts.resize(tables.mappings.len(), 0);
-        clear(&mut memo.locations, tables.locations.len());
+        memo.locations.reset(tables.locations.len());
         memo.approached = 0;
         Source {
             tables,
@@ -76,7 +75,7 @@ impl<'s, 'f> Source<'s, 'f> {
             return Ok(StringId::default());
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
-        if let Some(id) = seen(&self.memo.strings, at) {
+        if let Some(id) = self.memo.strings.get(at) {
             return Ok(id);
         }
         let table = Table::String;
@@ -90,14 +89,14 @@ impl<'s, 'f> Source<'s, 'f> {
                 self.into.string(&String::from_utf8_lossy(bytes))
             }
         };
-        note(&mut self.memo.strings, at, id);
+        self.memo.strings.note(at, id);
         Ok(id)
     }
 
     /// A string as the value of an attribute.
     pub(super) fn value(&mut self, index: u64) -> Result<ValueId, Error> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
-        if let Some(id) = seen(&self.memo.values, at) {
+        if let Some(id) = self.memo.values.get(at) {
             return Ok(id);
         }
         let string = self.string(index)?;
@@ -105,7 +104,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let id = self.into.value(&AnyValue {
             value: Some(Any::StringValue(text)),
         });
-        note(&mut self.memo.values, at, id);
+        self.memo.values.note(at, id);
         Ok(id)
     }
 
@@ -134,7 +133,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let Some(at) = self.tables.locations.position(id) else {
             return Err(Error::Dangling { table, id });
         };
-        match seen(&self.memo.locations, at) {
+        match self.memo.locations.get(at) {
             Some(id) => Ok(id),
             None => self.new_location(at),
         }
@@ -187,14 +186,15 @@ impl<'s, 'f> Source<'s, 'f> {
             false => self.into.location(location),
         };
         self.memo.lines = lines;
-        note(&mut self.memo.locations, at, id);
+        self.memo.locations.note(at, id);
         Ok(id)
     }
 
     /// Prepares for some locations, from this one on: most files are in the order in which samples refer to them.
     fn approach(&mut self, at: usize) {
         let end = self.tables.locations.len().min(at + AHEAD);
-        let places = (at..end).map(|at| {
+        let mut places = [Default::default(); AHEAD];
+        for (place, at) in places.iter_mut().zip(at..end) {
             let (mut mapping, mut address) = (0, 0);
             for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
                 match (field.number, field.value) {
@@ -209,11 +209,10 @@ impl<'s, 'f> Source<'s, 'f> {
             let mapping = self.tables.mappings.position(mapping);
             let (mapping, shift) = mapping.map_or(Default::default(), |at| {
                 let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
-                (seen(&self.memo.mappings, at).unwrap_or_default(), shift)
+                (self.memo.mappings.get(at).unwrap_or_default(), shift)
             });
-            (mapping, address.wrapping_add(shift))
-        });
-        let places: SmallVec<[_; AHEAD]> = places.collect();
+            *place = (mapping, address.wrapping_add(shift));
+        }
         self.into.approach(&places);
         self.memo.approached = end;
     }
@@ -248,7 +247,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let Some(at) = self.tables.functions.position(id) else {
             return Err(Error::Dangling { table, id });
         };
-        if let Some(id) = seen(&self.memo.functions, at) {
+        if let Some(id) = self.memo.functions.get(at) {
             return Ok(id);
         }
         let mut function = Function::default();
@@ -273,7 +272,7 @@ impl<'s, 'f> Source<'s, 'f> {
             true => self.into.likely_function(function, likely),
             false => FunctionId::default(),
         };
-        note(&mut self.memo.functions, at, id);
+        self.memo.functions.note(at, id);
         Ok(id)
     }
 
@@ -286,7 +285,7 @@ impl<'s, 'f> Source<'s, 'f> {
             self.repairs.mappings += 1;
             return Ok((MappingId::default(), 0));
         };
-        if let Some(id) = seen(&self.memo.mappings, at) {
+        if let Some(id) = self.memo.mappings.get(at) {
             let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
             return Ok((id, shift));
         }
@@ -295,7 +294,7 @@ impl<'s, 'f> Source<'s, 'f> {
             Some(relocations) => relocations.relocate(self.into, mapping),
             None => (self.into.mapping(mapping), 0),
         };
-        note(&mut self.memo.mappings, at, id);
+        self.memo.mappings.note(at, id);
         if let Some(place) = self.memo.shifts.get_mut(at) {
             *place = shift;
         }
@@ -357,7 +356,7 @@ impl<'s, 'f> Source<'s, 'f> {
 
     /// The first mapping of the file, which is that of the program, if a location is in it.
     pub(super) fn main(&self) -> Option<MappingId> {
-        seen(&self.memo.mappings, 0)
+        self.memo.mappings.get(0)
     }
 
     fn flags(&mut self, flags: &[(&str, bool)]) -> AttributeSetId {
@@ -386,23 +385,4 @@ fn boolean(value: bool) -> AnyValue {
 /// What is wrong in a message of this kind.
 pub(super) fn wire(place: &'static str) -> impl Fn(crate::wire::reader::Fault) -> Error {
     move |fault| Error::Wire { place, fault }
-}
-
-fn clear(memo: &mut Vec<u32>, len: usize) {
-    memo.clear();
-    memo.resize(len, UNSEEN);
-}
-
-#[inline(always)]
-fn seen<I: Id>(memo: &[u32], at: usize) -> Option<I> {
-    match memo.get(at) {
-        None | Some(&UNSEEN) => None,
-        Some(id) => Some(I::new(*id)),
-    }
-}
-
-fn note<I: Id>(memo: &mut [u32], at: usize, id: I) {
-    if let Some(place) = memo.get_mut(at) {
-        *place = u32::try_from(id.index()).unwrap_or(UNSEEN);
-    }
 }

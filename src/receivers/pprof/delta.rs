@@ -20,48 +20,23 @@
 //! by their place in a dictionary which each series keeps, never by hashes alone. Addresses count from the start of
 //! their binary.
 
+mod remembered;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 
-use crate::memory::{Budget, Permit};
+pub(super) use self::remembered::Deltas;
 use crate::profiles::Dictionary;
 use crate::profiles::dictionary::{SampleKey, ValueType};
 use crate::profiles::ingest::ingest;
 use crate::profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
 use crate::profiles::names;
-use crate::profiles::reindex::{Memo, Relocations};
+use crate::profiles::reindex::Memo;
+use crate::profiles::relocations::Relocations;
 use crate::profiles::write::encode;
-
-/// The last profile of each series: of each target and path, say.
-///
-/// All of them together take at most so many bytes, and at most a quarter of the memory budget, in which they count. When
-/// there are more, or the budget has no room, those that were used longest ago are forgotten, and begin anew when they
-/// come again.
-#[derive(Debug)]
-pub(super) struct Deltas {
-    limit: usize,
-    budget: Arc<Budget>,
-    kept: Mutex<Kept>,
-}
-
-/// The most bytes that the last profiles take, over all targets of a receiver. One of 10,000 stacks of 20
-/// frames takes about 3 MB.
-pub(super) const MEMORY: usize = 64 << 20;
-
-#[derive(Debug)]
-struct Kept {
-    series: HashMap<String, (u64, Series)>,
-    /// What they take.
-    bytes: usize,
-    /// The right to hold them.
-    permit: Permit,
-    /// Counts uses.
-    clock: u64,
-}
 
 /// What is known of one series, and the dictionary to read its next profile into.
 #[derive(Debug, Default)]
@@ -106,79 +81,6 @@ pub(super) struct Difference {
     /// How it fits.
     pub(super) fit: Fit,
     next: Option<Last>,
-}
-
-impl Deltas {
-    /// Nothing known; at most so many bytes of this budget will be kept.
-    pub(super) fn new(limit: usize, budget: &Arc<Budget>) -> Self {
-        Deltas {
-            limit,
-            budget: budget.clone(),
-            kept: Mutex::new(Kept {
-                series: HashMap::new(),
-                bytes: 0,
-                permit: budget.nothing(),
-                clock: 0,
-            }),
-        }
-    }
-
-    /// Takes a series out, to be [put back](Self::put). While it is out, it is new to anybody else.
-    pub(super) fn take(&self, name: &str) -> Series {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match kept.series.remove(name) {
-            Some((_, series)) => {
-                kept.bytes = kept.bytes.saturating_sub(cost(name, &series));
-                series
-            }
-            None => Series::default(),
-        }
-    }
-
-    /// Puts a series back. Returns how many had to be forgotten for it, itself perhaps.
-    pub(super) fn put(&self, name: &str, mut series: Series) -> usize {
-        series.tidy();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *kept;
-        kept.clock += 1;
-        kept.bytes += cost(name, &series);
-        if let Some((_, old)) = kept.series.insert(name.to_owned(), (kept.clock, series)) {
-            kept.bytes = kept.bytes.saturating_sub(cost(name, &old));
-        }
-        let mut forgotten = 0;
-        let limit = self.limit.min(self.budget.limit() / 4);
-        while kept.bytes > limit || !kept.reserve() {
-            let oldest = kept.series.iter().min_by_key(|(_, (used, _))| *used);
-            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
-                break;
-            };
-            if let Some((_, series)) = kept.series.remove(&oldest) {
-                kept.bytes = kept.bytes.saturating_sub(cost(&oldest, &series));
-                forgotten += 1;
-            }
-        }
-        forgotten
-    }
-
-    /// The memory that is taken now.
-    #[cfg(test)]
-    fn bytes(&self) -> usize {
-        self.kept.lock().unwrap().bytes
-    }
-}
-
-impl Kept {
-    /// Makes the permit as large as what is kept; false where the budget has no room.
-    fn reserve(&mut self) -> bool {
-        self.permit.shrink_to(self.bytes);
-        let more = self.bytes.saturating_sub(self.permit.bytes());
-        more == 0 || self.permit.grow(more).is_ok()
-    }
-}
-
-fn cost(name: &str, series: &Series) -> usize {
-    const ENTRY: usize = 128;
-    series.bytes() + name.len() + ENTRY
 }
 
 impl Series {

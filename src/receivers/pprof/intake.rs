@@ -18,7 +18,7 @@ use crate::memory::{Budget, NoRoom, Permit};
 use crate::net::server::cores;
 use crate::pipeline::Consumer;
 use crate::profiles::pprof::{self, Options, Reader};
-use crate::profiles::reindex::Relocations;
+use crate::profiles::relocations::Relocations;
 use crate::profiles::write::encode;
 use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
 /// A file, with or without gzip, and the right to hold it.

@@ -15,9 +15,7 @@ use crate::profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 pub(super) const SERVICE_NAME: &str = "service.name";
 /// The name of the scope of all profiles this receiver makes.
 pub(super) const SCOPE_NAME: &str = "tributary/receiver/pprof";
-/// The attribute of the scope that says which profile of its source it was: `heap`, `mutex`. Go's mutex and block
-/// profiles have equal sample types: without this they would be added up.
-pub(super) const PROFILE_NAME: &str = "pprof.profile.name";
+pub(super) use crate::profiles::names::PROFILE_NAME;
 
 /// Where a file comes from.
 #[derive(Debug, Clone)]

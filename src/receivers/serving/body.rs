@@ -209,8 +209,12 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         }
     }
 
-    /// The next data that is not empty; none at the end.
-    async fn piece(&mut self) -> Result<Option<Bytes>, Nack> {
+    /// The next data that is not empty; none at the end. Nothing is asked of the memory budget: who calls this for the
+    /// pieces holds one of them at most.
+    ///
+    /// # Errors
+    /// Refusals for: too slow, broken off.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Nack> {
         loop {
             let limit = self.pace.limit(self.received);
             let frame = match limit.and_then(|limit| self.started.checked_add(limit)) {

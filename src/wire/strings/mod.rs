@@ -6,7 +6,8 @@
 //!
 //! The walk sees what is on the wire, not what a reader makes of it: all strings of a field that occurs twice, values of a
 //! `oneof` that a later one overrides, fields in any order. Bytes values are looked into where they are UTF-8: text with
-//! some other bytes in it is shown in the pieces between them.
+//! some other bytes in it is shown in the pieces between them. Those that the rewriter takes for requests of their own are
+//! left to it as a whole.
 
 mod place;
 mod tables;
@@ -18,6 +19,7 @@ pub use self::place::{Place, Places};
 pub use self::tables::Tables;
 pub use self::walk::rewrite;
 use super::reader::Fault;
+use crate::batch::Signal;
 
 /// What becomes of a string.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,11 +88,11 @@ pub trait Rewriter {
     /// Why a request is refused.
     type Refusal;
 
-    /// Decides about one string.
+    /// Decides about one string. That it is UTF-8 is for the rewriter to see, who reads it anyway.
     ///
     /// # Errors
     /// Refuses the request.
-    fn text(&mut self, place: Place, text: &str) -> Result<Change, Self::Refusal>;
+    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Self::Refusal>;
 
     /// Whether it decides about attributes and bodies too: if not, what follows is never called.
     fn rules(&self) -> bool {
@@ -127,6 +129,30 @@ pub trait Rewriter {
         Ok(Body::Look)
     }
 
+    /// Whether there are bytes values that claim to be requests: if not, what follows is never called.
+    fn embeds(&self) -> bool {
+        false
+    }
+
+    /// Which signal's request a bytes value claims to be: under this key of an attribute or a map's entry, alone or in a list,
+    /// or (no key) a body. None: it is text, as far as it is UTF-8.
+    fn claims(&self, _place: Place, _key: Option<&[u8]>) -> Option<Signal> {
+        None
+    }
+
+    /// Decides about a bytes value that claims to be a request: what it becomes, or none when it stays as it is.
+    ///
+    /// # Errors
+    /// Refuses the request around it.
+    fn embedded(
+        &mut self,
+        _place: Place,
+        _signal: Signal,
+        _request: &[u8],
+    ) -> Result<Option<Vec<u8>>, Self::Refusal> {
+        Ok(None)
+    }
+
     /// The innermost set ends.
     fn close(&mut self, _place: Place) -> Vec<Amendment> {
         Vec::new()
@@ -136,7 +162,7 @@ pub trait Rewriter {
     ///
     /// # Errors
     /// Refuses the request.
-    fn shared(&mut self, _text: &str) -> Result<(), Self::Refusal> {
+    fn shared(&mut self, _text: &[u8]) -> Result<(), Self::Refusal> {
         Ok(())
     }
 

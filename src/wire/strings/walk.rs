@@ -27,6 +27,7 @@ pub fn rewrite<R: Rewriter>(
     let mut walk = Walk {
         tables,
         rules: rewriter.rules(),
+        embeds: rewriter.embeds(),
         keys: tables.places.has(Place::AttributeKeys),
         remembers: !rewriter.counts(),
         rewriter,
@@ -42,6 +43,7 @@ struct Walk<'w, 'a, R> {
     tables: &'w Tables,
     rewriter: &'w mut R,
     rules: bool,
+    embeds: bool,
     /// Whether keys are looked at.
     keys: bool,
     /// Whether a resource that was clean need not be looked at again.
@@ -150,8 +152,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 }
                 Step::Shared => {
                     let (body, rest) = delimited(rest)?;
-                    let text = utf8(body)?;
-                    self.rewriter.shared(text).map_err(Refused::By)?;
+                    self.rewriter.shared(body).map_err(Refused::By)?;
                     rest
                 }
                 Step::Original => {
@@ -241,8 +242,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if part.body.is_empty() {
             return Ok(());
         }
-        let text = utf8(part.body)?;
-        match self.rewriter.text(place, text).map_err(Refused::By)? {
+        let change = self.rewriter.text(place, part.body);
+        match change.map_err(Refused::By)? {
             Change::Keep => {}
             Change::Replace(text) => self.put(&part, text.as_bytes()),
             Change::Remove => self.remove(&part),
@@ -273,7 +274,6 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     if text.is_empty() {
                         return Ok(());
                     }
-                    let text = utf8(text)?;
                     match self.rewriter.text(place, text).map_err(Refused::By)? {
                         Change::Keep => {}
                         Change::Replace(text) => self.put_attribute(&part, key, &text),
@@ -354,7 +354,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if !self.keys || key.is_empty() {
             return Ok(Cow::Borrowed(key));
         }
-        let change = self.rewriter.text(Place::AttributeKeys, key);
+        let change = self.rewriter.text(Place::AttributeKeys, key.as_bytes());
         Ok(match change.map_err(Refused::By)? {
             Change::Keep => Cow::Borrowed(key),
             Change::Replace(key) => Cow::Owned(key),
@@ -369,6 +369,10 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if depth + 2 > DEPTH_LIMIT {
             return Err(Refused::Malformed(TOO_DEEP));
         }
+        let claim = match self.embeds {
+            true => self.claim(place, part.body)?,
+            false => None,
+        };
         let mark = self.editor.mark();
         let mut input = part.body;
         while !input.is_empty() {
@@ -385,7 +389,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 VALUE => {
                     let inner = Part::read(start, key, rest)?;
                     if (self.keys || self.tables.places.has(place))
-                        && self.value(place, inner, depth + 1)? == Fate::Goes
+                        && self.value(place, claim, inner, depth + 1)? == Fate::Goes
                     {
                         self.editor.rollback(&mark);
                         self.remove(&part);
@@ -421,16 +425,39 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if depth + 1 > DEPTH_LIMIT {
             return Err(Refused::Malformed(TOO_DEEP));
         }
-        if self.value(place, part, depth)? == Fate::Goes {
+        let claim = match self.embeds {
+            true => self.rewriter.claims(place, None),
+            false => None,
+        };
+        if self.value(place, claim, part, depth)? == Fate::Goes {
             self.remove(&part);
         }
         Ok(())
+    }
+
+    /// What bytes in the value of an attribute claim to be: by any of its keys, if there are several.
+    fn claim(
+        &self,
+        place: Place,
+        attribute: &'a [u8],
+    ) -> Result<Option<Signal>, Refused<R::Refusal>> {
+        for field in Fields::new(attribute) {
+            let field = field?;
+            if field.number == 1
+                && let Some(key) = field.value.bytes()
+                && let Some(signal) = self.rewriter.claims(place, Some(key))
+            {
+                return Ok(Some(signal));
+            }
+        }
+        Ok(None)
     }
 
     /// A value, in the field `part` of a message at `depth`. If it goes, nothing is noted.
     fn value(
         &mut self,
         place: Place,
+        claim: Option<Signal>,
         part: Part<'a>,
         depth: u32,
     ) -> Result<Fate, Refused<R::Refusal>> {
@@ -439,8 +466,13 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         while !input.is_empty() {
             let start = input;
             let (key, rest) = varint(input)?;
-            input = match key {
-                STRING | BYTES => {
+            input = match (key, claim) {
+                (BYTES, Some(signal)) => {
+                    let request = Part::read(start, key, rest)?;
+                    self.embedded(place, signal, request)?;
+                    request.rest
+                }
+                (STRING | BYTES, _) => {
                     let text = Part::read(start, key, rest)?;
                     if self.string(place, text)? == Fate::Goes {
                         self.editor.rollback(&mark);
@@ -448,9 +480,9 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     }
                     text.rest
                 }
-                ARRAY | MAP => {
+                (ARRAY | MAP, _) => {
                     let list = Part::read(start, key, rest)?;
-                    self.list(place, list, key == MAP, depth + 2)?;
+                    self.list(place, claim, list, key == MAP, depth + 2)?;
                     list.rest
                 }
                 _ if is_scalar(key) => value((key & 7) as u32, rest)?.1,
@@ -462,7 +494,14 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// The values of an array or the entries of a map, in a message at `depth`.
-    fn list(&mut self, place: Place, part: Part<'a>, map: bool, depth: u32) -> Walked<R> {
+    fn list(
+        &mut self,
+        place: Place,
+        claim: Option<Signal>,
+        part: Part<'a>,
+        map: bool,
+        depth: u32,
+    ) -> Walked<R> {
         // The list and its entries.
         if depth + 1 > DEPTH_LIMIT {
             return Err(Refused::Malformed(TOO_DEEP));
@@ -478,7 +517,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                     if map {
                         self.looked(place, entry, depth)?;
                     } else if (self.keys || self.tables.places.has(place))
-                        && self.value(place, entry, depth)? == Fate::Goes
+                        && self.value(place, claim, entry, depth)? == Fate::Goes
                     {
                         self.remove(&entry);
                     }
@@ -488,6 +527,18 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             };
         }
         self.enclose(&mark, &part);
+        Ok(())
+    }
+
+    /// The bytes of a value that claim to be a request.
+    fn embedded(&mut self, place: Place, signal: Signal, part: Part<'a>) -> Walked<R> {
+        if !self.tables.places.has(place) {
+            return Ok(());
+        }
+        let request = self.rewriter.embedded(place, signal, part.body);
+        if let Some(request) = request.map_err(Refused::By)? {
+            self.put(&part, &request);
+        }
         Ok(())
     }
 
@@ -506,7 +557,10 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             let text = chunk.valid();
             let change = match text {
                 "" => Change::Keep,
-                text => self.rewriter.text(place, text).map_err(Refused::By)?,
+                text => {
+                    let change = self.rewriter.text(place, text.as_bytes());
+                    change.map_err(Refused::By)?
+                }
             };
             match (change, &mut fresh) {
                 (Change::Remove, _) => return Ok(Fate::Goes),

@@ -57,9 +57,29 @@ view! {
 
 impl<'a> Attribute<'a> {
     /// The key, without looking whether it is UTF-8 (it is).
+    #[inline]
     pub fn key_bytes(&self) -> &'a [u8] {
-        self.message().bytes(1)
+        match plain_key(self.message().encoded()) {
+            Some(key) => key,
+            None => self.message().bytes(1),
+        }
     }
+}
+
+/// The key of an attribute that has one key, one value behind it and nothing else, as all writers make them: found without
+/// reading the value.
+#[inline]
+fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
+    let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
+        return None;
+    };
+    let (key, rest) = rest.split_at_checked(usize::from(*key_len))?;
+    let value_len = match rest {
+        [0x12, len @ 0..0x80, ..] => 2 + usize::from(*len),
+        [0x12, low, high @ 1..0x80, ..] => 3 + (usize::from(*low & 0x7f) | usize::from(*high) << 7),
+        _ => return None,
+    };
+    (rest.len() == value_len).then_some(key)
 }
 
 /// A set of attributes.

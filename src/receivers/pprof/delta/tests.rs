@@ -1,11 +1,14 @@
 //! What holds for every series of profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use proptest::prelude::*;
 
+use super::remembered::MEMORY;
 use super::*;
+use crate::memory::Budget;
 use crate::profiles::dictionary::Location;
 
 /// The values of each sample type by stack, which an address stands for.

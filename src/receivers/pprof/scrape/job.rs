@@ -27,7 +27,7 @@ pub(in super::super) struct Shared {
     /// How many times as long intervals are at the moment.
     pub(super) stretch: watch::Receiver<u32>,
     /// What was scraped before, of what counts from the start of a process.
-    pub(super) deltas: Deltas,
+    pub(super) deltas: Arc<Deltas>,
     /// Lines about profiles that could not be had.
     pub(super) failures: SampledLog,
     /// Lines about profiles that were refused.
@@ -66,7 +66,9 @@ impl Job {
     /// Runs until it is dropped.
     pub(super) async fn run(self, shared: Arc<Shared>) {
         let watch = Watch::new(&shared.id, &self.target, &self.profile);
-        let gate = self.takes.map(|_| gate::of(&self.url));
+        // What is subtracted from each other is taken by one at a time, also while a reload replaces the receiver.
+        let alone = self.takes.is_some() || self.delta;
+        let gate = alone.then(|| gate::of(&self.url));
         let mut stretch = shared.stretch.clone();
         let mut failures: u32 = 0;
         let mut due = self.pace.first();
@@ -123,7 +125,8 @@ impl Job {
             Ok(fetched) => fetched,
             Err(_) => Err(Failure::Slow(self.timeout)),
         };
-        drop((alone, slot));
+        drop(slot);
+        let _alone = alone.filter(|_| self.delta);
         let took = began.elapsed();
         let Fetched { held, content_type } = fetched.map_err(|failure| match failure {
             Failure::NoRoom(no_room) => Ended::Dropped(Refused::NoRoom(no_room)),

@@ -39,7 +39,7 @@ use self::job::{Job, Shared};
 use self::pace::Pace;
 use self::servers::Servers;
 use super::config::Config;
-use super::delta::{self, Deltas};
+use super::delta::Deltas;
 use super::intake::Intake;
 use super::origin::Subject;
 use super::pressure::{self, Adaptive};
@@ -103,7 +103,7 @@ pub(super) fn section(
                 id: cx.id.clone(),
                 slots: (most > 0).then(|| Semaphore::new(most)),
                 stretch,
-                deltas: Deltas::new(delta::MEMORY, &cx.budget),
+                deltas: Deltas::of(&cx.id, &config.links.labels(), &cx.budget),
                 failures: SampledLog::default(),
                 refusals: SampledLog::default(),
             }),

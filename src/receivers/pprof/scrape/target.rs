@@ -52,7 +52,7 @@ pub struct Target {
     /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
     /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
     /// What is remembered of all targets takes at most 64 MiB, and at most a quarter of the memory budget, in which it
-    /// counts: see `tributary_receiver_pprof_forgotten_series`. Default: false.
+    /// counts: see `tributary_receiver_pprof_forgotten_series`. A reload keeps it. Default: false.
     pub delta: bool,
     /// Attributes of the resource of all profiles. Default: none.
     pub resource: BTreeMap<String, String>,

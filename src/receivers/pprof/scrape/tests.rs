@@ -17,6 +17,7 @@ use crate::batch::Nack;
 use crate::exporters::testing::context;
 use crate::memory::Budget;
 use crate::pipeline::testing::Scripted;
+use crate::profiles::pprof::LinkLabels;
 use crate::receivers::pprof::intake::Held;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -115,6 +116,17 @@ struct Trial {
     _recorder: metrics::LocalRecorderGuard<'static>,
 }
 
+fn shared(cx: &BuildContext, slots: usize, stretch: watch::Receiver<u32>) -> Arc<Shared> {
+    Arc::new(Shared {
+        id: cx.id.clone(),
+        slots: Some(Semaphore::new(slots)),
+        stretch,
+        deltas: Deltas::of(&cx.id, &LinkLabels::default(), &cx.budget),
+        failures: SampledLog::default(),
+        refusals: SampledLog::default(),
+    })
+}
+
 impl Trial {
     fn new(slots: usize, answers: impl IntoIterator<Item = Result<(), Nack>>) -> Self {
         let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
@@ -127,14 +139,7 @@ impl Trial {
         Trial {
             consumer: Scripted::new(answers),
             budget: cx.budget.clone(),
-            shared: Arc::new(Shared {
-                id: cx.id.clone(),
-                slots: Some(Semaphore::new(slots)),
-                stretch,
-                deltas: Deltas::new(delta::MEMORY, &cx.budget),
-                failures: SampledLog::default(),
-                refusals: SampledLog::default(),
-            }),
+            shared: shared(&cx, slots, stretch),
             page,
             factor,
             _recorder: recorder,
@@ -172,6 +177,15 @@ impl Trial {
         let jobs = jobs.into_iter().map(|job| job.run(self.shared.clone()));
         let all = futures_util::future::join_all(jobs);
         assert!(timeout(time, all).await.is_err(), "jobs do not end");
+    }
+
+    /// Builds the receiver again while the old one is there, and lets go of that.
+    fn reload(&mut self) {
+        let cx = BuildContext {
+            budget: self.budget.clone(),
+            ..context(&self.shared.id.to_string())
+        };
+        self.shared = shared(&cx, 9, self.factor.subscribe());
     }
 
     /// The value of a metric, if it is there.
@@ -337,6 +351,34 @@ async fn counters_become_differences_where_that_is_wanted() {
     };
     let samples = &request.resource_profiles[0].scope_profiles[0].profiles[0].samples;
     assert_eq!(samples[0].values, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_loses_no_interval_of_a_counter() {
+    let mut trial = Trial::new(9, []);
+    let fake = Fake::new(Duration::ZERO, |number| {
+        Ok(file(10 + 3 * u8::try_from(number).unwrap()))
+    });
+    for _ in 0..2 {
+        let mut job = trial.job("http://reloaded.example/mutex", None, fake.clone());
+        job.delta = true;
+        trial.run(vec![job], 5 * SECOND).await;
+        trial.reload();
+    }
+    assert_eq!(trial.consumer.taken(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_subtracted_from_each_other_is_not_taken_twice_at_once() {
+    let trial = Trial::new(9, []);
+    let fake = Fake::new(SECOND, |_| Ok(file(1)));
+    let job = || {
+        let mut job = trial.job("http://subtracted.example/mutex", None, fake.clone());
+        job.delta = true;
+        job
+    };
+    trial.run(vec![job(), job()], 20 * SECOND).await;
+    assert_eq!(fake.most(), 1);
 }
 
 #[tokio::test(start_paused = true)]

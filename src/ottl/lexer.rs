@@ -1,0 +1,151 @@
+//! A condition's words and signs.
+
+use super::{Comparison, Mistake};
+
+/// A word or a sign, and where it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Text(String),
+    Int(i64),
+    Double(f64),
+    Bytes(Vec<u8>),
+    /// A word that begins with a lower-case letter.
+    Name(String),
+    /// A word that begins with an upper-case letter.
+    Symbol(String),
+    Compare(Comparison),
+    /// One of `()[].,+-*/`.
+    Sign(char),
+}
+
+/// Takes a text apart.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some(first) = rest.chars().next() else {
+            break;
+        };
+        let length = match first {
+            _ if first.is_whitespace() => {
+                at += first.len_utf8();
+                continue;
+            }
+            _ => {
+                let (kind, length) =
+                    token(rest, first).map_err(|message| Mistake { at, message })?;
+                tokens.push(Token { at, kind });
+                length
+            }
+        };
+        at += length;
+    }
+    Ok(tokens)
+}
+
+/// The first token, and how many bytes it has.
+fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
+    let starts = |sign: &str| rest.starts_with(sign);
+    let comparison = [
+        ("==", Comparison::Equal),
+        ("!=", Comparison::NotEqual),
+        ("<=", Comparison::LessOrEqual),
+        (">=", Comparison::GreaterOrEqual),
+        ("<", Comparison::Less),
+        (">", Comparison::Greater),
+    ];
+    if let Some((sign, comparison)) = comparison.iter().find(|(sign, _)| starts(sign)) {
+        return Ok((Kind::Compare(*comparison), sign.len()));
+    }
+    match first {
+        '(' | ')' | '[' | ']' | ',' | '+' | '-' | '*' | '/' => Ok((Kind::Sign(first), 1)),
+        '"' => string(rest),
+        '.' if !rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+            Ok((Kind::Sign(first), 1))
+        }
+        '0'..='9' | '.' => number(rest),
+        'a'..='z' | 'A'..='Z' => {
+            let length = rest
+                .find(|next: char| !(next.is_ascii_alphanumeric() || next == '_'))
+                .unwrap_or(rest.len());
+            let word = rest[..length].to_owned();
+            Ok(match first {
+                'a'..='z' => (Kind::Name(word), length),
+                _ => (Kind::Symbol(word), length),
+            })
+        }
+        '=' => Err("a single `=`: comparisons are written `==`".to_owned()),
+        '&' | '|' | '!' => Err(format!("`{first}`: write `and`, `or`, `not`")),
+        '{' => Err("maps are not supported".to_owned()),
+        '\'' => Err("texts stand in double quotes".to_owned()),
+        _ => Err(format!("`{}` has no meaning here", first.escape_debug())),
+    }
+}
+
+fn string(rest: &str) -> Result<(Kind, usize), String> {
+    let mut text = String::new();
+    let mut chars = rest.char_indices().skip(1);
+    while let Some((at, next)) = chars.next() {
+        match next {
+            '"' => return Ok((Kind::Text(text), at + 1)),
+            '\\' => match chars.next().map(|(_, escaped)| escaped) {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some('r') => text.push('\r'),
+                Some(escaped @ ('"' | '\\' | '/')) => text.push(escaped),
+                Some(escaped) => {
+                    return Err(format!(
+                        "`\\{}` is no escape: a backslash in a text is written `\\\\`",
+                        escaped.escape_debug()
+                    ));
+                }
+                None => break,
+            },
+            next => text.push(next),
+        }
+    }
+    Err("this text has no closing quote".to_owned())
+}
+
+fn number(rest: &str) -> Result<(Kind, usize), String> {
+    if let Some(digits) = rest.strip_prefix("0x") {
+        let length = digits
+            .find(|next: char| !next.is_ascii_hexdigit())
+            .unwrap_or(digits.len());
+        let digits = &digits[..length];
+        let bytes = (0..length).step_by(2).map(|at| {
+            let pair = digits.get(at..at + 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        return match bytes.filter(|bytes| !bytes.is_empty()) {
+            Some(bytes) => Ok((Kind::Bytes(bytes), length + 2)),
+            None => Err("bytes are written with two hexadecimal digits each".to_owned()),
+        };
+    }
+    let mut length = 0;
+    for (at, next) in rest.char_indices() {
+        let before = rest[..at].chars().next_back();
+        let sign_fits = matches!(before, Some('e' | 'E'));
+        match next {
+            '0'..='9' | '.' => {}
+            '-' | '+' if sign_fits => {}
+            'e' | 'E' if at > 0 => {}
+            _ => break,
+        }
+        length = at + 1;
+    }
+    let text = &rest[..length];
+    let kind = match text.contains(['.', 'e', 'E']) {
+        true => text.parse().ok().map(Kind::Double),
+        false => text.parse().ok().map(Kind::Int),
+    };
+    kind.map(|kind| (kind, length))
+        .ok_or_else(|| format!("`{text}` is no number of 64 bits"))
+}

@@ -1,0 +1,107 @@
+//! Conditions of the OpenTelemetry Transformation Language, as far as the components need that take them.
+//!
+//! Supported: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, parentheses; `+`, `-`, `*`, `/` on numbers, and the first
+//! two on times and durations; texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, the language's names for numbers
+//! (`SPAN_KIND_SERVER`); the paths in [`path`]; the functions `IsMatch`, `HasPrefix`, `HasSuffix`, `IsRootSpan`,
+//! `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`, `Len`, `TraceID`, `SpanID`, `Duration`. Comparisons follow the language's rules: values of different types
+//! are not equal, whole and other numbers are compared as numbers, and nothing but `nil` equals `nil`. So does arithmetic:
+//! whole numbers stay whole, and what is no number cannot be evaluated. All else is an error that says where.
+
+mod eval;
+mod lexer;
+mod math;
+mod parser;
+pub(crate) mod path;
+pub(crate) mod profile;
+
+pub(crate) use self::eval::{Here, ProfileFields, attributes};
+pub(crate) use self::parser::parse;
+use self::path::{Context, Path};
+
+/// Why a text is not a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// Where, in bytes from the start of the text.
+    pub(crate) at: usize,
+    /// What is wrong and what to do.
+    pub(crate) message: String,
+}
+
+impl Mistake {
+    /// With its place in the condition, for people.
+    pub(crate) fn in_text(&self, condition: &str) -> String {
+        let before = condition.get(..self.at).unwrap_or(condition);
+        let place = before.chars().count() + 1;
+        format!("character {place} of the condition: {}", self.message)
+    }
+}
+
+/// A condition, and the level at which it is to be evaluated.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) context: Context,
+    pub(crate) test: Test,
+    /// As it was written.
+    pub(crate) text: String,
+}
+
+/// Something that is true or false.
+#[derive(Debug)]
+pub(crate) enum Test {
+    Constant(bool),
+    Compare(Operand, Comparison, Operand),
+    Not(Box<Test>),
+    All(Vec<Test>),
+    Any(Vec<Test>),
+    IsMatch(Operand, regex::Regex),
+    HasPrefix(Operand, Operand),
+    HasSuffix(Operand, Operand),
+    IsRootSpan,
+    HasAttribute {
+        key: String,
+        /// A text that the value must be equal to.
+        value: Option<String>,
+    },
+}
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// Something that has a value.
+#[derive(Debug)]
+pub(crate) enum Operand {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// A trace id or a span id.
+    Id(Vec<u8>),
+    Path(Path),
+    /// A path to nanoseconds since 1970, as a time.
+    Time(Path),
+    /// In nanoseconds.
+    Duration(i64),
+    /// How long a text is in bytes, or how many entries a list or a map has.
+    Len(Box<Operand>),
+    /// Operations that bind equally, from left to right.
+    Math(Box<Operand>, Vec<(Operator, Operand)>),
+}
+
+/// What is done with two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}

@@ -1,0 +1,67 @@
+//! Which entries of a table were carried over into a dictionary, and to where.
+
+use std::marker::PhantomData;
+
+use super::id::Id;
+
+/// By position in the source's table: the id that the entry has now. Its memory is used again for the next source.
+#[derive(Debug)]
+pub(super) struct Carried<I> {
+    ids: Vec<u32>,
+    id: PhantomData<I>,
+}
+
+const NOT_YET: u32 = u32::MAX;
+
+impl<I: Id> Carried<I> {
+    /// Forgets everything: the next table has so many entries.
+    pub(super) fn reset(&mut self, entries: usize) {
+        self.ids.clear();
+        self.ids.resize(entries, NOT_YET);
+    }
+
+    /// Where the entry is, if it was carried over.
+    #[inline(always)]
+    pub(super) fn get(&self, at: usize) -> Option<I> {
+        match self.ids.get(at) {
+            None | Some(&NOT_YET) => None,
+            Some(id) => Some(I::new(*id)),
+        }
+    }
+
+    /// Notes where the entry is; nothing if the table has no such entry.
+    #[inline]
+    pub(super) fn note(&mut self, at: usize, id: I) {
+        if let Some(place) = self.ids.get_mut(at) {
+            *place = u32::try_from(id.index()).unwrap_or(NOT_YET);
+        }
+    }
+}
+
+impl<I> Default for Carried<I> {
+    fn default() -> Self {
+        Carried {
+            ids: Vec::new(),
+            id: PhantomData,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::id::LocationId;
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_found_until_the_next_table() {
+        let mut carried = Carried::<LocationId>::default();
+        carried.reset(2);
+        assert_eq!(carried.get(1), None);
+        carried.note(1, LocationId::new(7));
+        carried.note(2, LocationId::new(8));
+        assert_eq!(carried.get(1), Some(LocationId::new(7)));
+        assert_eq!((carried.get(0), carried.get(2)), (None, None));
+        carried.reset(3);
+        assert_eq!(carried.get(1), None);
+    }
+}

@@ -1,0 +1,385 @@
+//! What the queue promises with a sender that takes batches over and settles them later.
+
+use tokio::sync::oneshot;
+
+use super::*;
+
+/// Takes every batch over, and settles it when told.
+#[derive(Default)]
+struct Gatherer {
+    held: Mutex<Vec<Held>>,
+    asked: Mutex<Vec<Settle>>,
+    /// Identities of all batches, by attempt.
+    attempts: Mutex<Vec<Arc<()>>>,
+    /// Whether it does not settle when it is asked.
+    stubborn: bool,
+}
+
+struct Held {
+    names: Vec<String>,
+    tell: oneshot::Sender<Result<Outcome, SendError>>,
+}
+
+impl Gatherer {
+    fn stubborn() -> Self {
+        Gatherer {
+            stubborn: true,
+            ..Gatherer::default()
+        }
+    }
+
+    fn settle_all(&self, outcome: &Result<Outcome, SendError>) -> usize {
+        let held = std::mem::take(&mut *self.held.lock().unwrap());
+        let settled = held
+            .into_iter()
+            .map(|held| held.tell.send(outcome.clone()).unwrap());
+        settled.count()
+    }
+
+    /// Settles the batch with the span of that name.
+    fn settle_one(&self, name: &str, outcome: Result<Outcome, SendError>) {
+        let mut all = self.held.lock().unwrap();
+        let has = |held: &Held| held.names.iter().any(|other| other == name);
+        let at = all.iter().position(has).unwrap();
+        all.remove(at).tell.send(outcome).unwrap();
+    }
+}
+
+impl Sender for Gatherer {
+    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        Ok(requests.parts().to_vec())
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        false
+    }
+
+    fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(async { panic!("a sender that gathers is asked to take") })
+    }
+
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async {
+            let (tell, outcome) = oneshot::channel();
+            let names = names(&batch.chunks.concat());
+            self.held.lock().unwrap().push(Held { names, tell });
+            self.attempts.lock().unwrap().push(batch.identity.clone());
+            Ok(Taken::Over(outcome))
+        })
+    }
+
+    fn settle(&self, why: Settle) {
+        self.asked.lock().unwrap().push(why);
+        if !self.stubborn {
+            self.settle_all(&Ok(Outcome::default()));
+        }
+    }
+}
+
+/// An exporter that gathers.
+struct Gathering {
+    gatherer: Arc<Gatherer>,
+    terminal: Terminal,
+    metrics: PrometheusHandle,
+    budget: Arc<Budget>,
+}
+
+impl Gathering {
+    fn new(queue: QueueConfig) -> Self {
+        Self::with(Gatherer::default(), settings(queue))
+    }
+
+    fn with(gatherer: Gatherer, settings: Settings) -> Self {
+        let gatherer = Arc::new(gatherer);
+        let cx = crate::component::Host::for_tests().context(&"test".parse().unwrap());
+        let sender: Arc<dyn Sender> = gatherer.clone();
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
+        let mut terminal = metrics::with_local_recorder(&recorder, || {
+            terminal(&cx, &[Signal::Traces], &settings, &sender)
+        });
+        terminal.component.start();
+        Gathering {
+            gatherer,
+            terminal,
+            metrics,
+            budget: cx.budget,
+        }
+    }
+
+    fn consumer(&self) -> Arc<dyn Consumer> {
+        self.terminal.inputs.get(Signal::Traces).unwrap().clone()
+    }
+
+    async fn consume(&self, batch: Batch) -> Result<(), Nack> {
+        self.consumer().consume(batch).await
+    }
+
+    fn account(&self) -> BTreeMap<String, u64> {
+        account_in(&self.metrics)
+    }
+
+    fn idle(&self) -> bool {
+        self.terminal.component.idle()
+    }
+}
+
+fn failed() -> Result<Outcome, SendError> {
+    Err(SendError::transient(Code::Unavailable, "lost"))
+}
+
+fn done() -> Result<Outcome, SendError> {
+    Ok(Outcome::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_over_keeps_its_place_but_no_consumer_and_slows_nobody_down() {
+    let bench = Gathering::new(QueueConfig {
+        num_consumers: 1,
+        ..QueueConfig::default()
+    });
+    let started = Instant::now();
+    for number in 0..100 {
+        let large = "x".repeat(500_000);
+        bench
+            .consume(request(&format!("{number}{large}"), 1))
+            .await
+            .unwrap();
+        tokio::task::yield_now().await;
+    }
+    sleep(MS(1)).await;
+    assert!(started.elapsed() < MS(50), "{:?}", started.elapsed());
+    assert!(!bench.idle());
+    assert_eq!(bench.gatherer.settle_all(&done()), 100);
+    sleep(MS(1)).await;
+    assert!(bench.idle());
+    let expected = [("received", 100), ("delivered", 100)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_after_it_was_taken_over_is_sent_again_and_its_wait_does_not_count() {
+    let bench = Gathering::new(QueueConfig::default());
+    bench.consume(request("a", 1)).await.unwrap();
+    // Longer than retries may take.
+    sleep(SECS(600)).await;
+    assert_eq!(bench.gatherer.settle_all(&failed()), 1);
+    sleep(SECS(8)).await;
+    assert!(!bench.idle());
+    assert_eq!(bench.gatherer.settle_all(&done()), 1);
+    sleep(MS(1)).await;
+    assert!(bench.idle());
+    let attempts = bench.gatherer.attempts.lock().unwrap();
+    assert!(Arc::ptr_eq(&attempts[0], &attempts[1]));
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("delivered", 1)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_the_sender_let_go_of_without_a_word_is_sent_again() {
+    let bench = Gathering::new(QueueConfig::default());
+    bench.consume(request("a", 1)).await.unwrap();
+    sleep(MS(1)).await;
+    bench.gatherer.held.lock().unwrap().clear();
+    sleep(SECS(8)).await;
+    assert_eq!(bench.gatherer.settle_all(&done()), 1);
+    sleep(MS(1)).await;
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 1), ("delivered", 1)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_retries_what_failed_after_it_was_taken_over_is_dropped_and_counted_once() {
+    let mut settings = settings(QueueConfig::default());
+    settings.retry = None;
+    let bench = Gathering::with(Gatherer::default(), settings);
+    bench.consume(request("a", 3)).await.unwrap();
+    sleep(MS(1)).await;
+    assert_eq!(bench.gatherer.settle_all(&failed()), 1);
+    sleep(SECS(60)).await;
+    assert!(bench.idle());
+    let expected = [("received", 3), ("retries_exhausted", 3)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_gathers_is_asked_to_settle_when_there_is_no_room_and_at_the_end() {
+    for block_on_overflow in [false, true] {
+        let bench = Gathering::new(QueueConfig {
+            queue_size: 2,
+            block_on_overflow,
+            ..QueueConfig::default()
+        });
+        for _ in 0..2 {
+            bench.consume(request("a", 1)).await.unwrap();
+        }
+        let third = bench.consume(request("b", 1)).await;
+        assert_eq!(third.is_ok(), block_on_overflow);
+        assert!(bench.gatherer.asked.lock().unwrap().contains(&Settle::Full));
+        let component = bench.terminal.component;
+        let left = component.shutdown(Instant::now() + SECS(10)).await;
+        assert_eq!(left, Undelivered::default());
+        assert!(
+            bench
+                .gatherer
+                .asked
+                .lock()
+                .unwrap()
+                .contains(&Settle::Ending)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_gathers_is_asked_for_room_before_anybody_is_refused() {
+    let bench = Gathering::new(QueueConfig {
+        queue_size: 8,
+        ..QueueConfig::default()
+    });
+    for _ in 0..100 {
+        bench.consume(request("a", 1)).await.unwrap();
+        sleep(MS(1)).await;
+    }
+    let asked = bench.gatherer.asked.lock().unwrap().len();
+    assert!((10..20).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_that_drops_counts_what_it_drops_and_nothing_that_was_taken_over() {
+    let queue = QueueConfig {
+        queue_size: 2,
+        drop_on_overflow: true,
+        ..QueueConfig::default()
+    };
+    let bench = Gathering::with(Gatherer::stubborn(), settings(queue));
+    for _ in 0..5 {
+        bench.consume(request("a", 2)).await.unwrap();
+        sleep(MS(1)).await;
+    }
+    assert_eq!(bench.gatherer.settle_all(&done()), 2);
+    sleep(MS(1)).await;
+    assert!(bench.idle());
+    let expected = [("received", 10), ("delivered", 4), ("queue_full", 6)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_result_hears_it_when_the_batch_is_settled() {
+    let queue = QueueConfig {
+        wait_for_result: true,
+        ..QueueConfig::default()
+    };
+    let bench = Gathering::new(queue);
+    let send = |name: &'static str| {
+        let consumer = bench.consumer();
+        tokio::spawn(async move { consumer.consume(request(name, 2)).await })
+    };
+    let (good, bad) = (send("good"), send("bad"));
+    sleep(SECS(60)).await;
+    assert!(!good.is_finished() && !bad.is_finished());
+    bench.gatherer.settle_one("good-0", done());
+    let refusal = SendError::permanent(Code::InvalidArgument, Fault::Elsewhere, "bad");
+    bench.gatherer.settle_one("bad-0", Err(refusal));
+    good.await.unwrap().unwrap();
+    assert!(!bad.await.unwrap().unwrap_err().retryable);
+    sleep(MS(1)).await;
+    assert!(bench.idle());
+    let expected = [("received", 4), ("delivered", 2), ("refused", 2)];
+    assert_eq!(bench.account(), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_when_the_time_is_over_still_has_the_data_and_nothing_counts_as_lost() {
+    let queue = QueueConfig {
+        wait_for_result: true,
+        ..QueueConfig::default()
+    };
+    let bench = Gathering::with(Gatherer::stubborn(), settings(queue));
+    let consumer = bench.consumer();
+    let waiting = tokio::spawn(async move { consumer.consume(request("a", 2)).await });
+    sleep(MS(1)).await;
+    let metrics = bench.metrics.clone();
+    let component = bench.terminal.component;
+    let left = component.shutdown(Instant::now() + SECS(1)).await;
+    assert_eq!(left, Undelivered::default());
+    assert!(waiting.await.unwrap().unwrap_err().retryable);
+    let expected = [("received", 2), ("refused", 2)];
+    assert_eq!(account_in(&metrics), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_settled_when_the_time_is_over_is_lost_once() {
+    let bench = Gathering::with(Gatherer::stubborn(), settings(QueueConfig::default()));
+    for name in ["a", "b"] {
+        bench.consume(request(name, 2)).await.unwrap();
+    }
+    sleep(MS(1)).await;
+    let component = bench.terminal.component;
+    let left = component.shutdown(Instant::now() + SECS(3)).await;
+    assert_eq!(left, Undelivered { items: 4 });
+    // Too late.
+    for held in std::mem::take(&mut *bench.gatherer.held.lock().unwrap()) {
+        assert!(held.tell.send(done()).is_err());
+    }
+    sleep(MS(1)).await;
+    let expected = [("received", 4), ("shutdown", 4)];
+    assert_eq!(account_in(&bench.metrics), account(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_of_a_request_keep_its_place_until_the_last_one_is_settled() {
+    let batch = BatchConfig {
+        min_size: 2,
+        max_size: 2,
+        ..BatchConfig::default()
+    };
+    let bench = Gathering::with(Gatherer::default(), batching(batch));
+    bench.consume(request("a", 5)).await.unwrap();
+    sleep(SECS(1)).await;
+    assert_eq!(bench.gatherer.held.lock().unwrap().len(), 3);
+    bench.gatherer.settle_one("a-0", done());
+    bench.gatherer.settle_one("a-2", failed());
+    sleep(SECS(8)).await;
+    bench.gatherer.settle_one("a-2", done());
+    sleep(MS(1)).await;
+    assert!(!bench.idle());
+    bench.gatherer.settle_one("a-4", done());
+    sleep(MS(1)).await;
+    assert!(bench.idle());
+    assert_eq!(
+        bench.account(),
+        account(&[("received", 5), ("delivered", 5)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_over_is_held_compressed_and_can_be_sent_again() {
+    let bench = Gathering::new(QueueConfig {
+        compression: HeldCompression::Lz4,
+        ..QueueConfig::default()
+    });
+    let mut batch = request("compressible-name-of-a-span", 50);
+    let bytes = batch.bytes();
+    batch.hold(bench.budget.acquire(bytes).unwrap());
+    bench.consume(batch).await.unwrap();
+    sleep(MS(1)).await;
+    let used = bench.budget.used();
+    assert!((1..bytes / 2).contains(&used), "{used} of {bytes}");
+    assert_eq!(bench.gatherer.settle_all(&failed()), 1);
+    sleep(SECS(8)).await;
+    let names = bench.gatherer.held.lock().unwrap()[0].names.len();
+    assert_eq!(names, 50);
+    assert_eq!(bench.gatherer.settle_all(&done()), 1);
+    sleep(MS(1)).await;
+    assert_eq!(bench.budget.used(), 0);
+    let expected = [("received", 50), ("delivered", 50)];
+    assert_eq!(bench.account(), account(&expected));
+}
