@@ -209,10 +209,10 @@ impl<'data> Elf<'data> {
     /// What the file has for these addresses once it is loaded, as far as it goes.
     pub(super) fn at(&self, address: u64) -> Option<&'data [u8]> {
         let segments = self.segments();
-        let segment = segments
-            .iter()
-            .find(|segment| address.wrapping_sub(segment.address) < segment.file_size)?;
-        let skipped = address - segment.address;
+        let (segment, skipped) = segments.iter().find_map(|segment| {
+            let skipped = address.checked_sub(segment.address)?;
+            (skipped < segment.file_size).then_some((segment, skipped))
+        })?;
         let offset = segment.offset.checked_add(skipped)?;
         let end = segment.offset.checked_add(segment.file_size)?;
         let end = usize::try_from(end).ok()?.min(self.data.len());

@@ -67,19 +67,19 @@ impl Module {
             Err(_) => u64_at(elf.at(address)?, 0),
         };
         let candidates = candidates(elf, table, &by_relocation);
+        let field = |address: u64, offset: u64| read(address.checked_add(offset)?);
         let is_module = |address: &u64| {
             // Behind the pointer to the table are slices; the first is that of the names, which are in the table.
-            let names = read(address + 8).and_then(|names| names.checked_sub(table));
-            let length = read(address + 16);
-            names.is_some_and(|names| names < 1 << 32) && length == read(address + 24)
+            let names = field(*address, 8).and_then(|names| names.checked_sub(table));
+            let length = field(*address, 16);
+            names.is_some_and(|names| names < 1 << 32) && length == field(*address, 24)
         };
         let Some(address) = candidates.into_iter().find(is_module) else {
             return Module::default();
         };
-        let field = |offset: u64| read(address.checked_add(offset)?);
         Module {
-            text: field(text),
-            function_data: function_data.and_then(field),
+            text: field(address, text),
+            function_data: function_data.and_then(|offset| field(address, offset)),
         }
     }
 }
