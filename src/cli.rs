@@ -1,7 +1,9 @@
 //! The command line: arguments, and the sub-commands that do not run the service.
 
 mod components;
+mod fetch;
 mod gates;
+mod health;
 mod profiles;
 mod symbols;
 
@@ -24,7 +26,7 @@ pub enum Invocation {
     /// Run the service. It loads the configuration: a reload does the same again.
     Run(Options),
     /// Everything is done: 0 for success, 1 for a bad configuration, bad profiles or profiles that
-    /// grew too much, 2 for bad usage.
+    /// grew too much or a collector that is not healthy, 2 for bad usage.
     Done(ExitCode),
 }
 
@@ -82,6 +84,16 @@ enum Command {
     },
     /// Print the JSON Schema of a configuration file, for editors.
     Schema,
+    /// Ask a running collector whether it does its job, for images without a shell or curl.
+    ///
+    /// Prints the answer of its health_check extension. Exits with 1 if it is unhealthy, or does not answer.
+    Health {
+        /// Where the extension listens.
+        #[arg(default_value = "http://localhost:13133/")]
+        url: String,
+        #[command(flatten)]
+        fetching: fetch::Fetching,
+    },
     /// Work on profiles, from files and URLs.
     #[command(subcommand)]
     Profiles(Box<profiles::Command>),
@@ -174,6 +186,7 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         Some(Command::Components) => components::list(),
         Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,
         Some(Command::Schema) => pretty(&config::schema())?,
+        Some(Command::Health { url, fetching }) => health::ask(&url, &fetching)?,
         Some(Command::Profiles(command)) => {
             let outcome = profiles::run(&command, strict);
             let code = ExitCode::from(outcome.code);
@@ -252,6 +265,11 @@ fn cannot_print(error: &dyn std::error::Error) -> Failure {
         code: 1,
         text: format!("error: cannot print this: {error}\n"),
     }
+}
+
+/// What comes from anywhere and goes to a terminal.
+fn printable(text: &str) -> String {
+    text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
 }
 
 /// To stderr. Where nobody reads, nothing is lost.

@@ -3,7 +3,6 @@
 mod check;
 mod convert;
 mod diff;
-mod fetch;
 mod input;
 mod labels;
 mod load;
@@ -16,6 +15,8 @@ mod top;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+
+use super::fetch;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

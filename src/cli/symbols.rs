@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use super::printable;
 use crate::processors::symbolication::WorkerConfig;
 use crate::symbols::find::Found;
 use crate::symbols::find::directories::Directories;
@@ -328,9 +329,4 @@ fn coverage(summary: &Summary, text: &mut String) {
             summary.missing_units
         );
     }
-}
-
-/// What comes from anywhere and goes to a terminal.
-fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }

@@ -233,3 +233,28 @@ fn remove(directory: &Path) {
     std::fs::remove_dir_all(directory).unwrap();
     std::fs::create_dir(directory).unwrap();
 }
+
+#[tokio::test]
+async fn a_probe_without_a_shell_asks_the_program_itself() {
+    let backend = Backend::start().await;
+    let collector = Collector::start(&everything(&backend)).await;
+    let url = format!(
+        "http://{}/",
+        collector.server("Starting HTTP server", "health_check")
+    );
+    let ask = || {
+        Command::new(BINARY)
+            .args(["health", &url])
+            .output()
+            .unwrap()
+    };
+    let answer = ask();
+    assert!(answer.status.success(), "{answer:?}");
+    let said = String::from_utf8(answer.stdout).unwrap();
+    assert!(said.contains("Server available"), "{said}");
+    assert!(collector.terminate().await.status.success());
+    let answer = ask();
+    assert_eq!(answer.status.code(), Some(1), "{answer:?}");
+    let said = String::from_utf8(answer.stderr).unwrap();
+    assert!(said.starts_with(&format!("error: {url}: ")), "{said}");
+}

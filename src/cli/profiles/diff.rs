@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::table::{self, printable};
-use super::{FAILED, GOOD, GREW, Outcome, fetch, load, output};
+use super::{FAILED, GOOD, GREW, Outcome, fetch, load, output, table};
+use crate::cli::printable;
 use crate::profiles::diff::{Change, Diff, Row, Scales, diff};
 use crate::profiles::top::{self, Top};
 

@@ -72,7 +72,7 @@ pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, S
     let cannot = |error: io::Error| format!("cannot read it: {error}");
     let mut bytes = Vec::new();
     if let Some(url) = fetch::url(file) {
-        bytes = fetching.fetch(url)?;
+        bytes = fetching.fetch(url, LIMIT)?;
     } else if file.as_os_str() == "-" {
         limited(io::stdin().lock(), &mut bytes).map_err(cannot)?;
     } else {

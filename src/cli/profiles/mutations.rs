@@ -47,7 +47,7 @@ fn recorded() -> Vec<Vec<u8>> {
         .collect();
     files.sort();
     assert!(files.len() >= 4);
-    let fetching = super::fetch::Fetching::default();
+    let fetching = crate::cli::fetch::Fetching::default();
     let read = |file: &PathBuf| super::input::read(file, &fetching).unwrap();
     files.iter().map(read).collect()
 }

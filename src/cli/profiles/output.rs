@@ -6,8 +6,8 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 
 use super::load::Loaded;
-use super::table::printable;
 use crate::batch::Signal;
+use crate::cli::printable;
 use crate::compression::Codec;
 use crate::compression::compress::Compressor;
 use crate::profiles::dictionary::ValueType;

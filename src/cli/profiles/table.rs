@@ -3,6 +3,7 @@
 use clap::Args;
 use regex::Regex;
 
+use crate::cli::printable;
 use crate::profiles::frames::Selection;
 
 /// What to count, and how to show it.
@@ -49,11 +50,6 @@ impl Table {
             count => count.min(rows),
         }
     }
-}
-
-/// What comes from anywhere and goes to a terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
 }
 
 /// A value in the unit that suits it: two decimals, as pprof shows it.

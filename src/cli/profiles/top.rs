@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::table::{self, printable};
-use super::{Done, load, output};
+use super::{Done, load, output, table};
+use crate::cli::printable;
 use crate::profiles::top;
 
 pub(super) fn top(file: &Path, reading: &load::Reading, table: &table::Table) -> Done {

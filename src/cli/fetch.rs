@@ -1,4 +1,4 @@
-//! Profiles by URL: what a service serves under `/debug/pprof`, or a file on a web server.
+//! What is at a URL: a profile that a service serves under `/debug/pprof`, a file on a web server, a probe's answer.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,23 +12,22 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::input::LIMIT;
-use super::table::printable;
+use super::printable;
 use crate::config::ComponentId;
 use crate::net::Owner;
 use crate::net::client::{Connector, full_error};
 use crate::net::tls::rotation::RotatingClient;
 use crate::net::tls::{ClientTls, TlsVersion};
 
-/// How long a profile may take by default, besides the time that it is asked to cover.
+/// How long an answer may take by default, besides the time that a profile is asked to cover.
 const TIMEOUT: u64 = 60;
-/// How much of an answer that is no profile is read, in bytes.
+/// How much of an answer that is an error is read, in bytes.
 const REASON: u64 = 4 << 10;
 
 /// How URLs are read.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Reading URLs")]
-pub(in crate::cli) struct Fetching {
+pub(super) struct Fetching {
     /// How long a URL may take. Without it: 60 seconds, and those that a `seconds=` of the URL asks for.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
@@ -48,8 +47,8 @@ pub(super) fn url(file: &Path) -> Option<&str> {
 }
 
 impl Fetching {
-    /// What is at a URL, as it comes.
-    pub(super) fn fetch(&self, url: &str) -> Result<Vec<u8>, String> {
+    /// What is at a URL, as it comes, up to so many bytes.
+    pub(super) fn fetch(&self, url: &str, most: u64) -> Result<Vec<u8>, String> {
         let uri: Uri = url
             .parse()
             .map_err(|error| format!("it is no URL: {error}"))?;
@@ -62,7 +61,7 @@ impl Fetching {
             .build()
             .map_err(|error| error.to_string())?;
         runtime.block_on(async {
-            let got = timeout(Duration::from_secs(limit), self.get(&uri)).await;
+            let got = timeout(Duration::from_secs(limit), self.get(&uri, most)).await;
             got.unwrap_or_else(|_| {
                 Err(format!(
                     "it did not come within {limit} s; --timeout allows more"
@@ -71,7 +70,7 @@ impl Fetching {
         })
     }
 
-    async fn get(&self, uri: &Uri) -> Result<Vec<u8>, String> {
+    async fn get(&self, uri: &Uri, most: u64) -> Result<Vec<u8>, String> {
         let connector = self.connector(uri)?;
         let addresses = connector.resolve().await.map_err(|error| error.0)?;
         let stream = connector.connect(&addresses).await;
@@ -97,12 +96,12 @@ impl Fetching {
             .map_err(|error| format!("it is no URL: {error}"))?;
         let response = sender.send_request(request).await.map_err(broke)?;
         if response.status() != StatusCode::OK {
-            return Err(refusal(response).await);
+            return Err(refusal(response, path).await);
         }
-        let (bytes, complete) = read(response.into_body(), LIMIT).await.map_err(broke)?;
+        let (bytes, complete) = read(response.into_body(), most).await.map_err(broke)?;
         match complete {
             true => Ok(bytes),
-            false => Err(format!("it has more than {LIMIT} bytes")),
+            false => Err(format!("it has more than {most} bytes")),
         }
     }
 
@@ -158,8 +157,8 @@ fn seconds(uri: &Uri) -> u64 {
     seconds.map_or(0, |seconds| seconds.ceil() as u64)
 }
 
-/// Why there is no profile.
-async fn refusal(response: Response<Incoming>) -> String {
+/// Why nothing comes.
+async fn refusal(response: Response<Incoming>, path: &str) -> String {
     let status = response.status();
     let answered = format!("the server answered {status}");
     if status.is_redirection() {
@@ -179,7 +178,7 @@ async fn refusal(response: Response<Incoming>) -> String {
         _ => String::new(),
     };
     let advice = match status {
-        StatusCode::NOT_FOUND => {
+        StatusCode::NOT_FOUND if path.contains("pprof") => {
             "; Go's profiles are under /debug/pprof/, such as /debug/pprof/heap"
         }
         _ => "",
@@ -230,7 +229,7 @@ mod tests {
     use crate::net::client::test_server::{TestServer, answer, certificates, header_map};
 
     async fn fetched(arguments: Fetching, url: String) -> Result<Vec<u8>, String> {
-        let fetch = move || arguments.fetch(&url);
+        let fetch = move || arguments.fetch(&url, 1 << 10);
         tokio::task::spawn_blocking(fetch).await.unwrap()
     }
 
@@ -271,7 +270,10 @@ mod tests {
                 "/busy",
                 "500 Internal Server Error: Could not enable CPU profiling: already in use",
             ),
-            ("/", "404 Not Found; Go's profiles are under /debug/pprof/"),
+            (
+                "/pprof/heap",
+                "404 Not Found; Go's profiles are under /debug/pprof/",
+            ),
             ("/cut", "closed the connection"),
         ] {
             let error = get(path).await.unwrap_err();
