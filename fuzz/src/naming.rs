@@ -57,7 +57,10 @@ pub fn naming(input: &[u8]) {
         // be referred to: no index may change, so both stay.
         let stays = matches!(rule, Rule::DuplicateEntry | Rule::Orphan);
         let harmful = rule.is_structural() || rule.severity() == Severity::Error;
-        assert!(stays || !harmful || broken.counts().contains_key(rule), "{rule:?}");
+        // What samples refer to is not looked at: where that led nowhere, it may lead to what was added.
+        let led_nowhere = broken.counts().contains_key(&Rule::IndexOutOfRange);
+        let excused = stays || led_nowhere || broken.counts().contains_key(rule);
+        assert!(excused || !harmful, "{rule:?}");
     }
     if broken.counts().keys().all(|rule| rule.severity() != Severity::Error) {
         assert_eq!(sums(&after), sums(&before));

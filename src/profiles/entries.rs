@@ -66,6 +66,72 @@ impl<'r> Entries<'r> {
         }
     }
 
+    /// Whether what the tables of functions, strings and attributes are referred to for is in them. Where it is not, adding to a
+    /// table would make something else of what leads nowhere.
+    ///
+    /// # Errors
+    /// The first reference that leads nowhere, or what cannot be read.
+    pub(super) fn no_dangling(&self) -> Result<(), Fault> {
+        let there = |table: Table, at: u64| {
+            let index = at as i32;
+            let found = usize::try_from(index).is_ok_and(|at| at < self.table(table).len());
+            match index == 0 || found {
+                true => Ok(()),
+                false => Err(Fault::Dangling { table, index }),
+            }
+        };
+        let attributes =
+            |field, place| numbers(field, place, |index| there(Table::Attribute, index));
+        for mapping in &self.mappings {
+            const PLACE: &str = "a mapping";
+            for field in fields(mapping, PLACE) {
+                let field = field?;
+                match field.number {
+                    4 => there(Table::String, number(field, PLACE)?)?,
+                    5 => attributes(field, PLACE)?,
+                    _ => {}
+                }
+            }
+        }
+        for location in &self.locations {
+            const PLACE: &str = "a location";
+            for field in fields(location, PLACE) {
+                let field = field?;
+                match field.number {
+                    3 => {
+                        for field in fields(bytes(field, PLACE)?, PLACE) {
+                            let field = field?;
+                            if field.number == 1 {
+                                there(Table::Function, number(field, PLACE)?)?;
+                            }
+                        }
+                    }
+                    4 => attributes(field, PLACE)?,
+                    _ => {}
+                }
+            }
+        }
+        for function in &self.functions {
+            const PLACE: &str = "a function";
+            for field in fields(function, PLACE) {
+                let field = field?;
+                if let 1..=3 = field.number {
+                    there(Table::String, number(field, PLACE)?)?;
+                }
+            }
+        }
+        for attribute in &self.attributes {
+            const PLACE: &str = "an attribute";
+            for field in fields(attribute, PLACE) {
+                let field = field?;
+                if let 1 | 3 = field.number {
+                    there(Table::String, number(field, PLACE)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Without anything, for another dictionary.
     pub(super) fn emptied<'o>(self) -> Entries<'o> {
         Entries {

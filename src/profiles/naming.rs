@@ -65,10 +65,11 @@ pub struct NamedFrame<'f> {
 }
 
 impl<'r> Unnamed<'r> {
-    /// Reads the dictionary of a request. References that lead nowhere are passed over: whoever reads the samples tells.
+    /// Reads the dictionary of a request.
     ///
     /// # Errors
-    /// When these bytes are no request.
+    /// When these bytes are no request, or refer to functions, strings or attributes that are not there: they would be those
+    /// that names add to the tables.
     pub fn read(request: &'r [u8]) -> Result<Self, Fault> {
         let mut unnamed = Unnamed::default();
         for field in fields(request, "the request") {
@@ -78,6 +79,9 @@ impl<'r> Unnamed<'r> {
             }
         }
         unnamed.find()?;
+        if !unnamed.mappings.is_empty() {
+            unnamed.entries.no_dangling()?;
+        }
         Ok(unnamed)
     }
 
@@ -748,6 +752,28 @@ mod tests {
         let after = written.dictionary.unwrap();
         assert_eq!(after.function_table[0], proto::Function::default());
         assert_eq!(after.location_table[1].lines[0].function_index, 1);
+    }
+
+    #[test]
+    fn what_leads_nowhere_does_not_lead_to_what_is_added() {
+        type Change = fn(&mut proto::ProfilesDictionary);
+        let changes: [Change; 5] = [
+            |tables| tables.mapping_table[2].filename_strindex = 6,
+            |tables| tables.mapping_table[2].attribute_indices.push(4),
+            |tables| tables.location_table[3].lines[0].function_index = 2,
+            |tables| tables.function_table[1].filename_strindex = 6,
+            |tables| tables.attribute_table[1].unit_strindex = -1,
+        ];
+        for change in changes {
+            let mut tables = dictionary();
+            change(&mut tables);
+            let request = encoded(tables);
+            let refused = Unnamed::read(&request).map(|unnamed| unnamed.unnamed());
+            assert!(
+                matches!(refused, Err(Fault::Dangling { .. })),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod glob;
 pub mod nop;
 pub mod otlp;
 pub mod otlp_json_file;
+mod polling;
 pub mod pprof;
 pub(crate) mod serving;
 

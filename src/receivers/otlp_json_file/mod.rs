@@ -17,8 +17,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -27,8 +27,9 @@ use self::tail::{Framing, Record, Tail, identity_of};
 use crate::batch::Signal;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
 use crate::config::ComponentId;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
+use crate::receivers::polling::{Look, Polling};
 use crate::telemetry::sampled_log::SampledLog;
 
 /// The registry's entry.
@@ -71,52 +72,8 @@ impl ReceiverConfig for Config {
             too_many: false,
             unreadable: SampledLog::default(),
         };
-        Ok(Box::new(Receiver {
-            files: Some(files),
-            stop: CancellationToken::new(),
-            task: None,
-        }))
-    }
-}
-
-struct Receiver {
-    files: Option<Files>,
-    stop: CancellationToken,
-    task: Option<JoinHandle<()>>,
-}
-
-impl Component for Receiver {
-    fn start(&mut self) {
-        let Some(mut files) = self.files.take() else {
-            return;
-        };
-        let stop = self.stop.clone();
-        self.task = Some(tokio::spawn(async move {
-            let mut ticks = interval((*files.config.poll_interval).max(SHORTEST));
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    _ = ticks.tick() => {}
-                }
-                // A record that is under way is delivered before the end.
-                files.look(&stop).await;
-            }
-        }));
-    }
-
-    /// The files are where they were: nothing can be lost.
-    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            self.stop.cancel();
-            if let Some(mut task) = self.task
-                && timeout_at(deadline, &mut task).await.is_err()
-            {
-                task.abort();
-            }
-            Undelivered::default()
-        })
+        let interval = (*self.poll_interval).max(SHORTEST);
+        Ok(Box::new(Polling::new(files, Duration::ZERO, interval)))
     }
 }
 
@@ -147,8 +104,7 @@ struct Following {
     not_before: Option<Instant>,
 }
 
-impl Files {
-    /// Looks once, and hands on what is there.
+impl Look for Files {
     async fn look(&mut self, stop: &CancellationToken) {
         self.find().await;
         let mut identities: Vec<_> = self.tails.keys().copied().collect();
@@ -176,7 +132,9 @@ impl Files {
             }
         }
     }
+}
 
+impl Files {
     /// Opens the files that are new.
     async fn find(&mut self) {
         let (include, exclude) = (self.include.clone(), self.exclude.clone());

@@ -9,7 +9,7 @@ use super::*;
 use crate::batch::{Batch, Nack};
 use crate::component::Host;
 use crate::config::{Problems, Validate as _};
-use crate::pipeline::Consumer;
+use crate::pipeline::{BoxFuture, Consumer};
 
 /// Tells what it takes; refuses for now or for good what it was told to.
 struct Sink {

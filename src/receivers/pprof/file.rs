@@ -17,18 +17,18 @@ use std::time::UNIX_EPOCH;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::intake::{Held, Intake, Refused};
 use super::origin::{Origin, Subject, text};
+use crate::component::BuildError;
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
 use crate::files::Stamp;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
+use crate::receivers::polling::{Look, Polling};
 use crate::receivers::serving::body::out_of_memory;
 use crate::telemetry::sampled_log::SampledLog;
 
@@ -73,12 +73,19 @@ impl FileConfig {
     }
 
     /// The section of the receiver `id`. `intake` is its own, with [`LIMIT_KEY`] as the key of its limit.
-    pub(super) fn build(&self, id: &ComponentId, intake: Intake) -> Box<dyn Component> {
-        Box::new(Section {
-            waiting: Some((self.clone(), id.clone(), intake)),
-            stop: CancellationToken::new(),
-            task: None,
-        })
+    pub(super) fn build(
+        &self,
+        id: &ComponentId,
+        intake: Intake,
+    ) -> Result<Box<dyn Component>, BuildError> {
+        let resource = self.resource.iter();
+        let resource = resource.map(|(key, value)| text(key, value));
+        let glob = Glob::new(&self.include).map_err(BuildError)?;
+        let files = Files::new(id.clone(), glob, resource.collect(), intake);
+        let interval = self.collection_interval.unless_zero();
+        let interval =
+            interval.ok_or_else(|| BuildError("`collection_interval` is 0".to_owned()))?;
+        Ok(Box::new(Polling::new(files, *self.initial_delay, interval)))
     }
 }
 
@@ -100,61 +107,6 @@ impl Validate for FileConfig {
                 "the name of an attribute must not be empty",
             );
         }
-    }
-}
-
-struct Section {
-    waiting: Option<(FileConfig, ComponentId, Intake)>,
-    stop: CancellationToken,
-    task: Option<JoinHandle<()>>,
-}
-
-impl Component for Section {
-    fn start(&mut self) {
-        let Some((config, id, intake)) = self.waiting.take() else {
-            return;
-        };
-        let stop = self.stop.clone();
-        self.task = Some(tokio::spawn(async move {
-            let Ok(glob) = Glob::new(&config.include) else {
-                return;
-            };
-            let Some(every) = config.collection_interval.unless_zero() else {
-                return;
-            };
-            let initial = config.initial_delay.unless_zero().unwrap_or_default();
-            let resource = config.resource.iter();
-            let resource = resource.map(|(key, value)| text(key, value));
-            let mut files = Files::new(id, glob, resource.collect(), intake);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(initial) => {}
-            }
-            let mut ticks = interval(every);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    _ = ticks.tick() => {}
-                }
-                // A file that is under way is delivered before the end.
-                files.look(&stop).await;
-            }
-        }));
-    }
-
-    /// The files are where they were: nothing can be lost.
-    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            self.stop.cancel();
-            if let Some(mut task) = self.task
-                && timeout_at(deadline, &mut task).await.is_err()
-            {
-                task.abort();
-            }
-            Undelivered::default()
-        })
     }
 }
 
@@ -188,20 +140,7 @@ enum Unread {
     Refused(#[from] Refused),
 }
 
-impl Files {
-    fn new(id: ComponentId, glob: Glob, resource: Vec<KeyValue>, intake: Intake) -> Self {
-        Files {
-            id,
-            glob,
-            resource,
-            intake,
-            seen: HashMap::new(),
-            failures: SampledLog::default(),
-            too_many: false,
-        }
-    }
-
-    /// Looks once, and takes what is ready.
+impl Look for Files {
     async fn look(&mut self, stop: &CancellationToken) {
         let glob = self.glob.clone();
         // A file system may be slow.
@@ -233,6 +172,20 @@ impl Files {
             };
             let done = settled && !stop.is_cancelled() && self.take(&path, &stamp).await;
             self.seen.insert(path, Seen { stamp, done });
+        }
+    }
+}
+
+impl Files {
+    fn new(id: ComponentId, glob: Glob, resource: Vec<KeyValue>, intake: Intake) -> Self {
+        Files {
+            id,
+            glob,
+            resource,
+            intake,
+            seen: HashMap::new(),
+            failures: SampledLog::default(),
+            too_many: false,
         }
     }
 

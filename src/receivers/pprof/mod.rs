@@ -75,7 +75,7 @@ impl Config {
         }
         if let Some(config) = &*self.file {
             let intake = intake("file", config.max_file(), file::LIMIT_KEY);
-            sections.push(config.build(&cx.id, intake));
+            sections.push(config.build(&cx.id, intake)?);
         }
         if let Some(config) = &*self.own {
             sections.push(config.build(&cx.id, intake("self", usize::MAX, ""))?);

@@ -4,11 +4,13 @@ use std::fs;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::batch::Nack;
 use crate::memory::Budget;
+use crate::pipeline::Undelivered;
 
 struct Place {
     directory: TempDir,
@@ -146,7 +148,7 @@ async fn the_section_looks_until_it_is_shut_down() {
         1 << 20,
         LIMIT_KEY,
     );
-    let mut section = config.build(&id, intake);
+    let mut section = config.build(&id, intake).unwrap();
     section.start();
     let taken = async {
         while sink.taken().is_empty() {

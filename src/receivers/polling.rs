@@ -1,0 +1,71 @@
+//! Receivers that look at the same place again and again: files.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+
+/// What is looked at stays where it is until it has been delivered: nothing is lost when the looking ends.
+pub(super) trait Look: Send + 'static {
+    /// Looks once, and hands on what is there. What is under way when it is to stop is delivered before the end.
+    fn look(&mut self, stop: &CancellationToken) -> impl Future<Output = ()> + Send;
+}
+
+/// Looks from its start to its end. A look that takes longer than the interval delays the next one.
+pub(super) struct Polling<L> {
+    waiting: Option<L>,
+    initial_delay: Duration,
+    interval: Duration,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl<L: Look> Polling<L> {
+    /// The interval must not be zero.
+    pub(super) fn new(look: L, initial_delay: Duration, interval: Duration) -> Self {
+        Polling {
+            waiting: Some(look),
+            initial_delay,
+            interval,
+            stop: CancellationToken::new(),
+            task: None,
+        }
+    }
+}
+
+impl<L: Look> Component for Polling<L> {
+    fn start(&mut self) {
+        let Some(mut what) = self.waiting.take() else {
+            return;
+        };
+        let stop = self.stop.clone();
+        let mut ticks = interval_at(Instant::now() + self.initial_delay, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.task = Some(tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    _ = ticks.tick() => {}
+                }
+                what.look(&stop).await;
+            }
+        }));
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            self.stop.cancel();
+            if let Some(mut task) = self.task
+                && timeout_at(deadline, &mut task).await.is_err()
+            {
+                task.abort();
+            }
+            Undelivered::default()
+        })
+    }
+}
