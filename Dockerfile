@@ -1,9 +1,10 @@
 # syntax=docker/dockerfile:1
-# One image for amd64 and arm64: no step knows the architecture, so `docker buildx build --platform linux/amd64,linux/arm64 .`
-# makes both. docs/deployment.md says how to run it.
+
+# One image for amd64 and arm64: no step knows the architecture, so
+# `docker buildx build --platform linux/amd64,linux/arm64 .` makes both. docs/deployment.md says how to run it.
 #
-# Both stages are Debian 12, so the binary finds the C library that it was linked with. A static binary on an empty image
-# was rejected: musl's allocator cannot give memory back as `src/allocator.rs` asks glibc's to.
+# Both stages are Debian 12, so the binary finds the C library that it was linked with. A static binary on an empty
+# image was rejected: musl's allocator cannot give memory back as `src/allocator.rs` asks glibc's to.
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
@@ -25,7 +26,7 @@ ARG VERSION="0.1.0"
 ARG REVISION=""
 ARG CREATED=""
 LABEL org.opencontainers.image.title="tributary" \
-      org.opencontainers.image.description="An OpenTelemetry Collector-style pipeline processor with profiles as a first-class signal" \
+      org.opencontainers.image.description="A telemetry pipeline: OTLP traces, metrics, logs and profiles" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \

@@ -249,8 +249,8 @@ pub fn machine_memory() -> u64 {
     cgroup.into_iter().chain(machine).min().unwrap_or(1 << 30)
 }
 
-/// The lowest limit of the cgroups that a process is in, given what `/proc/self/cgroup` says. A container sees its own group
-/// as the root; a service of systemd is in a group somewhere below, and those above it limit it, too.
+/// The lowest limit of the cgroups that a process is in, given what `/proc/self/cgroup` says. A container sees its own
+/// group as the root; a service of systemd is in a group somewhere below, and those above it limit it, too.
 ///
 /// Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
 fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! The container image and the manifests for Kubernetes agree with the configurations that they run: every port, variable,
-//! file and name that one of them speaks of, the others have.
+//! The container image and the manifests for Kubernetes agree with the configurations that they run: every port,
+//! variable, file and name that one of them speaks of, the others have.
 
 mod cluster;
 
