@@ -1,5 +1,6 @@
 //! The process-wide memory budget, in bytes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -232,15 +233,8 @@ const SMALL: usize = 64 << 10;
 /// The memory of the cgroup that limits this process or, without a limit, of the machine, in bytes. Falls back to
 /// 1 GiB where neither can be read.
 pub fn machine_memory() -> u64 {
-    let number = |path: &str| {
-        std::fs::read_to_string(path)
-            .ok()?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    let cgroup = number("/sys/fs/cgroup/memory.max")
-        .or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let cgroup = cgroup_limit(Path::new("/sys/fs/cgroup"), &groups);
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| {
@@ -252,13 +246,71 @@ pub fn machine_memory() -> u64 {
                 .ok()?;
             Some(kib * 1024)
         });
-    // Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
     cgroup.into_iter().chain(machine).min().unwrap_or(1 << 30)
+}
+
+/// The lowest limit of the cgroups that a process is in, given what `/proc/self/cgroup` says. A container sees its own
+/// group as the root; a service of systemd is in a group somewhere below, and those above it limit it, too.
+///
+/// Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
+fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+    let number = |path: &Path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    // The root, whatever the groups are called: there the path may be the host's, which a container does not see.
+    let lines = groups.lines().chain(["0::/", "0:memory:/"]);
+    let limits = lines.filter_map(|line| {
+        let (_, group) = line.split_once(':')?;
+        let (controllers, path) = group.split_once(':')?;
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let group = root.join(path.trim_start_matches('/'));
+        let groups = group
+            .ancestors()
+            .take_while(|group| group.starts_with(&root));
+        groups.filter_map(|group| number(&group.join(file))).min()
+    });
+    limits.min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_counts_wherever_above_the_process_it_is_set() {
+        let root = tempfile::tempdir().unwrap();
+        let set = |file: &str, limit: &str| {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, limit).unwrap();
+        };
+        let limit = |groups: &str| cgroup_limit(root.path(), groups);
+        let service = "0::/system.slice/tributary.service\n";
+        assert_eq!(limit(service), None, "no groups at all");
+        set("system.slice/tributary.service/memory.max", "1000\n");
+        set("system.slice/memory.max", "max\n");
+        assert_eq!(limit(service), Some(1000), "of the service itself");
+        set("system.slice/memory.max", "900\n");
+        assert_eq!(limit(service), Some(900), "of the slice that it is in");
+        assert_eq!(limit("0::/user.slice\n"), None, "others do not count");
+        // A container, in a namespace of its own or not.
+        set("memory.max", "800\n");
+        assert_eq!(limit("0::/\n"), Some(800));
+        assert_eq!(limit("0::/kubepods/pod1/c1\n"), Some(800));
+        assert_eq!(limit(""), Some(800));
+        // Version 1, where each controller has a tree of its own.
+        let groups = "5:cpu,cpuacct:/a\n4:hugetlb,memory:/a\n1:name=systemd:/a\n0::/\n";
+        set("memory/a/memory.limit_in_bytes", "700\n");
+        set("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit(groups), Some(700));
+    }
 
     #[test]
     fn permits_never_exceed_the_limit_and_return_when_dropped() {

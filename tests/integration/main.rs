@@ -18,6 +18,7 @@ mod backpressure;
 mod bombs;
 mod command_line;
 mod debug_exporter;
+mod deployment;
 mod everything_at_once;
 mod fan_out;
 mod floods;
