@@ -140,6 +140,27 @@ impl Model {
         }
     }
 
+    /// Gives functions whose file is not known that of their code: line tables alone do not have it, and every range of theirs
+    /// would have to say it.
+    pub(super) fn learn_files(&mut self, ranges: &[Range]) {
+        let (contexts, functions) = (&self.contexts, &mut self.functions);
+        let mut learn = |context: ContextId, file: FileId| {
+            let context = contexts
+                .get(context as usize)
+                .filter(|_| context != NO_CONTEXT);
+            let function = context.and_then(|context| functions.get_mut(context.function as usize));
+            if let Some(function) = function.filter(|function| function.file == 0) {
+                function.file = file;
+            }
+        };
+        for range in ranges {
+            learn(range.context, range.place.file);
+        }
+        for context in contexts {
+            learn(context.parent, context.call.file);
+        }
+    }
+
     /// Accounts for entries before they are taken in: ranges, rows, contexts. What a few bytes can say in a hostile file has
     /// no other bound.
     pub(super) fn spend(&mut self, entries: u64) -> Result<(), CompileError> {
