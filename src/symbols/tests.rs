@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
+mod go;
+
 const C: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -406,6 +408,49 @@ fn without_debug_information_the_symbols_name_functions() {
 }
 
 #[test]
+fn stubs_of_the_linkage_table_are_called_what_they_call() {
+    for flags in [
+        &["-O2"][..],
+        &["-g", "-O2", "-no-pie"],
+        &["-O2", "-fcf-protection", "-Wl,-z,ibtplt", "-Wl,-z,lazy"],
+        &["-O2", "-Wl,-z,now"],
+    ] {
+        let Some(program) = Program::build("g++", CPP, flags) else {
+            return;
+        };
+        let listing = Command::new("objdump")
+            .arg("-d")
+            .arg(&program.path)
+            .output();
+        let Ok(listing) = listing else {
+            eprintln!("skipped: there is no objdump here");
+            return;
+        };
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        let stub = |line: &str| {
+            let (address, name) = line.split_once(" <")?;
+            let name = name
+                .strip_suffix(">:")
+                .filter(|name| name.ends_with("@plt"))?;
+            Some((u64::from_str_radix(address, 16).unwrap(), name.to_owned()))
+        };
+        let (addresses, expected): (Vec<u64>, Vec<String>) =
+            listing.lines().filter_map(stub).unzip();
+        assert!(expected.len() > 5, "{flags:?}: {expected:?}");
+        let symbols = program.symbols();
+        let names = called(&symbols, &addresses, |function| {
+            function.system_name.to_owned()
+        });
+        let names: Vec<_> = names
+            .iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn mini_debug_information_names_functions() {
     let Some(program) = Program::build("gcc", C, &["-O2"]) else {
         return;
@@ -620,102 +665,4 @@ fn what_is_no_binary_is_refused() {
         SymbolFile::open(&path),
         Err(OpenError::NotSymbolFile)
     ));
-}
-
-const GO: &str = r#"
-package main
-
-import (
-	"fmt"
-	"os"
-	"sort"
-)
-
-type shape interface{ area() float64 }
-type square struct{ side float64 }
-
-func (s square) area() float64 { return multiply(s.side, s.side) }
-func multiply(a, b float64) float64 { return a*b + add(a) }
-func add(a float64) float64 {
-	if a > 3 {
-		return a + 1
-	}
-	return a - 1
-}
-
-func main() {
-	areas := []float64{}
-	for i := range os.Args {
-		var s shape = square{float64(i)}
-		areas = append(areas, s.area())
-	}
-	sort.Slice(areas, func(i, j int) bool { return areas[i] < areas[j] })
-	fmt.Println(areas)
-}
-"#;
-
-/// The differences that are expected: where the compiler has put no line, `go tool addr2line` says -1.
-#[test]
-fn stripped_go_binaries_say_what_go_says() {
-    let Some(go) = std::env::var_os("SYMBOLS_GO") else {
-        eprintln!("skipped: SYMBOLS_GO is not the path of a go command");
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("main.go"), GO).unwrap();
-    for (architecture, mode) in [("amd64", "exe"), ("amd64", "pie"), ("arm64", "exe")] {
-        let binary = directory.path().join("program");
-        let built = Command::new(&go)
-            .current_dir(directory.path())
-            .env("GOARCH", architecture)
-            .args(["build", "-ldflags=-s -w", "-buildmode", mode, "-o"])
-            .args([&binary, Path::new("main.go")])
-            .status();
-        assert!(built.unwrap().success());
-        let (file, summary) = symbols(&binary, &[]).unwrap();
-        let covered = summary.covered[Source::GoPclntab as usize];
-        assert!(covered * 100 > summary.code * 99, "{summary:?}");
-        let data = std::fs::read(&binary).unwrap();
-        let budget = std::cell::Cell::new(0);
-        let code = elf::Elf::parse(&data, &budget).unwrap().code();
-        let addresses: Vec<u64> = code
-            .into_iter()
-            .flat_map(|range| range.step_by(61))
-            .collect();
-        let mut child = Command::new(&go)
-            .args(["tool", "addr2line"])
-            .arg(&binary)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let text: String = addresses.iter().map(|at| format!("{at:#x}\n")).collect();
-        let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap().unwrap();
-        let output = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<&str> = output.lines().collect();
-        let mut compared = 0;
-        let mut inlined = 0;
-        for ((address, frames), theirs) in addresses
-            .iter()
-            .zip(named(&file, &addresses))
-            .zip(lines.chunks_exact(2))
-        {
-            // It knows the function of the code, and the line of what was inlined into it.
-            let (Some((_, place)), Some((function, _))) = (frames.first(), frames.last()) else {
-                continue;
-            };
-            assert_eq!(function, theirs[0], "{address:#x}");
-            // There are no columns.
-            let place = place.strip_suffix(":0").unwrap();
-            if !place.ends_with(":0") {
-                assert_eq!(place, theirs[1], "{address:#x}");
-            }
-            compared += 1;
-            inlined += usize::from(frames.len() > 1);
-        }
-        assert!(compared > 5000 && inlined > 500, "{compared} {inlined}");
-    }
 }

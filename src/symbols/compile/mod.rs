@@ -3,6 +3,7 @@
 mod demangle;
 mod dwarf;
 mod go;
+mod linkage_table;
 mod model;
 mod names;
 mod parts;
@@ -207,6 +208,7 @@ fn symbols(
             symbols = model::fill(symbols, &table);
         }
     }
+    symbols = model::fill(symbols, &linkage_table::read(&parts.binary, model)?);
     let Some(section) = parts.binary.section(".gnu_debugdata") else {
         return Ok(symbols);
     };

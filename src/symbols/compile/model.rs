@@ -108,6 +108,22 @@ impl Model {
         id
     }
 
+    /// The context of a function of which nothing is known but what the linker calls it.
+    pub(super) fn symbol(&mut self, name: &[u8]) -> ContextId {
+        let name = self.strings.add(name);
+        let function = self.function(Function {
+            name,
+            linkage_name: name,
+            file: 0,
+            start_line: 0,
+        });
+        self.context(Context {
+            function,
+            parent: NO_CONTEXT,
+            call: Place::default(),
+        })
+    }
+
     /// Gives the function that a context is in, at its outermost, the name of a symbol, if that is mangled and the function has
     /// none.
     pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
