@@ -1,16 +1,39 @@
-//! What it costs to compile a binary into a symbol file, to open that, and to look addresses up in it.
+//! What it costs to compile a binary into a symbol file, to open that, to look addresses up in it, and to name the locations
+//! of a profile.
 //!
 //! `cargo bench --bench symbols -- BINARY [FILE...]` takes any binary and what goes with it; without one, itself. It prints the
 //! best of several runs. `cargo test --benches` runs each step once.
 
+use std::collections::HashSet;
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary::symbols::{Inputs, Limits, SymbolFile, compile};
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value::Value};
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use prost::Message as _;
+use tributary::batch::{Batch, Nack, Signal};
+use tributary::component::{BuildContext, Extensions, Next, ProcessorConfig, Stage};
+use tributary::health::Health;
+use tributary::memory::Budget;
+use tributary::net::listeners::Listeners;
+use tributary::pipeline::{BoxFuture, Consumer};
+use tributary::processors::symbolication::Config;
+use tributary::profiles::names::BUILD_ID_GNU;
+use tributary::symbols::cache::Cache;
+use tributary::symbols::{BuildId, Inputs, Limits, Summary, SymbolFile, compile};
+use tributary::telemetry::Account;
 
 /// Addresses per run.
-const ADDRESSES: u64 = 1 << 20;
+const ADDRESSES: usize = 1 << 20;
+/// Locations of the profile.
+const LOCATIONS: usize = 5000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,59 +53,217 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.push(std::env::current_exe()?);
     }
     let (binary, supplementary) = files.split_first().ok_or("no binary")?;
-    let directory = std::env::temp_dir();
-    let path = directory.join(format!("symbols-bench-{}", std::process::id()));
-    let outcome = measure(binary, supplementary, &path, runs);
-    std::fs::remove_file(&path)?;
-    outcome
-}
-
-fn measure(
-    binary: &std::path::Path,
-    supplementary: &[PathBuf],
-    path: &std::path::Path,
-    runs: usize,
-) -> Result<(), Box<dyn Error>> {
     let inputs = Inputs {
         binary,
         supplementary,
     };
-    let size = std::fs::metadata(binary)?.len();
-    let mut summary = None;
-    let compiling = best(runs.min(3), || {
-        let mut output = std::io::BufWriter::new(std::fs::File::create(path)?);
-        summary = Some(compile(&inputs, &Limits::default(), &mut output)?);
+    let directory = tempfile::tempdir()?;
+    let compiled = directory.path().join("compiled");
+    let summary = compiling(&inputs, &compiled, runs.min(3))?;
+    let file = SymbolFile::open(&compiled)?;
+    let mut addresses = known(&file, summary.code);
+    for order in ["any order", "ascending"] {
+        looking_up(&file, &addresses, order, runs)?;
+        addresses.sort_unstable();
+    }
+    let Some(id) = summary.build_id else {
+        println!("name     not measured: the binary has no build id");
+        return Ok(());
+    };
+    let step = addresses.len().div_ceil(LOCATIONS).max(1);
+    let scattered: Vec<u64> = addresses.iter().copied().step_by(step).collect();
+    let dense = addresses.get(..LOCATIONS).unwrap_or(&addresses).to_vec();
+    let cache = Cache::open(&directory.path().join("cache"), u64::MAX)?;
+    let scratch = cache.scratch()?;
+    std::fs::copy(&compiled, scratch.path())?;
+    cache.store(&id, scratch)?;
+    for (of, addresses) in [("everywhere", scattered), ("nearby", dense)] {
+        naming(&id, &addresses, directory.path(), of, 10 * runs)?;
+    }
+    Ok(())
+}
+
+fn compiling(inputs: &Inputs<'_>, path: &Path, runs: usize) -> Result<Summary, Box<dyn Error>> {
+    let mut size = std::fs::metadata(inputs.binary)?.len();
+    for file in inputs.supplementary {
+        size += std::fs::metadata(file)?.len();
+    }
+    let mut summary = Summary::default();
+    let time = best(runs, || {
+        let mut output = BufWriter::new(File::create(path)?);
+        summary = compile(inputs, &Limits::default(), &mut output)?;
         Ok(())
     })?;
-    let summary = summary.ok_or("nothing was compiled")?;
     let share = summary.bytes as f64 * 100.0 / size as f64;
     println!(
-        "compile  {size} bytes in {compiling:?}: {} bytes, {share:.1} %",
+        "compile  {size} bytes in {time:?}: {} bytes, {share:.1} %",
         summary.bytes
     );
     let opening = best(runs, || {
         SymbolFile::open(path).map(drop).map_err(Into::into)
     })?;
     println!("open     {opening:?}");
+    Ok(summary)
+}
 
-    let file = SymbolFile::open(path)?;
-    let mut addresses = known(&file, summary.code);
-    let mut frames = 0_u64;
-    for order in ["any order", "ascending"] {
-        let elapsed = best(runs, || {
-            let mut cursor = file.cursor();
-            frames = addresses
-                .iter()
-                .map(|address| cursor.frames(*address).count() as u64)
-                .sum();
-            Ok(())
-        })?;
-        let rate = addresses.len() as f64 / elapsed.as_secs_f64() / 1e6;
-        let depth = frames as f64 / addresses.len().max(1) as f64;
-        println!("look up  {rate:.2} million addresses a second, {order}, {depth:.2} frames each");
-        addresses.sort_unstable();
-    }
+/// Frames of addresses, and what their functions are called: each once, as a dictionary needs it.
+fn looking_up(
+    file: &SymbolFile,
+    addresses: &[u64],
+    order: &str,
+    runs: usize,
+) -> Result<(), Box<dyn Error>> {
+    let (mut frames, mut functions) = (0, 0);
+    let time = best(runs, || {
+        let (mut cursor, mut names) = (file.cursor(), file.names());
+        let mut known = HashSet::with_hasher(RandomState::default());
+        let mut letters = 0;
+        frames = 0;
+        for address in addresses {
+            for frame in cursor.frames(*address) {
+                frames += 1;
+                if known.insert(frame.function)
+                    && let Some(function) = names.of(frame.function)
+                {
+                    letters += function.name.len() + function.system_name.len();
+                }
+            }
+        }
+        functions = known.len();
+        std::hint::black_box(letters);
+        Ok(())
+    })?;
+    println!(
+        "look up  {:.2} million addresses a second, {order}, {:.2} frames each, {functions} functions",
+        addresses.len() as f64 / time.as_secs_f64() / 1e6,
+        frames as f64 / addresses.len().max(1) as f64,
+    );
     Ok(())
+}
+
+/// The processor, with a profile of these addresses.
+fn naming(
+    id: &BuildId,
+    addresses: &[u64],
+    directory: &Path,
+    of: &str,
+    runs: usize,
+) -> Result<(), Box<dyn Error>> {
+    let cx = BuildContext {
+        id: "symbolication".parse()?,
+        budget: Budget::new(1 << 30),
+        listeners: Listeners::default(),
+        health: Arc::<Health>::default(),
+        extensions: Extensions::default(),
+    };
+    let mut config = Config {
+        directories: vec![directory.join("empty")],
+        ..Config::default()
+    };
+    config.cache.directory = directory.join("cache");
+    let Ok(Stage::Holding(connect)) = config.build(&cx, Signal::Profiles) else {
+        return Err("the processor has another shape".into());
+    };
+    let taker = Arc::new(Taker::default());
+    let next = Next {
+        consumer: taker.clone(),
+        account: Account::of_pipeline("bench"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let _inside = runtime.enter();
+    let (processor, _life) = connect(next);
+    let request = Bytes::from(profile(id, addresses));
+    // The first one opens the symbols.
+    let time = best(runs + 1, || {
+        let batch = Batch::new(Signal::Profiles, 1, request.clone());
+        Ok(runtime.block_on(processor.consume(batch))?)
+    })?;
+    println!(
+        "name     {} locations from {of} in {time:?}: {} bytes become {}",
+        addresses.len(),
+        request.len(),
+        taker.bytes.load(std::sync::atomic::Ordering::Relaxed),
+    );
+    Ok(())
+}
+
+/// Takes everything, and remembers how large the last one was.
+#[derive(Default)]
+struct Taker {
+    bytes: std::sync::atomic::AtomicUsize,
+}
+
+impl Consumer for Taker {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        let bytes = batch.into_wire().to_bytes().len();
+        self.bytes
+            .store(bytes, std::sync::atomic::Ordering::Relaxed);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// One sample per location.
+fn profile(id: &BuildId, addresses: &[u64]) -> Vec<u8> {
+    let attribute = proto::KeyValueAndUnit {
+        key_strindex: 1,
+        value: Some(AnyValue {
+            value: Some(Value::StringValue(id.to_string())),
+        }),
+        unit_strindex: 0,
+    };
+    let location = |address: &u64| proto::Location {
+        mapping_index: 1,
+        address: *address,
+        ..proto::Location::default()
+    };
+    let numbers = (1..).take(addresses.len());
+    let dictionary = proto::ProfilesDictionary {
+        string_table: vec![String::new(), BUILD_ID_GNU.to_owned()],
+        attribute_table: vec![proto::KeyValueAndUnit::default(), attribute],
+        mapping_table: vec![
+            proto::Mapping::default(),
+            proto::Mapping {
+                attribute_indices: vec![1],
+                ..proto::Mapping::default()
+            },
+        ],
+        location_table: [proto::Location::default()]
+            .into_iter()
+            .chain(addresses.iter().map(location))
+            .collect(),
+        function_table: vec![proto::Function::default()],
+        link_table: vec![proto::Link::default()],
+        stack_table: [proto::Stack::default()]
+            .into_iter()
+            .chain(numbers.clone().map(|location| proto::Stack {
+                location_indices: vec![location],
+            }))
+            .collect(),
+    };
+    let samples = numbers.map(|stack_index| proto::Sample {
+        stack_index,
+        values: vec![1],
+        ..proto::Sample::default()
+    });
+    let profile = proto::Profile {
+        samples: samples.collect(),
+        ..proto::Profile::default()
+    };
+    let scope = proto::ScopeProfiles {
+        profiles: vec![profile],
+        ..proto::ScopeProfiles::default()
+    };
+    let request = ExportProfilesServiceRequest {
+        resource_profiles: vec![proto::ResourceProfiles {
+            scope_profiles: vec![scope],
+            ..proto::ResourceProfiles::default()
+        }],
+        dictionary: Some(dictionary),
+    };
+    request.encode_to_vec()
 }
 
 /// Random addresses that have names.
@@ -99,7 +280,7 @@ fn known(file: &SymbolFile, code: u64) -> Vec<u64> {
         if cursor.frames(address).next().is_some() {
             addresses.push(address);
         }
-        if addresses.len() as u64 == ADDRESSES {
+        if addresses.len() == ADDRESSES {
             break;
         }
     }

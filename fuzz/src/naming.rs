@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 use tributary::profiles::check::{Rule, Severity, check};
 use tributary::profiles::names::BUILD_ID_GNU;
-use tributary::profiles::naming::{NamedFrame, Naming, Unnamed};
+use tributary::profiles::naming::{NamedFunction, NamedLine, Naming, Unnamed};
 
 use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};
@@ -35,10 +35,18 @@ pub fn naming(input: &[u8]) {
             let frames: Vec<_> = (0..entropy.below(4)).map(|_| frame(&mut entropy)).collect();
             let asked: Vec<_> = frames
                 .iter()
-                .filter(|frame| !frame.function.is_empty() || !frame.file.is_empty())
+                .filter(|frame| !frame.function.name.is_empty() || !frame.function.file.is_empty())
                 .copied()
                 .collect();
-            assert_eq!(naming.name(mapping, *location, frames), !asked.is_empty());
+            let lines: Vec<_> = frames
+                .iter()
+                .map(|frame| NamedLine {
+                    function: naming.function(&frame.function),
+                    line: frame.line,
+                    column: frame.column,
+                })
+                .collect();
+            assert_eq!(naming.name(mapping, *location, lines), !asked.is_empty());
             if !asked.is_empty() {
                 named.push((*location, asked));
             }
@@ -97,16 +105,26 @@ fn without_lines(
     request
 }
 
-fn frame(entropy: &mut Entropy<'_>) -> NamedFrame<'static> {
+/// A function, and where in it.
+#[derive(Clone, Copy)]
+struct Frame {
+    function: NamedFunction<'static>,
+    line: u32,
+    column: u32,
+}
+
+fn frame(entropy: &mut Entropy<'_>) -> Frame {
     let mut one = |of: &[&'static str]| of[usize::from(entropy.byte()) % of.len()];
-    let (function, system_name, file) = (one(&FUNCTIONS), one(&FUNCTIONS), one(&FILES));
-    NamedFrame {
-        function,
-        system_name,
-        file,
+    let (name, system_name, file) = (one(&FUNCTIONS), one(&FUNCTIONS), one(&FILES));
+    Frame {
         line: u32::from(entropy.byte()) << entropy.below(25),
         column: entropy.below(3).into(),
-        start_line: entropy.below(3).into(),
+        function: NamedFunction {
+            name,
+            system_name,
+            file,
+            start_line: entropy.below(3).into(),
+        },
     }
 }
 
@@ -115,7 +133,7 @@ fn frame(entropy: &mut Entropy<'_>) -> NamedFrame<'static> {
 fn same(
     old: &proto::ProfilesDictionary,
     new: &proto::ProfilesDictionary,
-    named: &[(usize, Vec<NamedFrame<'_>>)],
+    named: &[(usize, Vec<Frame>)],
 ) {
     assert!(new.string_table.starts_with(&old.string_table));
     assert!(new.function_table.starts_with(&old.function_table));
@@ -140,13 +158,13 @@ fn same(
 }
 
 /// A line is that of the frame. The table may have the function and its strings more than once.
-fn says(line: &proto::Line, frame: &NamedFrame<'_>, tables: &proto::ProfilesDictionary) {
+fn says(line: &proto::Line, frame: &Frame, tables: &proto::ProfilesDictionary) {
     assert_eq!(line.line, i64::from(frame.line));
     assert_eq!(line.column, i64::from(frame.column));
     let function = &tables.function_table[line.function_index as usize];
     let text = |index: i32| tables.string_table[index as usize].as_str();
-    assert_eq!(text(function.name_strindex), frame.function);
-    assert_eq!(text(function.system_name_strindex), frame.system_name);
-    assert_eq!(text(function.filename_strindex), frame.file);
-    assert_eq!(function.start_line, i64::from(frame.start_line));
+    assert_eq!(text(function.name_strindex), frame.function.name);
+    assert_eq!(text(function.system_name_strindex), frame.function.system_name);
+    assert_eq!(text(function.filename_strindex), frame.function.file);
+    assert_eq!(function.start_line, i64::from(frame.function.start_line));
 }

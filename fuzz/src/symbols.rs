@@ -1,7 +1,7 @@
 //! Symbol files: any bytes as a binary, as Go's table, as a compiled file.
 
-use tributary::fuzzing::symbols::compile;
-use tributary::symbols::{MappingRange, SymbolFile};
+use tributary::fuzzing::symbols::{HEADER, VERSION, compile};
+use tributary::symbols::{MappingRange, Names, SymbolFile};
 
 /// Whatever is compiled, compiles to a file that is sound, and whose answers do not depend on the order of questions.
 pub fn symbols_compile(input: &[u8]) {
@@ -39,17 +39,15 @@ fn sound(bytes: Vec<u8>) {
     let file = SymbolFile::from_bytes(bytes).expect("it was just made");
     file.verify().expect("it was just made");
     let addresses: Vec<u64> = (0..64).map(|number| 0x1000 + 7 * number).collect();
-    let mut ascending = file.cursor();
+    let (mut ascending, mut names) = (file.cursor(), file.names());
     for address in addresses {
-        let names = |mut cursor: tributary::symbols::Cursor<'_>| -> Vec<(String, u32)> {
-            let frames = cursor.frames(address);
-            frames.map(|frame| (frame.function.to_owned(), frame.line)).collect()
-        };
-        let frames: Vec<_> = ascending
-            .frames(address)
-            .map(|frame| (frame.function.to_owned(), frame.line))
-            .collect();
-        assert_eq!(frames, names(file.cursor()));
+        let frames: Vec<_> = ascending.frames(address).collect();
+        assert_eq!(frames, file.cursor().frames(address).collect::<Vec<_>>());
+        for frame in frames {
+            let name = |mut names: Names<'_>| names.of(frame.function).map(|function| function.name.to_owned());
+            let named = names.of(frame.function).expect("it was just made").name.to_owned();
+            assert_eq!(name(file.names()), Some(named));
+        }
     }
 }
 
@@ -58,12 +56,12 @@ pub fn symbols_file(input: &[u8]) {
     let bytes = SymbolFile::from_bytes(input.to_vec()).or_else(|_| {
         // A header that is right, for what the input is otherwise: nothing else would get past its checksum.
         let mut bytes = input.to_vec();
-        if bytes.len() > 16 + 256 {
+        if bytes.len() > HEADER {
             bytes[..8].copy_from_slice(b"tribsyms");
-            bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+            bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
             let length = bytes.len() as u64;
             bytes[16..24].copy_from_slice(&length.to_le_bytes());
-            let sum = crc32fast::hash(&bytes[16..272]);
+            let sum = crc32fast::hash(&bytes[16..HEADER]);
             bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         }
         SymbolFile::from_bytes(bytes)
@@ -72,10 +70,14 @@ pub fn symbols_file(input: &[u8]) {
         return;
     };
     let _ = file.verify();
-    let mut cursor = file.cursor();
+    let (mut cursor, mut names) = (file.cursor(), file.names());
     for number in 0..64_u64 {
         for address in [0x1000 + 7 * number, number << 58, u64::MAX - number] {
-            assert!(cursor.frames(address).count() <= 256);
+            let frames: Vec<_> = cursor.frames(address).collect();
+            assert!(frames.len() <= 256);
+            for frame in frames.iter().take(4) {
+                let _ = names.of(frame.function);
+            }
             let mapping = MappingRange {
                 memory_start: number << 20,
                 memory_limit: number << 52,

@@ -174,7 +174,7 @@ fn lookup(
     };
     let mut text = String::new();
     let mut known = false;
-    let mut cursor = symbols.cursor();
+    let (mut cursor, mut names) = (symbols.cursor(), symbols.names());
     for address in addresses {
         let _ = writeln!(text, "{address:#x}");
         let mut frames = cursor.frames(*address).peekable();
@@ -182,10 +182,13 @@ fn lookup(
             text.push_str("  ?\n");
         }
         for frame in frames {
+            let Some(function) = names.of(frame.function) else {
+                break;
+            };
             known = true;
-            let _ = write!(text, "  {}", printable(frame.function));
-            if !frame.file.is_empty() {
-                let _ = write!(text, " at {}:{}", printable(frame.file), frame.line);
+            let _ = write!(text, "  {}", printable(function.name));
+            if !function.file.is_empty() {
+                let _ = write!(text, " at {}:{}", printable(function.file), frame.line);
             }
             if frame.column != 0 {
                 let _ = write!(text, ":{}", frame.column);

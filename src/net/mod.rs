@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod listeners;
+pub mod object_store;
 pub mod rpc;
 pub mod server;
 pub mod tls;

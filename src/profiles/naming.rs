@@ -1,14 +1,16 @@
 //! Names for locations that have none, written into an encoded request: its dictionary is read and edited in place, its
 //! samples are not looked at.
 //!
-//! [`Unnamed`] tells which locations have an address but no lines, by mapping. [`Naming`] takes the frames for some of
-//! them and writes the request with them: strings and functions that are there already are referred to, others are added
-//! at the end of their tables, so that no index changes. Addresses and mappings stay as they are.
+//! [`Unnamed`] tells which locations have an address but no lines, by mapping. [`Naming`] takes functions, and the lines in
+//! them of some locations, and writes the request with them: strings and functions that are there already are referred to,
+//! others are added at the end of their tables, so that no index changes. Addresses and mappings stay as they are.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::entries::{Entries, fields, number, numbers, text};
 use super::names::{
@@ -47,21 +49,36 @@ pub struct UnnamedMapping<'r> {
     pub locations: Vec<(u64, usize)>,
 }
 
+/// A function that locations are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedFunction<'n> {
+    /// The name for people.
+    pub name: &'n str,
+    /// The name in the binary.
+    pub system_name: &'n str,
+    /// The source file; empty if it is not known.
+    pub file: &'n str,
+    /// The line where it begins; 0 if it is not known.
+    pub start_line: u32,
+}
+
+/// A [`NamedFunction`] of a [`Naming`]: where it is in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FunctionIndex {
+    index: u64,
+    has_name: bool,
+    has_file: bool,
+}
+
 /// One frame of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NamedFrame<'f> {
-    /// The name for people.
-    pub function: &'f str,
-    /// The name in the binary.
-    pub system_name: &'f str,
-    /// The source file; empty if it is not known.
-    pub file: &'f str,
+pub struct NamedLine {
+    /// The function.
+    pub function: FunctionIndex,
     /// The line in the file, from 1; 0 if it is not known.
     pub line: u32,
     /// The column in the line, from 1; 0 if it is not known.
     pub column: u32,
-    /// The line where the function begins; 0 if it is not known.
-    pub start_line: u32,
 }
 
 impl<'r> Unnamed<'r> {
@@ -214,9 +231,9 @@ impl<'r> Entries<'r> {
 }
 
 /// Collects names for locations of a request, and writes it with them.
-pub struct Naming<'u, 'f> {
+pub struct Naming<'u> {
     entries: &'u Entries<'u>,
-    strings: Strings<'f>,
+    strings: Strings<'u>,
     functions: Functions,
     /// By the place of a location: its lines, encoded.
     lines: Vec<(usize, Vec<u8>)>,
@@ -245,26 +262,24 @@ impl Flags {
 }
 
 /// The table of strings, with what is added.
-struct Strings<'f> {
-    /// Those that were there; made when the first one is looked for.
-    known: HashMap<&'f [u8], u64, RandomState>,
-    /// Frames that come from one symbol file share their strings: an address in memory leads to the index without a look
-    /// at the text.
-    by_address: HashMap<(usize, usize), u64, RandomState>,
-    added: Vec<&'f [u8]>,
-    next: u64,
+struct Strings<'u> {
+    table: &'u [&'u [u8]],
+    added: Vec<Box<[u8]>>,
+    /// The indices of both.
+    known: HashTable<usize>,
+    hasher: RandomState,
 }
 
-impl<'f> Strings<'f> {
-    fn new(table: &[&'f [u8]]) -> Self {
+impl<'u> Strings<'u> {
+    fn new(table: &'u [&'u [u8]]) -> Self {
         let mut strings = Strings {
-            known: HashMap::with_capacity_and_hasher(table.len(), RandomState::default()),
-            by_address: HashMap::default(),
+            table,
             added: Vec::new(),
-            next: table.len() as u64,
+            known: HashTable::with_capacity(table.len()),
+            hasher: RandomState::default(),
         };
-        for (string, index) in table.iter().zip(0..) {
-            strings.known.entry(string).or_insert(index);
+        for (index, string) in table.iter().enumerate() {
+            strings.find_or_insert(string, index);
         }
         if table.is_empty() {
             // The first one means "not set".
@@ -273,18 +288,32 @@ impl<'f> Strings<'f> {
         strings
     }
 
-    fn index(&mut self, string: &'f str) -> u64 {
-        let address = (string.as_ptr() as usize, string.len());
-        if let Some(index) = self.by_address.get(&address) {
+    fn index(&mut self, string: &str) -> u64 {
+        let next = self.table.len() + self.added.len();
+        let index = self.find_or_insert(string.as_bytes(), next);
+        if index == next {
+            self.added.push(string.as_bytes().into());
+        }
+        index as u64
+    }
+
+    /// The index of a string; `next` if it was not known until now.
+    fn find_or_insert(&mut self, string: &[u8], next: usize) -> usize {
+        let hash = self.hasher.hash_one(string);
+        let (table, added, hasher) = (self.table, &self.added, &self.hasher);
+        let get = |index: usize| match index.checked_sub(table.len()) {
+            None => table.get(index).copied().unwrap_or_default(),
+            Some(behind) => added
+                .get(behind)
+                .map(|string| &**string)
+                .unwrap_or_default(),
+        };
+        if let Some(index) = self.known.find(hash, |index| get(*index) == string) {
             return *index;
         }
-        let index = *self.known.entry(string.as_bytes()).or_insert_with(|| {
-            self.added.push(string.as_bytes());
-            self.next += 1;
-            self.next - 1
-        });
-        self.by_address.insert(address, index);
-        index
+        let hash_of = |index: &usize| hasher.hash_one(get(*index));
+        self.known.insert_unique(hash, next, hash_of);
+        next
     }
 }
 
@@ -328,7 +357,7 @@ impl Functions {
     }
 }
 
-impl<'u: 'f, 'f> Naming<'u, 'f> {
+impl<'u> Naming<'u> {
     /// For the request that was read.
     pub fn new(unnamed: &'u Unnamed<'u>) -> Self {
         Naming {
@@ -340,32 +369,43 @@ impl<'u: 'f, 'f> Naming<'u, 'f> {
         }
     }
 
-    /// Names the location at that place of the table: its frames, innermost first. Returns whether there were any.
+    /// Where that function is in the table; it is added if it was not there.
+    pub fn function(&mut self, function: &NamedFunction<'_>) -> FunctionIndex {
+        let key = [
+            self.strings.index(function.name),
+            self.strings.index(function.system_name),
+            self.strings.index(function.file),
+            function.start_line.into(),
+        ];
+        FunctionIndex {
+            index: self.functions.index(key),
+            has_name: !function.name.is_empty(),
+            has_file: !function.file.is_empty(),
+        }
+    }
+
+    /// Names the location at that place of the table: its frames, innermost first. Those of functions with neither a name nor a
+    /// file are left out. Returns whether there are others.
     pub fn name(
         &mut self,
         mapping: &UnnamedMapping<'_>,
         location: usize,
-        frames: impl IntoIterator<Item = NamedFrame<'f>>,
+        frames: impl IntoIterator<Item = NamedLine>,
     ) -> bool {
         let flags = self.flags.entry(mapping.index).or_default();
         let mut lines = Vec::new();
         let mut count = 0;
         for frame in frames {
-            if frame.function.is_empty() && frame.file.is_empty() {
+            let function = frame.function;
+            if !function.has_name && !function.has_file {
                 continue;
             }
-            flags.functions |= !frame.function.is_empty();
-            flags.filenames |= !frame.file.is_empty();
+            flags.functions |= function.has_name;
+            flags.filenames |= function.has_file;
             flags.line_numbers |= frame.line != 0;
-            let function = self.functions.index([
-                self.strings.index(frame.function),
-                self.strings.index(frame.system_name),
-                self.strings.index(frame.file),
-                frame.start_line.into(),
-            ]);
             put_scalars(
                 3,
-                [function, frame.line.into(), frame.column.into()],
+                [function.index, frame.line.into(), frame.column.into()],
                 &mut lines,
             );
             count += 1;
@@ -638,22 +678,47 @@ mod tests {
         request.encode_to_vec()
     }
 
-    const MAIN: NamedFrame<'_> = NamedFrame {
-        function: "main",
-        system_name: "main",
-        file: "main.c",
-        line: 9,
-        column: 3,
-        start_line: 5,
-    };
-    const INLINED: NamedFrame<'_> = NamedFrame {
-        function: "f<int>",
-        system_name: "_Z1fIiEvv",
-        file: "f.h",
-        line: 2,
-        column: 0,
-        start_line: 1,
-    };
+    /// A function, a line and a column.
+    type Frame = (NamedFunction<'static>, u32, u32);
+
+    const MAIN: Frame = (
+        NamedFunction {
+            name: "main",
+            system_name: "main",
+            file: "main.c",
+            start_line: 5,
+        },
+        9,
+        3,
+    );
+    const INLINED: Frame = (
+        NamedFunction {
+            name: "f<int>",
+            system_name: "_Z1fIiEvv",
+            file: "f.h",
+            start_line: 1,
+        },
+        2,
+        0,
+    );
+
+    /// Names a location.
+    fn name(
+        naming: &mut Naming<'_>,
+        mapping: &UnnamedMapping<'_>,
+        location: usize,
+        frames: &[Frame],
+    ) -> bool {
+        let frames: Vec<_> = frames
+            .iter()
+            .map(|(function, line, column)| NamedLine {
+                function: naming.function(function),
+                line: *line,
+                column: *column,
+            })
+            .collect();
+        naming.name(mapping, location, frames)
+    }
 
     #[test]
     fn locations_with_lines_or_without_a_build_id_are_not_offered() {
@@ -683,9 +748,12 @@ mod tests {
         let request = encoded(before.clone());
         let unnamed = Unnamed::read(&request).unwrap();
         let mut naming = Naming::new(&unnamed);
-        assert!(naming.name(&unnamed.mappings[0], 1, [INLINED, MAIN]));
-        assert!(naming.name(&unnamed.mappings[0], 2, [MAIN]));
-        assert!(!naming.name(&unnamed.mappings[1], 5, []), "it is unknown");
+        assert!(name(&mut naming, &unnamed.mappings[0], 1, &[INLINED, MAIN]));
+        assert!(name(&mut naming, &unnamed.mappings[0], 2, &[MAIN]));
+        assert!(
+            !name(&mut naming, &unnamed.mappings[1], 5, &[]),
+            "it is unknown"
+        );
         let written = naming.write(&request).unwrap();
         let written = ExportProfilesServiceRequest::decode(written).unwrap();
         let after = written.dictionary.unwrap();
@@ -746,7 +814,7 @@ mod tests {
         let request = encoded(before);
         let unnamed = Unnamed::read(&request).unwrap();
         let mut naming = Naming::new(&unnamed);
-        naming.name(&unnamed.mappings[0], 1, [MAIN]);
+        name(&mut naming, &unnamed.mappings[0], 1, &[MAIN]);
         let written = naming.write(&request).unwrap();
         let written = ExportProfilesServiceRequest::decode(written).unwrap();
         let after = written.dictionary.unwrap();
@@ -792,8 +860,8 @@ mod tests {
         let request = [encoded(first), encoded(second)].concat();
         let unnamed = Unnamed::read(&request).unwrap();
         let mut naming = Naming::new(&unnamed);
-        naming.name(&unnamed.mappings[0], 1, [INLINED]);
-        naming.name(&unnamed.mappings[0], 2, [MAIN]);
+        name(&mut naming, &unnamed.mappings[0], 1, &[INLINED]);
+        name(&mut naming, &unnamed.mappings[0], 2, &[MAIN]);
         let written = naming.write(&request).unwrap();
         let written = ExportProfilesServiceRequest::decode(written).unwrap();
         let after = written.dictionary.unwrap();
@@ -831,7 +899,7 @@ mod tests {
             let mut named = Vec::new();
             for mapping in &unnamed.mappings {
                 for (_, location) in &mapping.locations {
-                    naming.name(mapping, *location, [INLINED, MAIN]);
+                    name(&mut naming, mapping, *location, &[INLINED, MAIN]);
                     named.push(*location);
                 }
             }
@@ -882,7 +950,7 @@ mod tests {
             let mut naming = Naming::new(&unnamed);
             for mapping in &unnamed.mappings {
                 for (_, location) in &mapping.locations {
-                    naming.name(mapping, *location, [INLINED, MAIN]);
+                    name(&mut naming, mapping, *location, &[INLINED, MAIN]);
                 }
             }
             if let Some(written) = naming.write(&damaged) {

@@ -1,9 +1,9 @@
 //! Compiled symbol files on disk, one per build id, in a directory that is bounded in bytes.
 //!
 //! ```text
-//! DIRECTORY/v1/ab/cdef0123.sym     a compiled file; v1 is the version of its format
-//! DIRECTORY/v1/ab/cdef0123.absent  why there is none, and until when that counts
-//! DIRECTORY/v1/ab/cdef0123.better  the same for one that says more than the one that is there
+//! DIRECTORY/v2/ab/cdef0123.sym     a compiled file; v2 is the version of its format
+//! DIRECTORY/v2/ab/cdef0123.absent  why there is none, and until when that counts
+//! DIRECTORY/v2/ab/cdef0123.better  the same for one that says more than the one that is there
 //! DIRECTORY/tmp/PID-N              what is being written
 //! ```
 //!
@@ -25,7 +25,7 @@ use super::file::SymbolFile;
 
 /// The directory of a format; others are deleted when a cache is opened. To be raised when compiling the same binary
 /// would give something else, too.
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 
 /// A file counts as used again after this long at the earliest: less would only write metadata.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);

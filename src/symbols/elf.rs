@@ -83,10 +83,14 @@ impl<'data> Elf<'data> {
     }
 
     pub(super) fn machine(&self) -> &'static str {
-        match self.header.e_machine(ENDIAN) {
-            EM_AARCH64 => "arm64",
-            _ => "x86-64",
+        match self.is_arm64() {
+            true => "arm64",
+            false => "x86-64",
         }
+    }
+
+    pub(super) fn is_arm64(&self) -> bool {
+        self.header.e_machine(ENDIAN) == EM_AARCH64
     }
 
     pub(super) fn segments(&self) -> Vec<Segment> {

@@ -4,6 +4,12 @@ use std::io::Cursor;
 use std::path::Path;
 
 use super::compile::{CompileError, Limits, Summary, compile_bytes};
+use super::file::format;
+
+/// Bytes of the header of a compiled file.
+pub const HEADER: usize = format::HEADER;
+/// The version in it.
+pub const VERSION: u32 = format::VERSION;
 
 /// Compiles files, the binary first, within limits that suit small inputs.
 ///

@@ -404,17 +404,24 @@ impl Library {
                 }
             }
         };
-        match (failure, self.log.admit()) {
-            (Failure::NotFound, _) | (_, None) => {
-                debug!(build_id = %id, ?wanted, reason = %failure, "There are no symbols");
-            }
-            (failure, Some(suppressed)) => warn!(
+        let what = match wanted {
+            Wanted::Any => "There are no symbols",
+            Wanted::Better => "There are symbols without lines, and no better ones",
+        };
+        // That nobody has it is no news.
+        let news = match failure {
+            Failure::NotFound => None,
+            _ => self.log.admit(),
+        };
+        match news {
+            None => debug!(build_id = %id, reason = %failure, "{what}"),
+            Some(suppressed) => warn!(
                 otelcol.component.id = %self.metrics.id,
                 otelcol.component.kind = "processor",
                 build_id = %id,
                 reason = %failure,
                 suppressed,
-                "There are no symbols"
+                "{what}"
             ),
         }
         let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
+mod go;
+
 const C: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,22 +143,21 @@ fn symbols(path: &Path, others: &[PathBuf]) -> Result<(SymbolFile, Summary), Com
 type Named = Vec<(String, String)>;
 
 fn named(symbols: &SymbolFile, addresses: &[u64]) -> Vec<Named> {
-    called(symbols, addresses, |frame| frame.function)
+    called(symbols, addresses, |function| function.name.to_owned())
 }
 
-fn called<'s>(
-    symbols: &'s SymbolFile,
+fn called(
+    symbols: &SymbolFile,
     addresses: &[u64],
-    name: impl Fn(&Frame<'s>) -> &'s str,
+    name: impl Fn(&Function<'_>) -> String,
 ) -> Vec<Named> {
-    let mut cursor = symbols.cursor();
-    let frames = |address: &u64| {
-        let frames = cursor.frames(*address).map(|frame| {
-            let place = format!("{}:{}:{}", frame.file, frame.line, frame.column);
-            (name(&frame).to_owned(), place)
-        });
-        frames.collect()
+    let (mut cursor, mut names) = (symbols.cursor(), symbols.names());
+    let mut frame = |frame: Frame| {
+        let function = names.of(frame.function)?;
+        let place = format!("{}:{}:{}", function.file, frame.line, frame.column);
+        Some((name(&function), place))
     };
+    let frames = |address: &u64| cursor.frames(*address).map_while(&mut frame).collect();
     addresses.iter().map(frames).collect()
 }
 
@@ -206,7 +207,9 @@ fn assert_like_llvm(program: &Program, symbols: &SymbolFile) -> usize {
     let mut compared = 0;
     for ((address, ours), theirs) in addresses
         .iter()
-        .zip(called(symbols, &addresses, |frame| frame.system_name))
+        .zip(called(symbols, &addresses, |function| {
+            function.system_name.to_owned()
+        }))
         .zip(expected)
     {
         // It gives the file of a symbol where there is no debug information, the last symbol where there is none, and lines
@@ -308,14 +311,22 @@ fn inlined_calls_are_named_from_the_inside_to_the_outside() {
     let [inner, middle, outermost] = inlined.unwrap()[..] else {
         unreachable!();
     };
-    assert_eq!([inner.start_line, middle.start_line], [5, 12]);
+    let mut names = symbols.names();
+    assert_eq!(names.of(inner.function).unwrap().start_line, 5);
+    assert_eq!(names.of(middle.function).unwrap().start_line, 12);
     assert_eq!(
         [inner.inlined, middle.inlined, outermost.inlined],
         [true, true, false]
     );
     assert_eq!(middle.line, 15);
     assert_ne!(middle.column, 0);
-    assert!(inner.file.ends_with("/program.c"));
+    assert!(
+        names
+            .of(inner.function)
+            .unwrap()
+            .file
+            .ends_with("/program.c")
+    );
 }
 
 #[test]
@@ -393,6 +404,49 @@ fn without_debug_information_the_symbols_name_functions() {
         let (file, summary) = symbols(&program.file("stripped"), &[]).unwrap();
         assert_eq!(summary.covered[Source::SymbolTable as usize], 0);
         assert!(functions(&file).contains("outer"));
+    }
+}
+
+#[test]
+fn stubs_of_the_linkage_table_are_called_what_they_call() {
+    for flags in [
+        &["-O2"][..],
+        &["-g", "-O2", "-no-pie"],
+        &["-O2", "-fcf-protection", "-Wl,-z,ibtplt", "-Wl,-z,lazy"],
+        &["-O2", "-Wl,-z,now"],
+    ] {
+        let Some(program) = Program::build("g++", CPP, flags) else {
+            return;
+        };
+        let listing = Command::new("objdump")
+            .arg("-d")
+            .arg(&program.path)
+            .output();
+        let Ok(listing) = listing else {
+            eprintln!("skipped: there is no objdump here");
+            return;
+        };
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        let stub = |line: &str| {
+            let (address, name) = line.split_once(" <")?;
+            let name = name
+                .strip_suffix(">:")
+                .filter(|name| name.ends_with("@plt"))?;
+            Some((u64::from_str_radix(address, 16).unwrap(), name.to_owned()))
+        };
+        let (addresses, expected): (Vec<u64>, Vec<String>) =
+            listing.lines().filter_map(stub).unzip();
+        assert!(expected.len() > 5, "{flags:?}: {expected:?}");
+        let symbols = program.symbols();
+        let names = called(&symbols, &addresses, |function| {
+            function.system_name.to_owned()
+        });
+        let names: Vec<_> = names
+            .iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, expected, "{flags:?}");
     }
 }
 
@@ -611,102 +665,4 @@ fn what_is_no_binary_is_refused() {
         SymbolFile::open(&path),
         Err(OpenError::NotSymbolFile)
     ));
-}
-
-const GO: &str = r#"
-package main
-
-import (
-	"fmt"
-	"os"
-	"sort"
-)
-
-type shape interface{ area() float64 }
-type square struct{ side float64 }
-
-func (s square) area() float64 { return multiply(s.side, s.side) }
-func multiply(a, b float64) float64 { return a*b + add(a) }
-func add(a float64) float64 {
-	if a > 3 {
-		return a + 1
-	}
-	return a - 1
-}
-
-func main() {
-	areas := []float64{}
-	for i := range os.Args {
-		var s shape = square{float64(i)}
-		areas = append(areas, s.area())
-	}
-	sort.Slice(areas, func(i, j int) bool { return areas[i] < areas[j] })
-	fmt.Println(areas)
-}
-"#;
-
-/// The differences that are expected: where the compiler has put no line, `go tool addr2line` says -1.
-#[test]
-fn stripped_go_binaries_say_what_go_says() {
-    let Some(go) = std::env::var_os("SYMBOLS_GO") else {
-        eprintln!("skipped: SYMBOLS_GO is not the path of a go command");
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("main.go"), GO).unwrap();
-    for (architecture, mode) in [("amd64", "exe"), ("amd64", "pie"), ("arm64", "exe")] {
-        let binary = directory.path().join("program");
-        let built = Command::new(&go)
-            .current_dir(directory.path())
-            .env("GOARCH", architecture)
-            .args(["build", "-ldflags=-s -w", "-buildmode", mode, "-o"])
-            .args([&binary, Path::new("main.go")])
-            .status();
-        assert!(built.unwrap().success());
-        let (file, summary) = symbols(&binary, &[]).unwrap();
-        let covered = summary.covered[Source::GoPclntab as usize];
-        assert!(covered * 100 > summary.code * 99, "{summary:?}");
-        let data = std::fs::read(&binary).unwrap();
-        let budget = std::cell::Cell::new(0);
-        let code = elf::Elf::parse(&data, &budget).unwrap().code();
-        let addresses: Vec<u64> = code
-            .into_iter()
-            .flat_map(|range| range.step_by(61))
-            .collect();
-        let mut child = Command::new(&go)
-            .args(["tool", "addr2line"])
-            .arg(&binary)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let text: String = addresses.iter().map(|at| format!("{at:#x}\n")).collect();
-        let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap().unwrap();
-        let output = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<&str> = output.lines().collect();
-        let mut compared = 0;
-        let mut inlined = 0;
-        let mut cursor = file.cursor();
-        for (address, theirs) in addresses.iter().zip(lines.chunks_exact(2)) {
-            let frames: Vec<_> = cursor.frames(*address).collect();
-            // It knows the function of the code, and the line of what was inlined into it.
-            let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
-                continue;
-            };
-            assert_eq!(last.function, theirs[0], "{address:#x}");
-            if first.line != 0 {
-                assert_eq!(
-                    format!("{}:{}", first.file, first.line),
-                    theirs[1],
-                    "{address:#x}"
-                );
-            }
-            compared += 1;
-            inlined += usize::from(frames.len() > 1);
-        }
-        assert!(compared > 5000 && inlined > 500, "{compared} {inlined}");
-    }
 }

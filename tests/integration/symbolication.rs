@@ -1,8 +1,10 @@
 //! Addresses become names: with real binaries, the worker process, uploads, and files that were made to do harm.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use http::Method;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -96,21 +98,29 @@ fn in_layout(root: &Path, build_id: &str) -> PathBuf {
         .join(format!("{rest}.debug"))
 }
 
-/// A profile with a sample at each of these addresses of a binary.
-fn profile(build_id: &str, addresses: &[u64]) -> Vec<u8> {
-    let strings = ["", "process.executable.build_id.gnu"];
-    let value = any_value::Value::StringValue(build_id.to_owned());
-    let attribute = proto::KeyValueAndUnit {
-        key_strindex: 1,
-        value: Some(AnyValue { value: Some(value) }),
-        unit_strindex: 0,
+/// A profile with a sample at each of these addresses of each of these binaries.
+fn profile(build_ids: &[&str], addresses: &[u64]) -> Vec<u8> {
+    let attribute = |build_id: &&str| {
+        let value = any_value::Value::StringValue((*build_id).to_owned());
+        proto::KeyValueAndUnit {
+            key_strindex: 1,
+            value: Some(AnyValue { value: Some(value) }),
+            unit_strindex: 0,
+        }
     };
-    let locations = addresses.iter().map(|address| proto::Location {
-        mapping_index: 1,
-        address: *address,
-        ..proto::Location::default()
+    let binaries = 1..=i32::try_from(build_ids.len()).unwrap();
+    let mapping = |binary| proto::Mapping {
+        attribute_indices: vec![binary],
+        ..proto::Mapping::default()
+    };
+    let locations = binaries.clone().flat_map(|mapping_index| {
+        addresses.iter().map(move |address| proto::Location {
+            mapping_index,
+            address: *address,
+            ..proto::Location::default()
+        })
     });
-    let numbers = 1..=i32::try_from(addresses.len()).unwrap();
+    let numbers = 1..=i32::try_from(build_ids.len() * addresses.len()).unwrap();
     let stack = |location| proto::Stack {
         location_indices: vec![location],
     };
@@ -120,21 +130,23 @@ fn profile(build_id: &str, addresses: &[u64]) -> Vec<u8> {
         ..proto::Sample::default()
     };
     let dictionary = proto::ProfilesDictionary {
-        mapping_table: vec![
-            proto::Mapping::default(),
-            proto::Mapping {
-                attribute_indices: vec![1],
-                ..proto::Mapping::default()
-            },
-        ],
+        mapping_table: [proto::Mapping::default()]
+            .into_iter()
+            .chain(binaries.map(mapping))
+            .collect(),
         location_table: [proto::Location::default()]
             .into_iter()
             .chain(locations)
             .collect(),
         function_table: vec![proto::Function::default()],
         link_table: vec![proto::Link::default()],
-        string_table: strings.map(str::to_owned).to_vec(),
-        attribute_table: vec![proto::KeyValueAndUnit::default(), attribute],
+        string_table: ["", "process.executable.build_id.gnu"]
+            .map(str::to_owned)
+            .to_vec(),
+        attribute_table: [proto::KeyValueAndUnit::default()]
+            .into_iter()
+            .chain(build_ids.iter().map(attribute))
+            .collect(),
         stack_table: [proto::Stack::default()]
             .into_iter()
             .chain(numbers.clone().map(stack))
@@ -210,8 +222,13 @@ exporters: {{otlp_grpc: {exporter}}}
         self.directory.path().join("symbols")
     }
 
-    /// Sends a profile and waits until it has arrived: its frames.
+    /// Sends a profile of one binary.
     async fn send(&self, build_id: &str, addresses: &[u64]) -> Vec<Vec<String>> {
+        self.send_all(&[build_id], addresses).await
+    }
+
+    /// Sends a profile and waits until it has arrived: its frames, by binary and address.
+    async fn send_all(&self, build_ids: &[&str], addresses: &[u64]) -> Vec<Vec<String>> {
         let before = self.backend.record().telemetry(Signal::Profiles).count();
         let headers = [("content-type", "application/x-protobuf")];
         let response = raw::http(
@@ -219,7 +236,7 @@ exporters: {{otlp_grpc: {exporter}}}
             Method::POST,
             "/v1development/profiles",
             &headers,
-            profile(build_id, addresses),
+            profile(build_ids, addresses),
         )
         .await;
         assert_eq!(response.status, 200, "{}", response.text());
@@ -307,10 +324,10 @@ impl Noise {
     }
 }
 
-/// 40 of them; `SYMBOL_MUTATIONS=10000` takes an hour.
+/// 48 of them, or as many as `SYMBOL_MUTATIONS` says.
 #[tokio::test]
 async fn mutated_binaries_cost_no_more_memory_than_allowed_and_nobody_elses_names() {
-    let count = std::env::var("SYMBOL_MUTATIONS").map_or(40, |count| count.parse().unwrap());
+    let count = std::env::var("SYMBOL_MUTATIONS").map_or(48, |count| count.parse().unwrap());
     let program = Program::compile();
     let world = World::start("worker: {max_memory: 64MiB, max_cpu: 1s},", PLAIN).await;
     let whole = fs::read(&program.file).unwrap();
@@ -322,34 +339,110 @@ async fn mutated_binaries_cost_no_more_memory_than_allowed_and_nobody_elses_name
     let main = program.address("main");
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     let mut named = 0;
-    for number in 0..count {
-        let mut mutated = whole.clone();
-        for _ in 0..1 + noise.below(64) {
-            let at = noise.below(mutated.len());
-            mutated[at] = noise.below(256) as u8;
+    let numbers: Vec<u32> = (1..=count).collect();
+    for numbers in numbers.chunks(16) {
+        let mut build_ids = Vec::new();
+        for number in numbers {
+            let mut mutated = whole.clone();
+            for _ in 0..1 + noise.below(64) {
+                let at = noise.below(mutated.len());
+                mutated[at] = noise.below(256) as u8;
+            }
+            // The headers, which say where everything is.
+            for _ in 0..noise.below(3) {
+                mutated[noise.below(2) * 32 + 24 + noise.below(40)] ^= 1 << noise.below(8);
+            }
+            // A build id of its own, so that its symbols are used if there are any.
+            let id = first.wrapping_add(*number);
+            mutated[note..note + 4].copy_from_slice(&id.to_be_bytes());
+            let build_id = format!("{id:08x}{}", &program.build_id[8..]);
+            let place = in_layout(&world.symbols(), &build_id);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(place, mutated).unwrap();
+            build_ids.push(build_id);
         }
-        // The headers, which say where everything is.
-        for _ in 0..noise.below(3) {
-            mutated[noise.below(2) * 32 + 24 + noise.below(40)] ^= 1 << noise.below(8);
-        }
-        // A build id of its own, so that its symbols are used if there are any.
-        let id: u32 = first.wrapping_add(number + 1);
-        mutated[note..note + 4].copy_from_slice(&id.to_be_bytes());
-        let build_id = format!("{id:08x}{}", &program.build_id[8..]);
-        let place = in_layout(&world.symbols(), &build_id);
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::write(place, mutated).unwrap();
-        let found = world.send(&build_id, &[main, u64::MAX, 0x1234]).await;
-        named += usize::from(!found[0].is_empty());
+        let ids: Vec<&str> = build_ids.iter().map(String::as_str).collect();
+        let found = world.send_all(&ids, &[main, u64::MAX, 0x1234]).await;
+        named += found
+            .chunks(3)
+            .filter(|binary| !binary[0].is_empty())
+            .count();
     }
-    assert!(named > 0, "most are hardly damaged");
     let peak = world.collector.peak_memory();
+    println!("{count} mutations, {named} still have names, at most {peak} bytes of memory");
+    assert!(named > 0, "most are hardly damaged");
     assert!(peak < 256 << 20, "{peak} bytes");
     let place = program.place_in(&world.symbols());
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::copy(&program.file, place).unwrap();
     let found = world.send(&program.build_id, &[main]).await;
     assert_eq!(found[0].len(), 1, "{found:?}");
+}
+
+/// A debuginfod of elfutils.
+struct Debuginfod {
+    process: Child,
+    port: u16,
+}
+
+impl Debuginfod {
+    /// One that has the files of a directory, once it has found that build id. `None`, and it says so, unless `DEBUGINFOD` is
+    /// the path of the program.
+    fn start(files: &Path, build_id: &str) -> Option<Self> {
+        let Some(program) = std::env::var_os("DEBUGINFOD") else {
+            eprintln!("skipped: DEBUGINFOD is not the path of debuginfod");
+            return None;
+        };
+        // It must be told which port.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut process = Command::new(program)
+            .args(["-vvv", "-d", ":memory:", "-F", "-p", &port.to_string()])
+            .arg(files)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut words = BufReader::new(process.stderr.take().unwrap()).lines();
+        let recorded = format!("recorded buildid={build_id}");
+        assert!(words.any(|line| line.unwrap().contains(&recorded)));
+        std::thread::spawn(move || words.for_each(drop));
+        Some(Debuginfod { process, port })
+    }
+}
+
+impl Drop for Debuginfod {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_real_debuginfod_has_what_it_has() {
+    let program = Program::compile();
+    let Some(server) = Debuginfod::start(program.directory.path(), &program.build_id) else {
+        return;
+    };
+    let more = format!(
+        "debuginfod: {{servers: ['http://127.0.0.1:{}']}},",
+        server.port
+    );
+    let world = World::start(&more, PLAIN).await;
+    let main = program.address("main");
+    let missing = format!("ffffffff{}", &program.build_id[8..]);
+    let found = world
+        .send_all(&[&program.build_id, &missing], &[main])
+        .await;
+    assert!(found[0][0].starts_with("main program.c:"), "{found:?}");
+    assert!(found[1].is_empty(), "{found:?}");
+    let metrics = world.collector.metrics().await;
+    let asked = |outcome| {
+        let labels = [("source", "debuginfod"), ("outcome", outcome)];
+        metrics.sum("tributary_symbols_fetches", &labels)
+    };
+    assert_eq!([asked("found"), asked("not_found")], [1.0, 1.0]);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::table;
 use crate::config::units::Duration;
 use crate::config::{ByteSize, Problems, Section, Validate};
+use crate::net::object_store::{Bucket, StoreOptions};
 use crate::queue::{QueueConfig, RetryConfig};
 
 /// Writes telemetry into Parquet files, a series of files for each signal: `signal=logs/date=2026-09-14/hour=05/part-ID.parquet`
@@ -74,9 +75,6 @@ pub struct ObjectStoreConfig {
     /// The time for one request, after which it is tried again; more than 0. Default: 30s.
     pub timeout: Duration,
 }
-
-/// Names and values; the values are secrets.
-pub type StoreOptions = std::collections::BTreeMap<String, crate::config::Secret>;
 
 /// When a file is finished: by what comes first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -282,34 +280,25 @@ impl Validate for Config {
     }
 }
 
+impl ObjectStoreConfig {
+    pub(super) fn bucket(&self) -> Bucket<'_> {
+        Bucket {
+            url: &self.url,
+            options: &self.options,
+            timeout: self.timeout,
+        }
+    }
+}
+
 impl Validate for ObjectStoreConfig {
     fn validate(&self, problems: &mut Problems) {
-        const SCHEMES: [&str; 7] = [
-            "s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "https://",
-        ];
-        if cfg!(not(feature = "object-store")) {
-            let reason = "this collector was built without object stores: build it with `cargo build --release --features object-store`, \
-                 or write to a directory, with `path`";
-            problems.error(&[], reason);
-        }
-        if !SCHEMES.iter().any(|scheme| self.url.starts_with(scheme)) {
-            problems.error(
-                &["url"],
-                "must be a bucket, with a prefix if you like: `s3://bucket/prefix`, `gs://...` or `az://...`",
-            );
-        }
-        #[cfg(feature = "object-store")]
-        if let Some(name) = super::place::store::unknown_option(self) {
-            problems.error(&["options"], format!("the store has no option `{name}`"));
-        }
+        self.bucket()
+            .validate("write to a directory, with `path`", problems);
         if self.part_size < ByteSize::mib(5) {
             problems.error(
                 &["part_size"],
                 "must be at least 5MiB, the least that S3 takes",
             );
-        }
-        if self.timeout.is_zero() {
-            problems.error(&["timeout"], "must be above 0");
         }
     }
 }

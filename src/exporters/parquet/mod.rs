@@ -24,7 +24,7 @@ mod ticket;
 
 pub use self::config::{
     Compression, Config, ObjectStoreConfig, PartitionBy, ProfilesLayout, PromoteConfig,
-    RotationConfig, RowGroupConfig, StoreOptions,
+    RotationConfig, RowGroupConfig,
 };
 
 use std::path::Path;

@@ -1,5 +1,8 @@
 //! Answers the requests.
 
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -28,7 +31,7 @@ const COME_BACK: u64 = 5;
 pub(super) struct Put {
     id: ComponentId,
     guard: Option<Guard>,
-    uploads: Uploads,
+    uploads: Arc<Uploads>,
     max_upload: u64,
     pace: Pace,
     turns: Semaphore,
@@ -44,7 +47,7 @@ impl Put {
         Put {
             id: id.clone(),
             guard,
-            uploads,
+            uploads: Arc::new(uploads),
             max_upload: config.max_upload_bytes.0,
             pace: Pace::new(&config.limits, None),
             turns: Semaphore::new(AT_ONCE),
@@ -102,10 +105,9 @@ impl Put {
             let text = "too many files are coming at once";
             return Err(come_back(StatusCode::SERVICE_UNAVAILABLE, text));
         };
-        let incoming = self
-            .uploads
-            .begin()
-            .map_err(|error| self.refuse(error.into()))?;
+        let uploads = self.uploads.clone();
+        let begun = off_the_workers(move || uploads.begin()).await;
+        let incoming = begun.map_err(|error| self.refuse(error.into()))?;
         let incoming = self.receive(request, peer, incoming).await?;
         let kept = self.uploads.keep(incoming, &id, kind).await;
         kept.map_err(|refused| self.refuse(refused))?;
@@ -135,14 +137,8 @@ impl Put {
             }
             let claimed = self.uploads.claim(&mut incoming, piece.len() as u64);
             claimed.map_err(|refused| self.refuse(refused))?;
-            // Off the workers: a disk may be slow.
-            let write = move || {
-                use std::io::Write as _;
-                incoming.file.write_all(&piece).map(|()| incoming)
-            };
-            let written = tokio::task::spawn_blocking(write).await;
-            let written =
-                written.unwrap_or_else(|_| Err(std::io::Error::other("the collector ends")));
+            let write = move || incoming.file.write_all(&piece).map(|()| incoming);
+            let written = off_the_workers(write).await;
             incoming = written.map_err(|error| self.refuse(error.into()))?;
         }
     }
@@ -203,6 +199,14 @@ fn addressed(request: &Request<Body>) -> Result<(BuildId, Kind), Box<Response<Fu
     let id = id.parse();
     let id = id.map_err(|error| Box::new(say(StatusCode::BAD_REQUEST, &format!("{error}"))))?;
     Ok((id, kind))
+}
+
+/// A disk may be slow.
+async fn off_the_workers<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(io::Error::other("the collector ends")))
 }
 
 fn say(status: StatusCode, text: &str) -> Response<Full<Bytes>> {

@@ -173,6 +173,20 @@ async fn a_full_directory_takes_no_more_and_a_file_in_the_place_of_another_one_c
     let refused = world.put(&format!("/symbols/{}", id(3)), &third).await.0;
     assert_eq!(refused, 507);
     assert_eq!(world.files().len(), 2);
+    // Somebody removes one, and puts a larger file in the place of the other.
+    let kept = |name: &str| world.directory.path().join("made").join(name);
+    std::fs::remove_file(kept(&world.files()[0])).unwrap();
+    assert_eq!(
+        world.put(&format!("/symbols/{}", id(3)), &third).await.0,
+        201
+    );
+    std::fs::write(kept(&world.files()[0]), vec![0; 10 * binary.len()]).unwrap();
+    assert_eq!(
+        world.put(&format!("/symbols/{}", id(1)), &binary).await.0,
+        507
+    );
+    std::fs::remove_file(kept(&world.files()[0])).unwrap();
+    assert_eq!(world.put(&path, &binary).await.0, 201);
 }
 
 #[test]

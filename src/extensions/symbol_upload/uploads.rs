@@ -4,8 +4,8 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::symbols::BuildId;
 use crate::symbols::failure::Failure;
@@ -15,8 +15,7 @@ use crate::symbols::worker::Compiler;
 pub(super) struct Uploads {
     directory: PathBuf,
     max_bytes: u64,
-    /// Of what is kept and what is coming.
-    bytes: Arc<AtomicU64>,
+    used: Arc<Used>,
     reader: Arc<dyn Compiler>,
 }
 
@@ -35,7 +34,18 @@ pub(super) struct Incoming {
     pub(super) file: File,
     /// Bytes that count for it.
     claimed: u64,
-    total: Arc<AtomicU64>,
+    used: Arc<Used>,
+}
+
+/// Bytes that are taken.
+#[derive(Default)]
+struct Used {
+    /// By files that are kept.
+    kept: AtomicU64,
+    /// Held while they are counted, or become more.
+    counting: Mutex<()>,
+    /// By files that are coming.
+    coming: AtomicU64,
 }
 
 /// Why a file is not kept.
@@ -80,13 +90,18 @@ impl Uploads {
         Ok(Uploads {
             directory: directory.to_owned(),
             max_bytes,
-            bytes: Arc::new(AtomicU64::new(size_of(&root)?)),
+            used: Arc::default(),
             reader,
         })
     }
 
-    /// A file for what comes.
+    /// A file for what comes. Looks at what is kept: somebody may have removed some of it. Blocks.
     pub(super) fn begin(&self) -> io::Result<Incoming> {
+        {
+            let _counting = self.used.counting();
+            let kept = size_of(&self.directory.join(".build-id"))?;
+            self.used.kept.store(kept, Relaxed);
+        }
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = self.directory.join(format!("{COMING}{process}-{number}"));
@@ -96,15 +111,17 @@ impl Uploads {
             file: options.open(&path)?,
             path,
             claimed: 0,
-            total: self.bytes.clone(),
+            used: self.used.clone(),
         })
     }
 
     /// Makes room for so many bytes more of a file.
     pub(super) fn claim(&self, incoming: &mut Incoming, bytes: u64) -> Result<(), Refused> {
-        let total = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        let coming = &self.used.coming;
+        let coming = coming.fetch_add(bytes, Relaxed).saturating_add(bytes);
         incoming.claimed += bytes;
-        match total > self.max_bytes {
+        let kept = self.used.kept.load(Relaxed);
+        match kept.saturating_add(coming) > self.max_bytes {
             true => Err(Refused::Full),
             false => Ok(()),
         }
@@ -143,13 +160,19 @@ impl Uploads {
 
 impl Incoming {
     /// To where it stays, in the place of what was there. It is going to be acknowledged, so it is on the disk first.
-    fn move_to(mut self, path: &Path) -> io::Result<()> {
+    fn move_to(self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
-        let before = fs::symlink_metadata(path).map_or(0, |before| before.size());
+        let _counting = self.used.counting();
         fs::rename(&self.path, path)?;
-        self.total.fetch_sub(before, Relaxed);
-        self.claimed = 0;
+        // What was there before counts until the next one comes.
+        self.used.kept.fetch_add(self.claimed, Relaxed);
         Ok(())
+    }
+}
+
+impl Used {
+    fn counting(&self) -> MutexGuard<'_, ()> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,7 +180,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // Once it is kept there is nothing at this place.
         let _ = fs::remove_file(&self.path);
-        self.total.fetch_sub(self.claimed, Relaxed);
+        self.used.coming.fetch_sub(self.claimed, Relaxed);
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{Problems, Section, Validate};
 use crate::symbols::find::debuginfod::Debuginfod;
+use crate::symbols::find::object_store::StoreConfig;
 use crate::symbols::worker::WorkerLimits;
 
 /// Where symbols come from, where they are kept, and how long data waits for them.
@@ -18,6 +19,8 @@ pub struct Config {
     /// a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put there
     /// is found within a minute. Default: `/usr/lib/debug`.
     pub directories: Vec<PathBuf>,
+    /// A bucket with the same, asked when no directory has it. Default: off.
+    pub object_store: Section<StoreConfig>,
     /// debuginfod servers, asked last. Default: none.
     pub debuginfod: Debuginfod,
     /// Where compiled symbols are kept.
@@ -73,6 +76,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             directories: vec![PathBuf::from("/usr/lib/debug")],
+            object_store: Section::default(),
             debuginfod: Debuginfod::default(),
             cache: CacheConfig::default(),
             missing_for: Duration::secs(60 * 60),
@@ -129,7 +133,9 @@ const FILES_OF_A_BINARY: u64 = 3;
 impl Config {
     /// The most bytes of the files of one binary. Files of this machine may have as many as downloads.
     pub(super) fn largest_input(&self) -> u64 {
-        let largest = self.debuginfod.max_bytes.0;
+        let store = (*self.object_store).as_ref();
+        let largest = store.map_or(0, |store| store.max_bytes.0);
+        let largest = largest.max(self.debuginfod.max_bytes.0);
         largest.saturating_mul(FILES_OF_A_BINARY)
     }
 }
@@ -144,11 +150,15 @@ impl Validate for Config {
                 );
             }
         }
-        if self.directories.is_empty() && self.debuginfod.servers.is_empty() {
+        let nothing_remote = self.debuginfod.servers.is_empty() && self.object_store.is_none();
+        if self.directories.is_empty() && nothing_remote {
             problems.error(
                 &["directories"],
-                "there is nowhere to take symbols from: name a directory, or `debuginfod::servers`",
+                "there is nowhere to take symbols from: name a directory, an `object_store`, or `debuginfod::servers`",
             );
+        }
+        if let Some(store) = &*self.object_store {
+            problems.within("object_store", store);
         }
         problems.within("debuginfod", &self.debuginfod);
         if !self.cache.directory.is_absolute() {

@@ -1,7 +1,7 @@
 //! Gives names to the addresses in profiles: functions, source files and lines, inlined ones included.
 //!
 //! It works on the locations of a request's dictionary: each address once, however many samples have it. Locations that
-//! have lines are left alone, and so is everything else. Symbols come from directories or debuginfod servers,
+//! have lines are left alone, and so is everything else. Symbols come from directories, an object store or debuginfod servers,
 //! are compiled once for each binary, and kept in a directory of bounded size.
 //!
 //! Data never waits for symbols unless it is told to: what is here is used, what is missing is fetched in the background
@@ -26,6 +26,8 @@ use crate::net::Owner;
 use crate::symbols::cache::Cache;
 use crate::symbols::find::debuginfod::Servers;
 use crate::symbols::find::directories::Directories;
+#[cfg(feature = "object-store")]
+use crate::symbols::find::object_store::Store;
 use crate::symbols::find::{Source, Tools};
 use crate::symbols::library::Library;
 use crate::symbols::worker::Worker;
@@ -62,6 +64,12 @@ impl Config {
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if !self.directories.is_empty() {
             sources.push(Box::new(Directories(self.directories.clone())));
+        }
+        #[cfg(feature = "object-store")]
+        if let Some(config) = &*self.object_store {
+            let store = Store::new(config);
+            let store = store.map_err(|error| BuildError(format!("object_store: {error}")))?;
+            sources.push(Box::new(store));
         }
         if !self.debuginfod.servers.is_empty() {
             let owner = Owner::new(&cx.id, "processor");

@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use super::metrics::{Metrics, Outcomes};
 use crate::batch::Batch;
 use crate::processors::offer::away;
-use crate::profiles::naming::{NamedFrame, Naming, Unnamed, UnnamedMapping};
+use crate::profiles::naming::{
+    FunctionIndex, NamedFunction, NamedLine, Naming, Unnamed, UnnamedMapping,
+};
 use crate::symbols::library::{Library, Lookup, Pending};
-use crate::symbols::{BuildId, MappingRange, SymbolFile};
+use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, SymbolFile};
 
 /// Names locations.
 pub(super) struct Symbolizer {
@@ -126,10 +130,10 @@ fn named(request: &Bytes, binaries: &Binaries, metrics: &Metrics) -> Option<Byte
 }
 
 /// Names what there are names for.
-fn name_mapping<'f>(
+fn name_mapping(
     mapping: &UnnamedMapping<'_>,
-    file: &'f SymbolFile,
-    naming: &mut Naming<'f, 'f>,
+    file: &SymbolFile,
+    naming: &mut Naming<'_>,
     outcomes: &mut Outcomes,
 ) {
     let range = MappingRange {
@@ -138,6 +142,10 @@ fn name_mapping<'f>(
         file_offset: mapping.file_offset,
     };
     let mut cursor = file.cursor();
+    let mut functions = Functions {
+        names: file.names(),
+        known: HashMap::default(),
+    };
     // In the order of the addresses, which the cursor is fast with.
     for (address, location) in &mapping.locations {
         let Some(address) = file.normalise(*address, &range) else {
@@ -146,19 +154,44 @@ fn name_mapping<'f>(
         };
         let frames = cursor.frames(address);
         let source = frames.source();
-        let frames = frames.map(|frame| NamedFrame {
-            function: frame.function,
-            system_name: frame.system_name,
-            file: frame.file,
-            line: frame.line,
-            column: frame.column,
-            start_line: frame.start_line,
-        });
-        let named = naming.name(mapping, *location, frames);
+        let lines: SmallVec<[NamedLine; 8]> = frames
+            .map_while(|frame| functions.line(&frame, naming))
+            .collect();
+        let named = naming.name(mapping, *location, lines);
         let source = source.filter(|_| named).map(|source| source as usize);
         match source.and_then(|source| outcomes.named.get_mut(source)) {
             Some(named) => *named += 1,
             None => outcomes.unknown += 1,
         }
+    }
+}
+
+/// The functions of a file that are in the request's table, each read once.
+struct Functions<'f> {
+    names: Names<'f>,
+    known: HashMap<FunctionId, FunctionIndex, RandomState>,
+}
+
+impl Functions<'_> {
+    fn line(&mut self, frame: &Frame, naming: &mut Naming<'_>) -> Option<NamedLine> {
+        let function = match self.known.get(&frame.function) {
+            Some(known) => *known,
+            None => {
+                let function = self.names.of(frame.function)?;
+                let index = naming.function(&NamedFunction {
+                    name: function.name,
+                    system_name: function.system_name,
+                    file: function.file,
+                    start_line: function.start_line,
+                });
+                self.known.insert(frame.function, index);
+                index
+            }
+        };
+        Some(NamedLine {
+            function,
+            line: frame.line,
+            column: frame.column,
+        })
     }
 }

@@ -13,11 +13,17 @@ const LONGEST: usize = 16 << 10;
 /// there, if it is neither.
 pub(super) fn demangle(name: &str, output: &mut String) -> bool {
     let mut bounded = Bounded(output);
+    // A stub of the linker's has the name of what it jumps to.
+    let (name, suffix) = match name.strip_suffix("@plt") {
+        Some(name) => (name, "@plt"),
+        None => (name, ""),
+    };
     let rust = rustc_demangle::try_demangle(name);
     let demangled = match rust {
         Ok(rust) => write!(bounded, "{rust:#}").is_ok(),
         Err(_) => cpp(name, &mut bounded),
     };
+    let demangled = demangled && bounded.write_str(suffix).is_ok();
     if !demangled {
         output.clear();
     }
@@ -73,6 +79,7 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("_ZL6helperv.part.0", "helper() [clone .part.0]"),
+            ("_Znwm@plt", "operator new(unsigned long)@plt"),
         ] {
             assert_eq!(demangled(mangled).as_deref(), Some(expected));
         }
@@ -80,7 +87,7 @@ mod tests {
 
     #[test]
     fn other_names_stay_as_they_are() {
-        for name in ["main", "i", "_Z", "runtime.main", "_ZN", ""] {
+        for name in ["main", "i", "_Z", "runtime.main", "_ZN", "printf@plt", ""] {
             assert_eq!(demangled(name), None, "{name}");
         }
     }

@@ -3,7 +3,9 @@
 mod demangle;
 mod dwarf;
 mod go;
+mod linkage_table;
 mod model;
+mod names;
 mod parts;
 mod spans;
 mod strings;
@@ -45,7 +47,7 @@ pub struct Limits {
     pub input_bytes: u64,
     /// Of what is compressed in them, in bytes, once it is not. It is in memory as a whole.
     pub decompressed_bytes: u64,
-    /// Of the compiled file, in bytes. It is in memory as a whole before it is written.
+    /// Of the compiled file, in bytes, before its names are compressed. It is in memory as a whole before it is written.
     pub output_bytes: u64,
     /// Functions, places where they were inlined to, ranges of addresses, and rows of lines, together: one takes up to 48 bytes of
     /// memory.
@@ -182,6 +184,7 @@ pub(super) fn compile_bytes(
         .map(|range| range.end - range.start)
         .fold(0, u64::saturating_add);
     summary.code = code.max(summary.covered.into_iter().fold(0, u64::saturating_add));
+    model.learn_files(&ranges);
     let about = About {
         build_id: summary.build_id.clone(),
         segments: parts.binary.segments(),
@@ -205,6 +208,7 @@ fn symbols(
             symbols = model::fill(symbols, &table);
         }
     }
+    symbols = model::fill(symbols, &linkage_table::read(&parts.binary, model)?);
     let Some(section) = parts.binary.section(".gnu_debugdata") else {
         return Ok(symbols);
     };

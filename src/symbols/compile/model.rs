@@ -108,6 +108,22 @@ impl Model {
         id
     }
 
+    /// The context of a function of which nothing is known but what the linker calls it.
+    pub(super) fn symbol(&mut self, name: &[u8]) -> ContextId {
+        let name = self.strings.add(name);
+        let function = self.function(Function {
+            name,
+            linkage_name: name,
+            file: 0,
+            start_line: 0,
+        });
+        self.context(Context {
+            function,
+            parent: NO_CONTEXT,
+            call: Place::default(),
+        })
+    }
+
     /// Gives the function that a context is in, at its outermost, the name of a symbol, if that is mangled and the function has
     /// none.
     pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
@@ -137,6 +153,27 @@ impl Model {
         });
         if let Some(context) = self.contexts.get_mut(outermost) {
             context.function = named;
+        }
+    }
+
+    /// Gives functions whose file is not known that of their code: line tables alone do not have it, and every range of theirs
+    /// would have to say it.
+    pub(super) fn learn_files(&mut self, ranges: &[Range]) {
+        let (contexts, functions) = (&self.contexts, &mut self.functions);
+        let mut learn = |context: ContextId, file: FileId| {
+            let context = contexts
+                .get(context as usize)
+                .filter(|_| context != NO_CONTEXT);
+            let function = context.and_then(|context| functions.get_mut(context.function as usize));
+            if let Some(function) = function.filter(|function| function.file == 0) {
+                function.file = file;
+            }
+        };
+        for range in ranges {
+            learn(range.context, range.place.file);
+        }
+        for context in contexts {
+            learn(context.parent, context.call.file);
         }
     }
 

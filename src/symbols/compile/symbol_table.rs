@@ -9,7 +9,7 @@ use object::elf::{
 use object::read::elf::{SectionHeader as _, Sym as _};
 
 use super::CompileError;
-use super::model::{Context, Function, Model, NO_CONTEXT, Place, Range};
+use super::model::{Model, Place, Range};
 use super::spans::{self, Span};
 use crate::symbols::elf::{ENDIAN, Elf};
 use crate::symbols::file::Source;
@@ -63,18 +63,7 @@ pub(super) fn read(
             0 => next.map_or(code.end, |next| next.start),
             size => symbol.start.saturating_add(size),
         };
-        let name = model.strings.add(symbol.name);
-        let function = model.function(Function {
-            name,
-            linkage_name: name,
-            file: 0,
-            start_line: 0,
-        });
-        let context = model.context(Context {
-            function,
-            parent: NO_CONTEXT,
-            call: Place::default(),
-        });
+        let context = model.symbol(symbol.name);
         let (start, end) = (symbol.start, end.min(code.end));
         spans.push(Span {
             start,

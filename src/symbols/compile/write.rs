@@ -3,7 +3,7 @@
 use std::io::{Seek, SeekFrom, Write};
 
 use super::model::{Context, ContextId, FileId, FunctionId, Model, NO_CONTEXT, Range};
-use super::strings::{StringId, Strings};
+use super::names::{Names, Packed};
 use super::{CompileError, Limits, demangle};
 use crate::symbols::build_id::BuildId;
 use crate::symbols::elf::Segment;
@@ -32,7 +32,8 @@ pub(super) fn write(
 ) -> Result<(u64, u64), CompileError> {
     let mut writer = Writer::new(model, limits.output_bytes);
     writer.ranges(ranges)?;
-    let sections = writer.sections(&about.segments);
+    let count = writer.count;
+    let sections = writer.sections(&about.segments)?;
     let length = HEADER + sections.iter().map(Vec::len).sum::<usize>();
     if length as u64 > limits.output_bytes {
         return Err(CompileError::Limit("output"));
@@ -42,7 +43,7 @@ pub(super) fn write(
     let mut layout = Layout {
         build_id: about.build_id,
         flags,
-        ranges: writer.count,
+        ranges: count,
         sections: [const { (0..0, 0) }; Section::ALL.len()],
     };
     let mut at = HEADER;
@@ -58,7 +59,7 @@ pub(super) fn write(
     output.write_all(&layout.write(length as u64))?;
     output.seek_relative((length - HEADER) as i64)?;
     output.flush()?;
-    Ok((writer.count, length as u64))
+    Ok((count, length as u64))
 }
 
 struct Writer<'m> {
@@ -69,18 +70,13 @@ struct Writer<'m> {
     ranges: Vec<u8>,
     count: u64,
     contexts: Vec<u8>,
-    functions: Vec<u8>,
+    names: Names,
     files: Vec<u8>,
-    strings: Vec<u8>,
-    /// Where what the model has is in the above; 0 if it is not there yet. Functions and files are counted from 1 here.
+    /// Where what the model has is in the above; 0 if it is not there yet. Functions are counted from 1 here.
     context_places: Vec<u32>,
     function_places: Vec<u32>,
     file_places: Vec<u32>,
-    string_places: Vec<u32>,
-    name: String,
-    /// Names for people: instances of a generic function have the same.
-    names: Strings,
-    name_places: Vec<u32>,
+    demangled: String,
     last: Last,
 }
 
@@ -94,7 +90,7 @@ struct Last {
 
 impl<'m> Writer<'m> {
     fn new(model: &'m Model, most: u64) -> Self {
-        let mut writer = Writer {
+        Writer {
             model,
             most,
             blocks: Vec::new(),
@@ -102,22 +98,15 @@ impl<'m> Writer<'m> {
             count: 0,
             // No context is at 0.
             contexts: vec![0],
-            functions: Vec::new(),
-            files: Vec::new(),
-            // The empty string.
-            strings: vec![0],
+            names: Names::default(),
+            // The path of the file that is not known: it is empty.
+            files: vec![0],
             context_places: vec![0; model.contexts.len()],
             function_places: vec![0; model.functions.len()],
             file_places: vec![0; model.strings.len()],
-            string_places: vec![0; model.strings.len()],
-            name: String::new(),
-            names: Strings::new(),
-            name_places: vec![0],
+            demangled: String::new(),
             last: Last::default(),
-        };
-        // The file that is not known.
-        writer.file(0);
-        writer
+        }
     }
 
     fn ranges(&mut self, ranges: &[Range]) -> Result<(), CompileError> {
@@ -155,7 +144,7 @@ impl<'m> Writer<'m> {
         start: u64,
         range: Option<&Range>,
     ) -> Result<(), CompileError> {
-        let size = self.contexts.len() + self.strings.len() + self.ranges.len();
+        let size = self.contexts.len() + self.names.bytes() + self.ranges.len();
         // Offsets have 32 bits.
         if size as u64 > self.most.min(u64::from(u32::MAX)) {
             return Err(CompileError::Limit("output"));
@@ -271,80 +260,42 @@ impl<'m> Writer<'m> {
         let Some(function) = self.model.functions.get(id as usize).copied() else {
             return 0;
         };
-        let place = self.function_places.get_mut(id as usize);
-        let number = (self.functions.len() / 16) as u32;
-        if let Some(place) = place {
-            *place = number + 1;
-        }
-        let [name, system_name] = self.names(function.linkage_name, function.name);
         let file = self.file(function.file);
-        for field in [name, system_name, file, function.start_line] {
-            self.functions.extend(field.to_le_bytes());
-        }
-        number
-    }
-
-    /// The name for people, and that for the linker.
-    fn names(&mut self, linkage_name: StringId, name: StringId) -> [u32; 2] {
-        let system_name = match linkage_name {
-            0 => name,
+        let system_name = match function.linkage_name {
+            0 => function.name,
             linkage_name => linkage_name,
         };
-        let text = String::from_utf8_lossy(self.model.strings.get(system_name)).into_owned();
-        let mut demangled = std::mem::take(&mut self.name);
-        demangled.clear();
-        let name = match demangle::demangle(&text, &mut demangled) {
-            true => self.demangled(&demangled),
-            // A linker's name that is no mangled one says more than the name in the source, which has no package or crate.
-            false => self.string(system_name),
-        };
-        self.name = demangled;
-        [name, self.string(system_name)]
-    }
-
-    fn demangled(&mut self, name: &str) -> u32 {
-        let id = self.names.add(name.as_bytes()) as usize;
-        if let Some(place) = self.name_places.get(id) {
-            return *place;
+        let system_name = String::from_utf8_lossy(self.model.strings.get(system_name));
+        self.demangled.clear();
+        // A linker's name that is no mangled one says more than the name in the source, which has no package or crate.
+        let mangled = demangle::demangle(&system_name, &mut self.demangled);
+        let name = mangled.then_some(self.demangled.as_str());
+        let number = self
+            .names
+            .add(file, function.start_line, &system_name, name);
+        if let Some(place) = self.function_places.get_mut(id as usize) {
+            *place = number + 1;
         }
-        let place = append(&mut self.strings, name);
-        self.name_places.push(place);
-        place
+        number
     }
 
     fn file(&mut self, id: FileId) -> u32 {
         let known = self.file_places.get(id as usize).copied();
-        if let Some(place) = known.and_then(|place| place.checked_sub(1)) {
+        if let Some(place) = known.filter(|place| *place != 0 || id == 0) {
             return place;
         }
-        let path = self.string(id);
-        let number = (self.files.len() / 4) as u32;
-        self.files.extend(path.to_le_bytes());
-        if let Some(place) = self.file_places.get_mut(id as usize) {
-            *place = number + 1;
-        }
-        number
-    }
-
-    fn string(&mut self, id: StringId) -> u32 {
-        let known = self
-            .string_places
-            .get(id as usize)
-            .copied()
-            .unwrap_or_default();
-        if known != 0 || id == 0 {
-            return known;
-        }
-        let text = String::from_utf8_lossy(self.model.strings.get(id));
-        let place = append(&mut self.strings, &text);
-        if let Some(known) = self.string_places.get_mut(id as usize) {
+        let path = String::from_utf8_lossy(self.model.strings.get(id));
+        let place = self.files.len() as u32;
+        put(&mut self.files, path.len() as u64);
+        self.files.extend_from_slice(path.as_bytes());
+        if let Some(known) = self.file_places.get_mut(id as usize) {
             *known = place;
         }
         place
     }
 
     /// In the order of [`Section::ALL`].
-    fn sections(&mut self, segments: &[Segment]) -> [Vec<u8>; Section::ALL.len()] {
+    fn sections(self, segments: &[Segment]) -> Result<[Vec<u8>; Section::ALL.len()], CompileError> {
         let mut headers = Vec::new();
         for segment in segments {
             let flags = if segment.executable { EXECUTABLE } else { 0 };
@@ -359,22 +310,20 @@ impl<'m> Writer<'m> {
                 headers.extend(field.to_le_bytes());
             }
         }
-        [
+        let Packed {
+            groups,
+            functions,
+            dictionary,
+        } = self.names.pack()?;
+        Ok([
             headers,
-            std::mem::take(&mut self.blocks),
-            std::mem::take(&mut self.ranges),
-            std::mem::take(&mut self.contexts),
-            std::mem::take(&mut self.functions),
-            std::mem::take(&mut self.files),
-            std::mem::take(&mut self.strings),
-        ]
+            self.blocks,
+            self.ranges,
+            self.contexts,
+            groups,
+            functions,
+            dictionary,
+            self.files,
+        ])
     }
-}
-
-/// Appends a string, and says where it is.
-fn append(strings: &mut Vec<u8>, text: &str) -> u32 {
-    let place = strings.len() as u32;
-    put(strings, text.len() as u64);
-    strings.extend_from_slice(text.as_bytes());
-    place
 }

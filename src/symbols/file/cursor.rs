@@ -1,7 +1,7 @@
 //! From an address to its range.
 
 use super::format::{BLOCK, BLOCK_ENTRY, Section, Varints, tag, u32_at, u64_at};
-use super::frames::{Frames, Place, Tables};
+use super::frames::{Frames, Place};
 use super::{Source, SymbolFile};
 
 /// Looks addresses up in a symbol file. It remembers where it is: the next address costs least if it is a little larger.
@@ -9,7 +9,7 @@ use super::{Source, SymbolFile};
 pub struct Cursor<'a> {
     blocks: &'a [u8],
     ranges: &'a [u8],
-    tables: Tables<'a>,
+    contexts: &'a [u8],
     /// The block that is being read; its addresses.
     block: usize,
     block_end: u64,
@@ -37,12 +37,7 @@ impl<'a> Cursor<'a> {
         Cursor {
             blocks: file.section(Section::Blocks),
             ranges: file.section(Section::Ranges),
-            tables: Tables {
-                contexts: file.section(Section::Contexts),
-                functions: file.section(Section::Functions),
-                files: file.section(Section::Files),
-                strings: file.section(Section::Strings),
-            },
+            contexts: file.section(Section::Contexts),
             block: usize::MAX,
             block_end: 0,
             rest: Varints(&[]),
@@ -67,7 +62,7 @@ impl<'a> Cursor<'a> {
         }
         match self.range {
             Some(range) if self.start <= address => Frames::new(
-                self.tables,
+                self.contexts,
                 range.source,
                 range.context,
                 Place {

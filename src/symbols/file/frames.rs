@@ -1,21 +1,25 @@
 //! From a range to its frames.
 
 use super::Source;
-use super::format::{DEEPEST, FILE, FUNCTION, Varints, u32_at};
+use super::format::{DEEPEST, Varints};
+
+/// A function, as the code in one of its files has it. What it is called [`Names`](super::Names) says, best once for all
+/// frames in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FunctionId {
+    /// Its number in the symbol file.
+    pub(super) number: u32,
+    /// The file of the code, if it is not that of the function.
+    pub(super) file: Option<u32>,
+}
 
 /// A frame: a function, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// The name for people: demangled.
-    pub function: &'a str,
-    /// The name for the linker: as it was.
-    pub system_name: &'a str,
-    /// The path of the source file; empty if it is not known.
-    pub file: &'a str,
+pub struct Frame {
+    /// The function.
+    pub function: FunctionId,
     /// The line; 0 if it is not known, or no line's code.
     pub line: u32,
-    /// The line where the function begins; 0 if it is not known.
-    pub start_line: u32,
     /// The column, from 1; 0 if it is not known.
     pub column: u32,
     /// Whether the function was inlined into that of the next frame.
@@ -25,20 +29,12 @@ pub struct Frame<'a> {
 /// The frames at an address, innermost first.
 #[derive(Debug, Clone)]
 pub struct Frames<'a> {
-    tables: Tables<'a>,
+    contexts: &'a [u8],
     source: Option<Source>,
     /// 0 behind the last one.
     context: u32,
     place: Place,
     left: usize,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tables<'a> {
-    pub(super) contexts: &'a [u8],
-    pub(super) functions: &'a [u8],
-    pub(super) files: &'a [u8],
-    pub(super) strings: &'a [u8],
 }
 
 /// Where in a function; the file is that of the function if it is none.
@@ -50,9 +46,9 @@ pub(super) struct Place {
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(tables: Tables<'a>, source: Source, context: u32, place: Place) -> Self {
+    pub(super) fn new(contexts: &'a [u8], source: Source, context: u32, place: Place) -> Self {
         Frames {
-            tables,
+            contexts,
             source: Some(source),
             context,
             place,
@@ -61,14 +57,8 @@ impl<'a> Frames<'a> {
     }
 
     pub(super) fn none() -> Self {
-        const EMPTY: Tables<'static> = Tables {
-            contexts: &[],
-            functions: &[],
-            files: &[],
-            strings: &[],
-        };
         Frames {
-            tables: EMPTY,
+            contexts: &[],
             source: None,
             context: 0,
             place: Place {
@@ -85,10 +75,10 @@ impl<'a> Frames<'a> {
         self.source
     }
 
-    fn read(&mut self) -> Option<Frame<'a>> {
+    fn read(&mut self) -> Option<Frame> {
         let at = self.context;
-        let mut context = Varints(self.tables.contexts.get(at as usize..)?);
-        let function = self.tables.function(context.next_u32()?)?;
+        let mut context = Varints(self.contexts.get(at as usize..)?);
+        let number = context.next_u32()?;
         let place = self.place;
         let distance = context.next_u32()?;
         self.context = 0;
@@ -102,27 +92,22 @@ impl<'a> Frames<'a> {
             // Smaller than this one: there is no circle.
             self.context = at.checked_sub(distance)?;
         }
-        let name = self.tables.string(function.name)?;
         Some(Frame {
-            function: name,
-            // The same string for most of what is no mangled name.
-            system_name: match function.system_name == function.name {
-                true => name,
-                false => self.tables.string(function.system_name)?,
+            function: FunctionId {
+                number,
+                file: place.file,
             },
-            file: self.tables.file(place.file.unwrap_or(function.file))?,
             line: place.line,
-            start_line: function.start_line,
             column: place.column,
             inlined: distance != 0,
         })
     }
 }
 
-impl<'a> Iterator for Frames<'a> {
-    type Item = Frame<'a>;
+impl Iterator for Frames<'_> {
+    type Item = Frame;
 
-    fn next(&mut self) -> Option<Frame<'a>> {
+    fn next(&mut self) -> Option<Frame> {
         if self.context == 0 || self.left == 0 {
             return None;
         }
@@ -132,36 +117,5 @@ impl<'a> Iterator for Frames<'a> {
             self.context = 0;
         }
         frame
-    }
-}
-
-struct Function {
-    name: u32,
-    system_name: u32,
-    file: u32,
-    start_line: u32,
-}
-
-impl<'a> Tables<'a> {
-    fn function(&self, id: u32) -> Option<Function> {
-        let at = (id as usize).checked_mul(FUNCTION)?;
-        let entry = self.functions.get(at..)?.first_chunk::<FUNCTION>()?;
-        Some(Function {
-            name: u32_at(entry, 0)?,
-            system_name: u32_at(entry, 4)?,
-            file: u32_at(entry, 8)?,
-            start_line: u32_at(entry, 12)?,
-        })
-    }
-
-    fn file(&self, id: u32) -> Option<&'a str> {
-        let at = (id as usize).checked_mul(FILE)?;
-        self.string(u32_at(self.files, at)?)
-    }
-
-    fn string(&self, at: u32) -> Option<&'a str> {
-        let mut rest = Varints(self.strings.get(at as usize..)?);
-        let length = usize::try_from(rest.next()?).ok()?;
-        std::str::from_utf8(rest.0.get(..length)?).ok()
     }
 }

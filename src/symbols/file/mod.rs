@@ -6,6 +6,7 @@
 mod cursor;
 pub(in crate::symbols) mod format;
 mod frames;
+mod names;
 mod normalise;
 
 use std::fs::File;
@@ -13,7 +14,8 @@ use std::io;
 use std::path::Path;
 
 pub use self::cursor::Cursor;
-pub use self::frames::{Frame, Frames};
+pub use self::frames::{Frame, Frames, FunctionId};
+pub use self::names::{Function, Names};
 pub use self::normalise::MappingRange;
 
 use self::format::{HEADER, Layout, MAGIC, SUMMED_FROM, Section, VERSION};
@@ -43,7 +45,9 @@ pub enum OpenError {
     #[error("it is no compiled symbol file")]
     NotSymbolFile,
     /// It has another version than this program reads.
-    #[error("it is a compiled symbol file of version {0}, and this program reads version 1")]
+    #[error(
+        "it is a compiled symbol file of version {0}, and this program reads version {VERSION}"
+    )]
     Version(u32),
     /// It was cut off or overwritten.
     #[error("it is a damaged symbol file")]
@@ -159,6 +163,11 @@ impl SymbolFile {
     /// Looks addresses up: fastest in ascending order.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
+    }
+
+    /// What the functions of frames are called.
+    pub fn names(&self) -> Names<'_> {
+        Names::new(self)
     }
 
     fn section(&self, section: Section) -> &[u8] {

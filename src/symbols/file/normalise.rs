@@ -92,7 +92,8 @@ fn by_size(segments: &[Segment], distance: u64, size: u64) -> Option<u64> {
         let fits = |page: &u64| {
             let start = segment.address & !(page - 1);
             let end = segment.address.saturating_add(segment.memory_size);
-            end.checked_next_multiple_of(*page) == start.checked_add(size)
+            let end = end.checked_next_multiple_of(*page);
+            end.is_some() && end == start.checked_add(size)
         };
         let page = PAGES.into_iter().find(fits)?;
         segment.executable.then_some(segment.address & !(page - 1))

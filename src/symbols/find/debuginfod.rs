@@ -5,7 +5,6 @@
 //! here. Redirects are followed three times at most, without the configured headers where they lead to another server, and
 //! never from outside into a private network.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,9 +24,7 @@ use super::download::download;
 use super::{Found, Source, Tools};
 use crate::config::units::{ByteSize, Duration, Headers};
 use crate::config::{Problems, Validate};
-use crate::net::client::{
-    Chunks, ClientOptions, ConnectError, Connector, RenewingClient, full_error, host_of, parse_url,
-};
+use crate::net::client::{ConnectError, Connector, Stream, full_error, host_of, parse_url};
 use crate::net::tls::ClientTls;
 use crate::net::tls::rotation::RotatingClient;
 use crate::net::{Owner, is_public};
@@ -105,11 +102,10 @@ struct Server {
     /// Without a `/` at its end.
     base: String,
     url: Uri,
-    client: RenewingClient,
     connector: Connector,
     /// TLS for where it redirects to.
     elsewhere: Option<(ClientTls, RotatingClient)>,
-    resolver: Arc<dyn Resolve>,
+    network: Arc<dyn Network>,
     headers: HeaderMap,
     breaker: Breaker,
     timeout: std::time::Duration,
@@ -118,23 +114,37 @@ struct Server {
     max_bytes: u64,
 }
 
-/// Says at which addresses a host is. In tests it is a double.
-trait Resolve: Send + Sync {
+/// Where hosts are, and connections to them. In tests it is a double.
+trait Network: Send + Sync {
     fn addresses<'a>(
         &'a self,
         host: &'a Connector,
     ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>>;
+
+    fn connect<'a>(
+        &'a self,
+        host: &'a Connector,
+        addresses: &'a [SocketAddr],
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>>;
 }
 
-/// The resolver of the system.
+/// That of this machine.
 struct System;
 
-impl Resolve for System {
+impl Network for System {
     fn addresses<'a>(
         &'a self,
         host: &'a Connector,
     ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>> {
         Box::pin(host.resolve())
+    }
+
+    fn connect<'a>(
+        &'a self,
+        host: &'a Connector,
+        addresses: &'a [SocketAddr],
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
+        Box::pin(host.connect(addresses))
     }
 }
 
@@ -213,21 +223,18 @@ impl Server {
             Some(source) => connector(&url, Some((source.clone(), name?))),
             None => connector(&url, None),
         };
-        let authority = url.authority().cloned().ok_or("the URL has no host")?;
-        let hosts = HashMap::from([(authority, connector.clone())]);
         let mut headers = config.headers.to_map();
         let agent = headers.entry(USER_AGENT);
         agent.or_insert(HeaderValue::from_static(AGENT));
         Ok(Server {
             base: url.to_string().trim_end_matches('/').to_owned(),
-            client: ClientOptions::default().client(hosts, tls),
             connector,
             elsewhere: match secure {
                 true => Some((stripped.clone(), source(&stripped)?)),
                 false => None,
             },
             url,
-            resolver: Arc::new(System),
+            network: Arc::new(System),
             headers,
             breaker: Breaker::default(),
             timeout: config.timeout.0,
@@ -288,14 +295,39 @@ impl Server {
         Err(Failure::Unreachable(format!("{url}: {last}")))
     }
 
+    /// Asks once, and follows redirects. A host's name is resolved once, and the addresses that were checked are those that are
+    /// connected to: a name may have others the next time.
     async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
+        let own = self.network.addresses(&self.connector).await;
+        let own = own.map_err(|error| Attempt::Again(error.0))?;
+        // Whether somebody on the Internet has said where to go. One who names a private address of its own beside a public one is
+        // outside all the same.
+        let mut outside = own.iter().any(public);
         let mut url = url.clone();
         for _ in 0..=REDIRECTS {
-            let response = match url.authority() == self.url.authority()
-                && url.scheme() == self.url.scheme()
-            {
-                true => self.get(&url).await?,
-                false => self.get_elsewhere(&url).await?,
+            let is_own =
+                url.authority() == self.url.authority() && url.scheme() == self.url.scheme();
+            let response = match is_own {
+                true => {
+                    let asked = self.ask(&url, &self.connector, &own, &self.headers).await;
+                    asked.map_err(Attempt::Again)?
+                }
+                false => {
+                    let again = |reason| Attempt::Again(format!("redirected to {url}: {reason}"));
+                    let connector = self.elsewhere(&url).map_err(again)?;
+                    let addresses = self.network.addresses(&connector).await;
+                    let addresses = addresses.map_err(|error| again(error.0))?;
+                    if outside && !addresses.iter().all(public) {
+                        let reason =
+                            "it is in a private network, where a server outside may not lead";
+                        return Err(again(reason.to_owned()));
+                    }
+                    outside |= addresses.iter().any(public);
+                    let nothing =
+                        HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
+                    let asked = self.ask(&url, &connector, &addresses, &nothing).await;
+                    asked.map_err(again)?
+                }
             };
             if !response.status().is_redirection() {
                 return self.receive(response, tools).await;
@@ -306,68 +338,45 @@ impl Server {
         Err(Attempt::Again(reason))
     }
 
-    /// From the server itself.
-    async fn get(&self, url: &Uri) -> Result<Response<Incoming>, Attempt> {
-        let request = || {
-            let mut request = Request::new(Chunks::new(Arc::new([])));
-            *request.uri_mut() = url.clone();
-            *request.headers_mut() = self.headers.clone();
-            self.say_what_is_taken(request.headers_mut());
-            request
-        };
-        self.client.send(request).await.map_err(|error| {
-            let verdict = self.connector.verdict();
-            Attempt::Again(verdict.unwrap_or_else(|| full_error(&error)))
-        })
-    }
-
-    /// From where it has redirected to: a connection of its own, without our headers.
-    async fn get_elsewhere(&self, url: &Uri) -> Result<Response<Incoming>, Attempt> {
-        let again = |reason: String| Attempt::Again(format!("redirected to {url}: {reason}"));
-        let tls = match (url.scheme_str(), &self.elsewhere) {
+    /// How to connect to where it has redirected to.
+    fn elsewhere(&self, url: &Uri) -> Result<Connector, String> {
+        match (url.scheme_str(), &self.elsewhere) {
             (Some("https"), Some((tls, source))) => {
                 let name = tls.server_name(host_of(url));
-                Some((
-                    source.clone(),
-                    name.map_err(|error| again(error.to_string()))?,
-                ))
+                let name = name.map_err(|error| error.to_string())?;
+                Ok(connector(url, Some((source.clone(), name))))
             }
-            (Some("http"), None) => None,
-            _ => {
-                return Err(again(
-                    "the scheme changes, which is not followed".to_owned(),
-                ));
-            }
-        };
-        let connector = connector(url, tls);
-        let addresses = self
-            .resolver
-            .addresses(&connector)
-            .await
-            .map_err(|error| again(error.0))?;
-        // Checked are the addresses that are connected to: a name may have others the next time.
-        let own = self.resolver.addresses(&self.connector).await;
-        let own = own.map_err(|error| Attempt::Again(error.0))?;
-        if !may_lead(&own, &addresses) {
-            let reason = "it is in a private network, where a server outside may not lead";
-            return Err(again(reason.to_owned()));
+            (Some("http"), None) => Ok(connector(url, None)),
+            _ => Err("the scheme changes, which is not followed".to_owned()),
         }
-        let stream = connector.connect(&addresses).await;
-        let stream = stream.map_err(|error| again(error.0))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| again(full_error(&error)))?;
+    }
+
+    /// Sends a request on a connection of its own: files are large, and seldom asked for.
+    async fn ask(
+        &self,
+        url: &Uri,
+        connector: &Connector,
+        addresses: &[SocketAddr],
+        headers: &HeaderMap,
+    ) -> Result<Response<Incoming>, String> {
+        let broke = |error: hyper::Error| match connector.verdict() {
+            Some(verdict) => verdict,
+            None => full_error(&error),
+        };
+        let stream = self.network.connect(connector, addresses).await;
+        let stream = TokioIo::new(stream.map_err(|error| error.0)?);
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(broke)?;
         tokio::spawn(connection);
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         let host = url.authority().map_or("", |authority| authority.as_str());
         let mut request = Request::get(path)
-            .header(HOST, host)
-            .header(USER_AGENT, AGENT)
             .body(Empty::<Bytes>::new())
-            .map_err(|error| again(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
+        *request.headers_mut() = headers.clone();
+        let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
+        request.headers_mut().insert(HOST, host);
         self.say_what_is_taken(request.headers_mut());
-        let response = sender.send_request(request).await;
-        response.map_err(|error| again(full_error(&error)))
+        sender.send_request(request).await.map_err(broke)
     }
 
     fn say_what_is_taken(&self, headers: &mut HeaderMap) {
@@ -423,11 +432,8 @@ fn connector(
     Connector::new(host_of(url), url.port_u16().unwrap_or(default), tls)
 }
 
-/// Whether a server may lead to these addresses: a private one only from within. A server that names a private address of
-/// its own beside a public one is outside all the same.
-fn may_lead(server: &[SocketAddr], to: &[SocketAddr]) -> bool {
-    let public = |address: &SocketAddr| is_public(address.ip());
-    to.iter().all(public) || !server.iter().any(public)
+fn public(address: &SocketAddr) -> bool {
+    is_public(address.ip())
 }
 
 /// Where a redirect leads: to a whole URL, or to a path on the same server. Other forms, of which there are four more,

@@ -1,11 +1,5 @@
 //! Files of this machine, by the names that GDB, elfutils and distributions have for them.
 //!
-//! | path under a directory | what |
-//! |---|---|
-//! | `.build-id/ab/cdef.debug`, `ab/cdef.debug` | the debug information of `abcdef` |
-//! | `.build-id/ab/cdef`, `ab/cdef` | the binary |
-//! | `abcdef/debuginfo`, `abcdef/executable` | the same, as debuginfod's clients keep it |
-//!
 //! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in one
 //! of the directories under its own path. What it has in common with others (`dwz`) is found by its build id.
 
@@ -13,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::{Found, Source, Tools};
+use super::{Found, Source, Tools, layout};
 use crate::pipeline::BoxFuture;
 use crate::symbols::build_id::BuildId;
 use crate::symbols::describe::DebugLink;
@@ -33,27 +27,14 @@ struct Files {
 
 impl Directories {
     fn files(&self, id: &BuildId) -> Files {
-        let id = id.to_string();
-        let (first, rest) = id.split_at(2);
-        let candidates = |names: [PathBuf; 3]| {
-            let paths = self
-                .0
-                .iter()
-                .flat_map(|directory| names.each_ref().map(|name| directory.join(name)));
-            paths.into_iter().find(|path| path.is_file())
-        };
-        let short = |name: String| Path::new(first).join(name);
-        let named = |name: String, kept_as: &str| {
-            let short = short(name);
-            candidates([
-                Path::new(".build-id").join(&short),
-                short,
-                Path::new(&id).join(kept_as),
-            ])
+        let first = |names: [String; 3]| {
+            let below = |directory: &PathBuf| names.each_ref().map(|name| directory.join(name));
+            let mut paths = self.0.iter().flat_map(below);
+            paths.find(|path| path.is_file())
         };
         Files {
-            debug: named(format!("{rest}.debug"), "debuginfo"),
-            binary: named(rest.to_owned(), "executable"),
+            debug: first(layout::debug_information(id)),
+            binary: first(layout::binary(id)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where the file of a build id is: directories of this machine, debuginfod servers.
+//! Where the file of a build id is: directories of this machine, a prefix of an object store, debuginfod servers.
 //!
 //! A source is asked for a build id and for nothing else. No URL and no path is ever made of anything else that came with
 //! telemetry.
@@ -7,6 +7,8 @@ mod breaker;
 pub mod debuginfod;
 pub mod directories;
 mod download;
+mod layout;
+pub mod object_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

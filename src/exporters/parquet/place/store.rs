@@ -2,17 +2,10 @@
 
 use std::fmt::Display;
 use std::io;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
-use object_store::{
-    MultipartUpload, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, Result, RetryConfig,
-};
-use reqwest::Url;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -76,9 +69,7 @@ impl Store {
         config: &ObjectStoreConfig,
         memory: &Arc<Memory>,
     ) -> std::result::Result<Self, PlaceError> {
-        // The one that the rest of the program uses; reqwest has none of its own.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let (store, prefix) = client(config)?;
+        let (store, prefix) = config.bucket().client().map_err(PlaceError)?;
         Ok(Store {
             store,
             prefix,
@@ -276,63 +267,6 @@ impl io::Write for Buffer {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// What is wrong with the options, if anything: the first that the store does not have.
-pub(in super::super) fn unknown_option(config: &ObjectStoreConfig) -> Option<String> {
-    fn known<K: FromStr>(name: &str) -> bool {
-        name.parse::<K>().is_ok()
-    }
-    let url = Url::parse(&config.url).ok()?;
-    let (scheme, _) = ObjectStoreScheme::parse(&url).ok()?;
-    let is_known = match scheme {
-        ObjectStoreScheme::AmazonS3 => known::<AmazonS3ConfigKey>,
-        ObjectStoreScheme::GoogleCloudStorage => known::<GoogleConfigKey>,
-        ObjectStoreScheme::MicrosoftAzure => known::<AzureConfigKey>,
-        _ => return None,
-    };
-    let mut names = config.options.keys();
-    names.find(|name| !is_known(name)).cloned()
-}
-
-/// A client with the settings of the environment and, before them, those of the configuration.
-fn client(
-    config: &ObjectStoreConfig,
-) -> std::result::Result<(Arc<dyn ObjectStore>, Path), PlaceError> {
-    let url = Url::parse(&config.url).map_err(|error| unusable(&error))?;
-    let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| unusable(&error))?;
-    let timeout = format!("{}ms", config.timeout.as_millis());
-    // What fails for longer than this is tried again with another file, by the queue.
-    let retry = RetryConfig {
-        max_retries: 3,
-        retry_timeout: *config.timeout * 4,
-        ..RetryConfig::default()
-    };
-    macro_rules! client {
-        ($builder:ty) => {{
-            let mut builder = <$builder>::from_env()
-                .with_url(url.to_string())
-                .with_retry(retry);
-            let options = config.options.iter();
-            let options = options.map(|(name, value)| (name.as_str(), value.reveal()));
-            // One by one: setting all options of the clients at once would undo those of the environment.
-            for (name, value) in std::iter::once(("timeout", timeout.as_str())).chain(options) {
-                let key = name
-                    .parse()
-                    .map_err(|_| unusable(&format!("the store has no option `{name}`")))?;
-                builder = builder.with_config(key, value);
-            }
-            let store = builder.build().map_err(|error| unusable(&error))?;
-            Arc::new(store) as Arc<dyn ObjectStore>
-        }};
-    }
-    let store = match scheme {
-        ObjectStoreScheme::AmazonS3 => client!(AmazonS3Builder),
-        ObjectStoreScheme::GoogleCloudStorage => client!(GoogleCloudStorageBuilder),
-        ObjectStoreScheme::MicrosoftAzure => client!(MicrosoftAzureBuilder),
-        _ => return Err(unusable(&"it is not the URL of a bucket")),
-    };
-    Ok((store, prefix))
 }
 
 fn unusable(error: &dyn Display) -> PlaceError {

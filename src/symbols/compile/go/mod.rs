@@ -93,9 +93,15 @@ impl<'a> Reading<'a, '_> {
             let table = self.tables.values(offset.unwrap_or_default());
             Values::new(table, start, quantum)
         };
-        self.files.read(values(entry.file_values()));
-        self.lines.read(values(entry.line_values()));
-        self.inlined.read(values(entry.inline_values()));
+        // Many functions may refer to the same long table.
+        for (table, offset) in [
+            (&mut self.files, entry.file_values()),
+            (&mut self.lines, entry.line_values()),
+            (&mut self.inlined, entry.inline_values()),
+        ] {
+            let steps = table.read(values(offset), end);
+            self.model.spend(steps)?;
+        }
         self.known.clear();
         let unit = entry.unit().unwrap_or_default();
         let tree = entry.inline_tree().and_then(|tree| self.tree(tree));

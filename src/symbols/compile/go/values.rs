@@ -67,9 +67,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn read(&mut self, values: Values<'_>) {
+    /// Reads a table up to `end`: what is said of addresses behind a function is not about it. Returns how many steps it has.
+    pub(super) fn read(&mut self, values: Values<'_>, end: u64) -> u64 {
         self.steps.clear();
-        self.steps.extend(values);
+        for step in values {
+            self.steps.push(step);
+            if step.0 >= end {
+                break;
+            }
+        }
+        self.steps.len() as u64
     }
 
     /// The value at an address; -1 where there is none.
@@ -104,8 +111,10 @@ mod tests {
         let values: Vec<_> = Values::new(&bytes, 100, 1).collect();
         assert_eq!(values, [(104, 10), (404, 9)]);
         let mut table = Table::default();
-        table.read(Values::new(&bytes, 100, 4));
+        assert_eq!(table.read(Values::new(&bytes, 100, 4), 2000), 2);
         assert_eq!([table.at(100), table.at(115), table.at(116)], [10, 10, 9]);
         assert_eq!(table.at(116 + 1200), -1);
+        assert_eq!(table.read(Values::new(&bytes, 100, 4), 110), 1);
+        assert_eq!([table.at(115), table.at(116)], [10, -1]);
     }
 }

@@ -1,5 +1,6 @@
 //! A server on the loopback interface answers as told.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::*;
@@ -179,40 +180,97 @@ fn a_redirect_leads_to_a_url_or_a_path_and_nowhere_else() {
     }
 }
 
-/// Says the same addresses for a host as it was told, by the order of the questions.
-struct Told(std::sync::Mutex<Vec<&'static str>>);
+/// Says the addresses of hosts as it was told, by the order of the questions; connects to where they really are.
+struct Told {
+    addresses: std::sync::Mutex<VecDeque<&'static str>>,
+    connected: std::sync::Mutex<Vec<Vec<SocketAddr>>>,
+}
 
-impl Resolve for Told {
+fn listed(addresses: &str) -> Vec<SocketAddr> {
+    let addresses = addresses.split(' ');
+    addresses.map(|address| address.parse().unwrap()).collect()
+}
+
+impl Network for Told {
     fn addresses<'a>(
         &'a self,
         _: &'a Connector,
     ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>> {
-        let next = self.0.lock().unwrap().remove(0);
-        let addresses = next.split(' ').map(|address| address.parse().unwrap());
-        let addresses = addresses.collect();
-        Box::pin(async move { Ok(addresses) })
+        let next = self.addresses.lock().unwrap().pop_front();
+        Box::pin(async move { Ok(listed(next.unwrap())) })
     }
+
+    fn connect<'a>(
+        &'a self,
+        host: &'a Connector,
+        addresses: &'a [SocketAddr],
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
+        self.connected.lock().unwrap().push(addresses.to_vec());
+        Box::pin(async move { host.connect(&host.resolve().await?).await })
+    }
+}
+
+/// What comes of asking a server for a file, with these addresses of hosts; and where it went.
+async fn led(server: &TestServer, addresses: &[&'static str]) -> (String, Vec<Vec<SocketAddr>>) {
+    let mut servers = servers(&[url(server)]);
+    let told = Arc::new(Told {
+        addresses: addresses
+            .repeat(ATTEMPTS as usize)
+            .into_iter()
+            .collect::<VecDeque<_>>()
+            .into(),
+        connected: std::sync::Mutex::default(),
+    });
+    servers.0[0].network = told.clone();
+    let said = match find(&servers, &id(1)).await {
+        Ok(_) => "found".to_owned(),
+        Err(failure) => failure.to_string(),
+    };
+    let connected = told.connected.lock().unwrap().clone();
+    (said, connected)
 }
 
 #[tokio::test]
 async fn a_server_outside_cannot_lead_into_a_private_network() {
     let inside = TestServer::start(None, |_| plain(200, b"secret")).await;
     let elsewhere = format!("{}/latest/meta-data", url(&inside));
+    let between = {
+        let elsewhere = elsewhere.clone();
+        TestServer::start(None, move |_| redirect(&elsewhere)).await
+    };
+    let onward = format!("{}/onward", url(&between));
     let outside = TestServer::start(None, move |_| redirect(&elsewhere)).await;
-    // Where the redirect leads, then where the server itself is.
-    for (to, server) in [
-        ("10.0.0.1:80", "8.8.8.8:80"),
-        ("169.254.169.254:80", "8.8.8.8:80"),
-        ("[::ffff:192.168.0.1]:80", "[2600::1]:80"),
-        ("8.8.4.4:80 127.0.0.1:80", "8.8.8.8:80"),
+    // Where the server itself is, then where the redirect leads.
+    for (server, to) in [
+        ("8.8.8.8:80", "10.0.0.1:80"),
+        ("8.8.8.8:80", "169.254.169.254:80"),
+        ("[2600::1]:80", "[::ffff:192.168.0.1]:80"),
+        ("8.8.8.8:80", "8.8.4.4:80 127.0.0.1:80"),
         // It says that it is inside, too.
-        ("127.0.0.1:80", "8.8.8.8:80 10.0.0.2:80"),
+        ("8.8.8.8:80 10.0.0.2:80", "127.0.0.1:80"),
     ] {
-        let mut servers = servers(&[url(&outside)]);
-        let told = [to, server].repeat(ATTEMPTS as usize);
-        servers.0[0].resolver = Arc::new(Told(told.into()));
-        let failed = find(&servers, &id(1)).await.unwrap_err().to_string();
-        assert!(failed.contains("private network"), "{to}: {failed}");
+        let (said, _) = led(&outside, &[server, to]).await;
+        assert!(said.contains("private network"), "{to}: {said}");
     }
+    // A server within leads outside, and what is there leads back.
+    let within = TestServer::start(None, move |_| redirect(&onward)).await;
+    let (said, _) = led(&within, &["10.0.0.1:80", "8.8.8.8:80", "10.0.0.2:80"]).await;
+    assert!(said.contains("private network"), "{said}");
     assert_eq!(asked(&inside), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_was_checked_is_what_is_connected_to() {
+    let other = TestServer::start(None, |_| plain(200, b"file")).await;
+    let elsewhere = url(&other);
+    let server = TestServer::start(None, move |request| match request.uri().path() {
+        "/again" => redirect(&elsewhere),
+        _ => redirect("/again"),
+    })
+    .await;
+    // Asked a second time, the same names would be somewhere else.
+    let (said, connected) = led(&server, &["8.8.8.8:80", "8.8.4.4:80", "10.0.0.1:80"]).await;
+    assert_eq!(said, "found");
+    let expected = ["8.8.8.8:80", "8.8.8.8:80", "8.8.4.4:80"];
+    assert_eq!(connected, expected.map(listed));
 }

@@ -344,21 +344,3 @@ async fn an_upload_that_is_given_up_is_aborted() {
         tokio::task::yield_now().await;
     }
 }
-
-#[test]
-fn options_that_the_store_does_not_have_are_named() {
-    let unknown = |url: &str, name: &str| {
-        let options = [(name.to_owned(), "".into())];
-        let config = ObjectStoreConfig {
-            url: url.to_owned(),
-            options: options.into(),
-            ..ObjectStoreConfig::default()
-        };
-        unknown_option(&config)
-    };
-    assert_eq!(unknown("s3://bucket", "region"), None);
-    assert_eq!(unknown("s3://bucket", "regoin").as_deref(), Some("regoin"));
-    assert_eq!(unknown("gs://bucket", "service_account"), None);
-    assert_eq!(unknown("gs://bucket", "region").as_deref(), Some("region"));
-    assert_eq!(unknown("az://bucket", "account_name"), None);
-}
