@@ -520,6 +520,64 @@ fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
     }
 }
 
+/// A field of bytes.
+fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[tag, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+#[test]
+fn an_allowed_value_does_not_keep_what_it_overrides() {
+    let yaml = "{allow_all_keys: true, redact_all_types: true, blocked_values: [secret], \
+                allowed_values: ['^ok$', '^.\"ok\".$']}";
+    let key = field(0x0a, b"k");
+    let (secret, ok) = (field(0x0a, b"secret"), field(0x0a, b"ok"));
+    let both = [&secret[..], &ok].concat();
+    let list = |value: &[u8]| field(0x2a, &field(0x0a, value));
+    let cases = [
+        // Two strings in one value, two values, and two strings in the only element of a list.
+        [&key[..], &field(0x12, &both)].concat(),
+        [&key[..], &field(0x12, &secret), &field(0x12, &ok)].concat(),
+        [&key[..], &field(0x12, &list(&both))].concat(),
+        // A list that another one overrides.
+        [&key[..], &field(0x12, &[&list(&secret)[..], &ok].concat())].concat(),
+    ];
+    for (at, attribute) in cases.iter().enumerate() {
+        let batch = Batch::new(Signal::Traces, 1, span_with(attribute));
+        let output = processor(yaml, Signal::Traces).process(batch);
+        let output = output.unwrap().unwrap().into_wire().to_bytes();
+        assert!(wire::validate(Signal::Traces, &output).is_ok());
+        assert!(
+            !output.windows(6).any(|part| part == b"secret"),
+            "case {at}"
+        );
+        assert!(output.windows(2).any(|part| part == b"ok"), "case {at}");
+    }
+}
+
+#[test]
+fn what_is_under_a_summarys_key_and_is_no_summary_is_looked_at() {
+    let yaml =
+        "{allow_all_keys: true, detectors: [{name: email, action: replace}], summary: debug}";
+    let mail = "jane@example.com";
+    let list = json!({"redaction.masked.keys": [mail, {"a": mail}], "redaction.masked.count": {"b": mail}});
+    let output = on_span(yaml, &list).to_string();
+    assert!(
+        !output.contains("jane") && output.contains("[EMAIL]"),
+        "{output}"
+    );
+    // Two strings, of which a reader sees the second one.
+    let key = field(0x0a, b"redaction.masked.keys");
+    let both = [field(0x0a, mail.as_bytes()), field(0x0a, b"a")].concat();
+    let batch = Batch::new(
+        Signal::Traces,
+        1,
+        span_with(&[key, field(0x12, &both)].concat()),
+    );
+    let output = processor(yaml, Signal::Traces).process(batch);
+    let output = output.unwrap().unwrap().into_wire().to_bytes();
+    assert!(!output.windows(4).any(|part| part == b"jane"));
+}
+
 mod embedded;
 mod profiles;
 mod refusals;
