@@ -47,7 +47,7 @@ pub(crate) struct Generator {
     pub(crate) planted: Option<(&'static str, &'static [&'static str])>,
     /// Whether the bytes in values are requests, and of which signal.
     pub(crate) embedded: Option<Signal>,
-    /// Whether profiles make sense: references lead somewhere, and no sample has values without timestamps.
+    /// Whether profiles make sense: references lead somewhere, and samples have values and no timestamps.
     pub(crate) sensible: bool,
 }
 
@@ -92,6 +92,8 @@ impl Generator {
                 occurrences = match field.name.as_str() {
                     "dictionary" => occurrences.max(1),
                     "timestamps_unix_nano" => 0,
+                    // Without them it could be one of an older layout.
+                    "values" if message.name.ends_with(".Sample") => occurrences.max(1),
                     _ => occurrences,
                 };
             }

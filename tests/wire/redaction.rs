@@ -47,7 +47,8 @@ fn most_profiles_that_make_sense_are_passed_on() {
         let entropy: Vec<u8> = (0..1000).map(|_| byte()).collect();
         passed += survives_nowhere(Signal::Profiles, None, &entropy);
     }
-    assert!(passed >= 3 * TRIES / 2, "{passed} of {}", 3 * TRIES);
+    // Of three configurations each.
+    assert!(passed >= 27 * TRIES / 10, "{passed} of {}", 3 * TRIES);
 }
 
 /// One processor per place, which looks there alone; then one that looks everywhere, and one that only reports.

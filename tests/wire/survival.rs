@@ -86,7 +86,7 @@ fn passes_nothing_on(
         let mut parts = bytes.windows(PLANTED.len());
         parts.any(|part| part == PLANTED.as_bytes())
     };
-    assert!(!planted(&output), "it survived, adds_up: {adds_up}");
+    assert!(!planted(&output), "it survived");
     assert_eq!(wire::validate(signal, &output), Ok(redacted.items()));
     let again = processor.process(redacted.clone()).unwrap().unwrap();
     let again = again.into_wire().to_bytes();

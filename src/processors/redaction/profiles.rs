@@ -270,7 +270,9 @@ impl Rework<'_> {
             let decided = self.redactor.rule(place, seen).map_err(Refused::By)?;
             match decided {
                 Attribute::Look => {}
-                Attribute::Keep | Attribute::Later => kept.push((at, entry.value.take())),
+                Attribute::Keep | Attribute::KeepValue | Attribute::Later => {
+                    kept.push((at, entry.value.take()));
+                }
                 Attribute::Remove => {
                     *entry = proto::KeyValueAndUnit::default();
                     self.changed = true;

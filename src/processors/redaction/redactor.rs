@@ -212,11 +212,11 @@ impl<'p> Redactor<'p> {
         if rules.allows_value(&text) {
             self.note(Deed::Allowed, key, rules);
             return Ok(match only {
-                Only::String => Attribute::Keep,
+                Only::String => Attribute::KeepValue,
                 // What else is in the attribute is not what was allowed.
                 Only::Seen(true) => Attribute::Replace(text.into_owned()),
                 _ if hides(seen) => self.look(key, true),
-                _ => Attribute::Keep,
+                _ => Attribute::KeepValue,
             });
         }
         if verdict == Verdict::Blocked {
@@ -273,7 +273,7 @@ impl<'p> Redactor<'p> {
         };
         let decided = self.ruled_attribute(rules, place, &seen)?;
         Ok(match decided {
-            Attribute::Look => Attribute::Look,
+            Attribute::Look | Attribute::KeepValue => decided,
             _ if policy.report => Attribute::Keep,
             decided => decided,
         })

@@ -453,6 +453,18 @@ fn keys_are_looked_at_whatever_becomes_of_their_values() {
 }
 
 #[test]
+fn an_allowed_value_stays_and_its_key_is_looked_at() {
+    let yaml = "{allow_all_keys: true, redact_all_types: true, allowed_values: ['^ok@example.com$', '^1$'], \
+                detectors: [{name: email, action: replace}], scan: [all]}";
+    let set = json!({"a jane@example.com": "ok@example.com", "b jane@example.com": 1});
+    let expected = [
+        ("a [EMAIL]", json!("ok@example.com")),
+        ("b [EMAIL]", json!(1)),
+    ];
+    assert_eq!(on_span(yaml, &set), list(&expected));
+}
+
+#[test]
 fn a_summary_names_no_key_that_has_something_private() {
     let before = json!({"jane@example.com": 1, "john@example.com": 2, "ok": "jane@example.com"});
     for yaml in [
