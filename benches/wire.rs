@@ -179,6 +179,14 @@ fn steps() -> Vec<Step> {
         let processor = processor::<redaction::Config>("redaction", &yaml);
         steps.push(through(name, processor, requests));
     }
+    // With patterns for keys and values, as configurations have them.
+    for (name, requests) in [
+        ("redaction: the example, no hits", &requests),
+        ("redaction: the example, 1 hit in 5", &with_hits),
+    ] {
+        let processor = processor::<redaction::Config>("redaction", &example());
+        steps.push(through(name, processor, requests));
+    }
     let actions = edit("client.address", Operation::Update(value()));
     step!("attributes: update, all hit", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Items, r)
@@ -203,7 +211,7 @@ fn steps() -> Vec<Step> {
     step!("attributes: hash, all hit", requests.clone(), |r| {
         actions.apply(Signal::Traces, Level::Items, r)
     });
-    let pattern = || regex::Regex::new("^client\\.");
+    let pattern = || regex::Regex::new("^client\\.").map(std::sync::Arc::new);
     let actions = pattern().map(Operation::DeleteMatching);
     let actions = actions.map(|operation| edit("", operation));
     step!("attributes: delete by pattern", requests.clone(), |r| {
@@ -302,6 +310,17 @@ fn processor<C: ProcessorConfig + DeserializeOwned>(id: &str, yaml: &str) -> Box
         Some(Stage::Pure(processor)) => processor,
         _ => unreachable!("it can be built and holds nothing"),
     }
+}
+
+/// The processor of `examples/configs/redaction.yaml`.
+fn example() -> String {
+    let file = include_str!("../examples/configs/redaction.yaml");
+    let file: Result<serde_yaml::Value, _> = serde_yaml::from_str(file);
+    let processor = file.ok().and_then(|file| {
+        let processor = file.get("processors")?.get("redaction")?;
+        serde_yaml::to_string(processor).ok()
+    });
+    processor.unwrap_or_default()
 }
 
 /// All detectors but `high_entropy`.

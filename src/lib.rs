@@ -12,7 +12,7 @@
 //!    [`redaction`]: what is private in a text, found and taken out. [`symbols`]: names for the addresses in binaries.
 //! 7. [`queue`]: the sending queue in front of every network exporter.
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
-//!    `ottl`: conditions, in a part of the Collector's language.
+//!    `ottl`: conditions, in a part of the Collector's language. `re2`: regular expressions, in Go's.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
 //!     [`allocator`], [`code_pages`] and [`open_files`]: what the process asks of the system.
@@ -43,6 +43,7 @@ pub mod pipeline;
 pub mod processors;
 pub mod profiles;
 pub mod queue;
+mod re2;
 pub mod receivers;
 pub mod redaction;
 pub mod service;

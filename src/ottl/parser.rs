@@ -1,13 +1,11 @@
 //! From a text to a condition.
 
-use regex::Regex;
-
 use super::lexer::{Kind, Token, tokens};
 use super::path::{Context, Depth, Field, Key, Path, fields, number};
 use super::{Condition, Mistake, Operand, Operator, Test};
 use crate::batch::Signal;
 use crate::config::units::Duration;
-use crate::processors::attributes::Reason;
+use crate::re2;
 
 /// How deep conditions may nest.
 const DEEPEST: usize = 64;
@@ -201,9 +199,9 @@ impl<'t> Parser<'t> {
                 self.expect(',')?;
                 let place = self.rest.first().map_or(self.end, |token| token.at);
                 let pattern = self.text()?;
-                let pattern = Regex::new(&pattern).map_err(|reason| Mistake {
+                let pattern = re2::compile(&pattern).map_err(|wrong| Mistake {
                     at: place,
-                    message: Reason(&reason).to_string(),
+                    message: wrong.to_string(),
                 })?;
                 Test::IsMatch(target, pattern)
             }

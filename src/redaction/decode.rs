@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use base64::Engine;
-
-use super::detect::credentials::{STANDARD, URL_SAFE};
-use super::detect::run;
+use super::detect::{credentials, run};
 
 /// The shortest base64 that is looked into: 12 bytes, one more than the shortest address.
 const SHORTEST: usize = 12;
@@ -87,17 +84,7 @@ fn base64_token(
     if token.len() < SHORTEST {
         return;
     }
-    let engine = if token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
-        URL_SAFE
-    } else {
-        STANDARD
-    };
-    // One character says nothing: the run was cut off there.
-    let whole = match token.len() % 4 {
-        1 => token.len() - 1,
-        _ => token.len(),
-    };
-    let Ok(plain) = engine.decode(token.get(..whole).unwrap_or_default()) else {
+    let Some(plain) = credentials::base64(token) else {
         return;
     };
     let padding = run(text, start + token.len(), |byte| byte == b'=')

@@ -196,7 +196,11 @@ impl Anchors {
             }
         };
         for at in places(self.number, base) {
-            number(text, at, &mut ask);
+            // Numbers behind dashes are no anchors: those of a list or a range of numbers follow from the one before.
+            let mut next = number(text, at, &mut ask);
+            while let Some(at) = next {
+                next = upper_end(text, at, &mut ask);
+            }
         }
         for at in places(self.at, base) {
             ask(Detector::Email, email::email, at);
@@ -268,13 +272,14 @@ impl Anchors {
     }
 }
 
-/// What begins with the digit at `start`: by the length of the number and what follows it.
+/// What begins with the digit at `start`: by the length of the number and what follows it. Returns where the upper end begins
+/// if this is the lower end of a range.
 #[inline]
 fn number(
     text: &[u8],
     start: usize,
     ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
-) {
+) -> Option<usize> {
     let rest = text.get(start..).unwrap_or_default();
     let digits = rest
         .iter()
@@ -284,22 +289,24 @@ fn number(
     if matches!(before(text, start), b'+' | b'(') {
         ask(Detector::Phone, phone::phone, start);
     }
-    if (14..20).contains(&digits) {
-        ask(Detector::CreditCard, numbers::credit_card, start);
-        return;
-    }
     let separator = byte(rest, digits);
     let goes_on =
         matches!(separator, b' ' | b'-' | b'.' | b'/') && byte(rest, digits + 1).is_ascii_digit();
-    if digits > 7 || !goes_on {
-        return;
+    if (14..20).contains(&digits) {
+        ask(Detector::CreditCard, numbers::credit_card, start);
+        return (separator == b'-' && goes_on).then_some(start + digits + 1);
     }
+    if digits > 7 || !goes_on {
+        return None;
+    }
+    let mut next = None;
     if separator == b'.' {
         ask(Detector::IpAddress, addresses::ipv4, start);
+        next = addresses::after_dash(text, start);
     }
     // The shortest that are left have 11 bytes. What follows are dates and versions most of the time.
     if rest.len() < 10 {
-        return;
+        return next;
     }
     match digits {
         3 => ask(Detector::UsSsn, numbers::us_ssn, start),
@@ -312,6 +319,26 @@ fn number(
     if first == b'0' || digits == 3 || (digits == 1 && first == b'1') {
         ask(Detector::Phone, phone::phone, start);
     }
+    next
+}
+
+/// What begins after the dash behind an address or a card number, at `start`.
+#[cold]
+fn upper_end(
+    text: &[u8],
+    start: usize,
+    ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
+) -> Option<usize> {
+    ask(Detector::IpAddress, addresses::upper_ipv4, start);
+    if let Some(next) = addresses::after_dash(text, start) {
+        return Some(next);
+    }
+    ask(Detector::CreditCard, numbers::credit_card, start);
+    let rest = text.get(start..text.len().min(start + 20))?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let goes_on =
+        byte(text, start + digits) == b'-' && byte(text, start + digits + 1).is_ascii_digit();
+    ((14..20).contains(&digits) && goes_on).then_some(start + digits + 1)
 }
 
 #[cfg(test)]

@@ -23,14 +23,20 @@ pub(super) struct Treatment {
 }
 
 impl Treatment {
-    /// Writes what stands in place of `hit`.
-    pub(super) fn write(&self, hit: &str, hashers: &Hashers, output: &mut String) {
-        let hashed = |hasher: &Option<Hasher>, output: &mut String| match hasher {
+    /// Writes what stands in place of `hit`; what is hashed is `canonical`.
+    pub(super) fn write(
+        &self,
+        hit: &str,
+        canonical: impl FnOnce() -> String,
+        hashers: &Hashers,
+        output: &mut String,
+    ) {
+        let hash = |hasher: &Option<Hasher>, output: &mut String| match hasher {
             Some(hasher) => {
                 output.push('[');
                 output.push_str(&self.label);
                 output.push(':');
-                output.push_str(&hasher.hex(hit));
+                output.push_str(&hasher.hex(&canonical()));
                 output.push(']');
             }
             // Never without a hasher: the scanner was not made then.
@@ -44,8 +50,8 @@ impl Treatment {
                 output.push_str(&self.label);
                 output.push(']');
             }
-            DetectorAction::Hash => hashed(&hashers.hash, output),
-            DetectorAction::Hmac => hashed(&hashers.hmac, output),
+            DetectorAction::Hash => hash(&hashers.hash, output),
+            DetectorAction::Hmac => hash(&hashers.hmac, output),
             DetectorAction::Partial => {
                 output.push_str(MASK);
                 let length = hit.chars().count();
@@ -141,6 +147,8 @@ pub(super) struct Hit {
     /// Lower goes first.
     pub(super) rank: u8,
     pub(super) id: DetectorId,
+    /// What was found, where the text says it in other characters: encoded, escaped or full-width ones.
+    pub(super) plain: Option<String>,
 }
 
 /// Leaves one hit where several overlap: the leftmost, and of those the one with the lowest rank, which then covers all.
@@ -148,8 +156,10 @@ pub(super) fn merge(hits: &mut Vec<Hit>) {
     hits.sort_by_key(|hit| (hit.span.start, hit.rank));
     hits.dedup_by(|next, earlier| {
         let overlap = next.span.start < earlier.span.end;
-        if overlap {
-            earlier.span.end = earlier.span.end.max(next.span.end);
+        if overlap && next.span.end > earlier.span.end {
+            earlier.span.end = next.span.end;
+            // What it stands for now is more than that.
+            earlier.plain = None;
         }
         overlap
     });

@@ -10,6 +10,7 @@
 //!   scanned until nothing more is found: redacting twice changes nothing more.
 //! - No text, and no part of one, is in any error, count or debug output.
 
+mod canonical;
 mod catalogue;
 #[cfg(test)]
 mod corpus;
@@ -29,7 +30,7 @@ use thiserror::Error;
 
 pub use catalogue::{Detector, DetectorId, Hits};
 pub use hash::Hasher;
-pub use pattern::Pattern;
+pub use pattern::{Pattern, PatternSet};
 pub use scanner::Scanner;
 pub use settings::{Checksum, CustomDetectorConfig, DetectorAction, DetectorConfig, HashFunction};
 

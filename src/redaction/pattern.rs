@@ -1,14 +1,12 @@
-//! Regular expressions of the user's: written for the Collector, which has the syntax of RE2.
+//! Regular expressions of the user's, and all that they match in a text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use regex::{Regex, RegexBuilder};
+use regex::{Regex, RegexSet};
 
 use super::Unscannable;
-
-/// The most memory that one compiled pattern may take, in bytes; so much again may be used while it searches.
-const SIZE: usize = 4 << 20;
+use crate::re2;
 
 /// The most bytes that are searched for all matches of a pattern in one text. One search is linear in the text, but each match
 /// begins another, which for patterns such as `.*x|.` goes through all the rest again (documentation of the crate `regex`,
@@ -33,16 +31,7 @@ impl Pattern {
     ///
     /// What is wrong with it, or that it is too large.
     pub fn new(pattern: &str) -> Result<Pattern, String> {
-        let regex = RegexBuilder::new(&translate(pattern))
-            .size_limit(SIZE)
-            .dfa_size_limit(SIZE)
-            .build()
-            .map_err(|error| match error {
-                regex::Error::CompiledTooBig(limit) => {
-                    format!("is too large: it would take more than {limit} bytes of memory")
-                }
-                error => format!("is not a regular expression: {error}"),
-            })?;
+        let regex = re2::compile(pattern).map_err(|wrong| wrong.to_string())?;
         let named = regex.capture_names().position(|name| name == Some("value"));
         Ok(Pattern {
             regex,
@@ -118,143 +107,37 @@ impl Pattern {
     }
 }
 
-/// Says in our engine's syntax what the pattern says in RE2's: the classes `\d`, `\s`, `\w` and `\b` know ASCII only;
-/// `\<`, `\>` and braces that count nothing are plain text; `\Q...\E` quotes; inside brackets `[`, `&&`, `--` and `~~` are
-/// plain text too.
-fn translate(pattern: &str) -> String {
-    let mut output = String::with_capacity(pattern.len() + 16);
-    let mut rest = pattern;
-    let mut in_class = false;
-    while let Some(first) = rest.chars().next() {
-        let (taken, piece): (usize, Cow<'_, str>) = match first {
-            '\\' => escape(rest, in_class),
-            '[' if !in_class => {
-                in_class = true;
-                // A bracket that closes right after the opening is plain text in both.
-                let opening = ["[^]", "[]", "[^"]
-                    .into_iter()
-                    .find(|opening| rest.starts_with(opening))
-                    .unwrap_or("[");
-                (opening.len(), opening.replace(']', "\\]").into())
-            }
-            '[' if rest.starts_with("[:") => match rest.find(":]") {
-                Some(end) => (end + 2, rest.get(..end + 2).unwrap_or_default().into()),
-                None => (1, "\\[".into()),
-            },
-            '[' => (1, "\\[".into()),
-            ']' => {
-                in_class = false;
-                (1, "]".into())
-            }
-            '&' | '~' if in_class => (1, format!("\\{first}").into()),
-            '-' if in_class && rest.starts_with("--") => (1, "\\-".into()),
-            '{' if !in_class && !counts(rest) => (1, "\\{".into()),
-            other => (other.len_utf8(), String::from(other).into()),
-        };
-        output.push_str(&piece);
-        rest = rest.get(taken..).unwrap_or_default();
+/// Patterns of which one matching is enough, looked for all together.
+#[derive(Debug, Clone)]
+pub struct PatternSet {
+    set: RegexSet,
+}
+
+impl PatternSet {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of them, or that they are too large.
+    pub fn new<T: AsRef<str>>(patterns: &[T]) -> Result<PatternSet, String> {
+        let set = re2::compile_all(patterns).map_err(|wrong| wrong.to_string())?;
+        Ok(PatternSet { set })
     }
-    output
-}
 
-/// What an escape becomes, and how much of the pattern it is.
-fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
-    let Some(second) = rest.chars().nth(1) else {
-        return (1, "\\".into());
-    };
-    let piece = match (second, in_class) {
-        ('d', true) => "0-9",
-        ('d', false) => "[0-9]",
-        ('D', _) => "[^0-9]",
-        ('w', true) => "0-9A-Za-z_",
-        ('w', false) => "[0-9A-Za-z_]",
-        ('W', _) => "[^0-9A-Za-z_]",
-        ('s', true) => "\\t\\n\\f\\r ",
-        ('s', false) => "[\\t\\n\\f\\r ]",
-        ('S', _) => "[^\\t\\n\\f\\r ]",
-        ('b', false) => "(?-u:\\b)",
-        ('<', _) => "<",
-        ('>', _) => ">",
-        ('Q', false) => {
-            let quoted = rest.get(2..).unwrap_or_default();
-            let (text, taken) = match quoted.find("\\E") {
-                Some(end) => (quoted.get(..end).unwrap_or_default(), end + 4),
-                None => (quoted, rest.len()),
-            };
-            return (taken, regex::escape(text).into());
-        }
-        ('p' | 'P' | 'x', _) => {
-            // `\\p{Greek}`, `\\x{3b1}`: braces that count nothing.
-            let braces = rest.get(2..).filter(|rest| rest.starts_with('{'));
-            let taken = braces
-                .and_then(|rest| rest.find('}'))
-                .map_or(2, |end| end + 3);
-            return (taken, rest.get(..taken).unwrap_or_default().into());
-        }
-        _ => {
-            let taken = 1 + second.len_utf8();
-            return (taken, rest.get(..taken).unwrap_or_default().into());
-        }
-    };
-    (2, piece.into())
-}
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
 
-/// Whether `rest` begins with `{n}`, `{n,}` or `{n,m}`.
-fn counts(rest: &str) -> bool {
-    let inside = rest.get(1..).and_then(|rest| rest.split_once('}'));
-    let Some((inside, _)) = inside else {
-        return false;
-    };
-    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    !least.is_empty() && digits(least) && digits(most)
+    /// Whether one of them matches anywhere.
+    pub fn is_match(&self, text: &str) -> bool {
+        !self.set.is_empty() && self.set.is_match(text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_of_re2_mean_what_they_mean_there() {
-        for (pattern, matching, other) in [
-            (r"^\d+$", "123", "\u{0661}\u{0662}"),
-            (r"^\w+$", "a_1", "\u{e9}"),
-            (r"^[\w-]+$", "a-1", "\u{e9}"),
-            (r"\bx\b", "a x b", "axb"),
-            (r"\bcaf", "\u{e9}caf", "ecaf"),
-            (r"^[^\s]+$", "ab", "a b"),
-            (r"^[]a]+$", "]a", "b"),
-            (r"^[^]a]+$", "b", "]"),
-            (r"^[[a]+$", "[a", "b"),
-            (r"^[a&&b]+$", "a&b", "c"),
-            (r"^[[:digit:]x]+$", "1x", "y"),
-            (r"^\<a\>$", "<a>", "a"),
-            (r"^a{b}$", "a{b}", "aab"),
-            (r"^a{2,3}$", "aaa", "a"),
-            (r"^a{,2}$", "a{,2}", "aa"),
-            (r"^\Qa.b\E+$", "a.bb", "axb"),
-            (r"^[\d.]+$", "1.2", "a"),
-            (r"^\p{Greek}+$", "\u{3b1}", "a"),
-            (r"(?i)^k$", "K", "l"),
-            (r"^.$", "\u{e9}", "\n"),
-            (r"^[\D]$", "a", "1"),
-        ] {
-            let compiled = Pattern::new(pattern).unwrap();
-            assert!(compiled.is_match(matching), "{pattern} on {matching}");
-            assert!(!compiled.is_match(other), "{pattern} on {other}");
-        }
-    }
-
-    #[test]
-    fn a_pattern_that_is_wrong_or_too_large_is_refused() {
-        assert!(
-            Pattern::new("(")
-                .unwrap_err()
-                .starts_with("is not a regular expression")
-        );
-        let error = Pattern::new(r"(\p{L}{1000}){1000}").unwrap_err();
-        assert!(error.starts_with("is too large"), "{error}");
-    }
 
     #[test]
     fn every_match_is_replaced_and_empty_ones_are_left_alone() {
@@ -295,5 +178,14 @@ mod tests {
             // A text that fits is looked at all the same.
             assert!(pattern.values(&text[..1 << 9]).is_ok());
         }
+    }
+
+    #[test]
+    fn a_set_matches_when_one_of_its_patterns_does() {
+        let set = PatternSet::new(&[r"^\d+$", r"\Qa.b\E"]).unwrap();
+        assert!(set.is_match("17") && set.is_match("x a.b"));
+        assert!(!set.is_match("axb 17"));
+        let none = PatternSet::new::<&str>(&[]).unwrap();
+        assert!(none.is_empty() && !none.is_match(""));
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use super::canonical::canonical;
 use super::catalogue::{Detector, DetectorId, Hits};
 use super::detect::{luhn, mod97};
 use super::find::{AllFound, Enabled, SHORTEST, find};
 use super::folded::{self, Folded};
 use super::marks::{Hashers, Hit, MASK, Treatment, label, marks, merge};
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternSet};
 use super::settings::{Checksum, CustomDetectorConfig, DetectorAction};
 use super::{Outcome, Settings, SettingsError, Unscannable, decode};
 
@@ -15,6 +16,8 @@ use super::{Outcome, Settings, SettingsError, Unscannable, decode};
 pub struct Scanner {
     enabled: Enabled,
     custom: Vec<Custom>,
+    /// All of their patterns: most texts match none of them.
+    any_custom: PatternSet,
     /// By detector id.
     treatments: Vec<Treatment>,
     names: Vec<String>,
@@ -84,9 +87,16 @@ impl Scanner {
             let mut custom = settings.custom.iter().map(|custom| custom.action);
             actions.any(|used| used == action) || custom.any(|used| used == action)
         };
+        let patterns: Vec<&str> = settings.custom.iter().map(|c| c.regex.as_str()).collect();
+        let any_custom = PatternSet::new(&patterns).map_err(|problem| SettingsError::Custom {
+            position: 0,
+            key: "regex",
+            problem,
+        })?;
         Ok(Scanner {
             enabled,
             custom,
+            any_custom,
             treatments,
             names,
             hashers: Hashers::new(settings, used)?,
@@ -175,9 +185,11 @@ impl Scanner {
             }
             let mut gone_well = Ok(());
             decode::decoded(text, |span, plain| match self.inside(plain) {
-                Ok(inside) => {
-                    hits.extend(inside.into_iter().next().map(|first| Hit { span, ..first }))
-                }
+                Ok(inside) => hits.extend(inside.into_iter().next().map(|first| Hit {
+                    plain: plain.get(first.span.clone()).map(str::to_owned),
+                    span,
+                    ..first
+                })),
                 Err(error) => gone_well = Err(error),
             });
             gone_well?;
@@ -207,6 +219,7 @@ impl Scanner {
     fn find_folded(&self, folded: &Folded, hits: &mut Vec<Hit>) -> Result<(), Unscannable> {
         let inside = self.inside(&folded.text)?.into_iter();
         hits.extend(inside.map(|hit| Hit {
+            plain: folded.text.get(hit.span.clone()).map(str::to_owned),
             span: folded.origin(&hit.span),
             ..hit
         }));
@@ -214,6 +227,9 @@ impl Scanner {
     }
 
     fn find_custom(&self, text: &str, hits: &mut Vec<Hit>) -> Result<(), Unscannable> {
+        if !self.any_custom.is_match(text) {
+            return Ok(());
+        }
         let first = Detector::ALL.len();
         for (custom, position) in self.custom.iter().zip(0_u8..) {
             if !custom.pattern.is_match(text) {
@@ -225,6 +241,7 @@ impl Scanner {
                 span,
                 rank: position,
                 id: DetectorId(position + first as u8),
+                plain: None,
             }));
         }
         Ok(())
@@ -267,7 +284,10 @@ impl Scanner {
             match treatment.action {
                 DetectorAction::Drop => return None,
                 DetectorAction::Truncate => return Some(output),
-                _ => treatment.write(inside, &self.hashers, &mut output),
+                _ => {
+                    let canonical = || canonical(hit.id, hit.plain.as_deref().unwrap_or(inside));
+                    treatment.write(inside, canonical, &self.hashers, &mut output);
+                }
             }
         }
         output.push_str(text.get(copied..).unwrap_or_default());
@@ -280,6 +300,7 @@ fn builtin(span: std::ops::Range<usize>, detector: Detector) -> Hit {
         span,
         rank: DetectorId::CUSTOM as u8 + detector.id().0,
         id: detector.id(),
+        plain: None,
     }
 }
 
@@ -777,6 +798,91 @@ mod tests {
             ("‘AKIAIOSFODNN7EXAMPLE’", "‘[AWS_ACCESS_KEY]’"),
         ] {
             assert_eq!(redact(&scanner, text), expected);
+        }
+    }
+
+    #[test]
+    fn what_means_the_same_has_the_same_hash_however_it_is_written() {
+        let scanner = scanner(&usual(DetectorAction::Hmac), &[], true);
+        let hash = |text: &str| {
+            let redacted = redact(&scanner, text);
+            let hash = redacted
+                .split_once(':')
+                .and_then(|(_, rest)| rest.split_once(']'));
+            hash.unwrap_or_else(|| panic!("{text}: {redacted}"))
+                .0
+                .to_owned()
+        };
+        let email = hash("jane@example.com");
+        for text in [
+            "mail Jane@Example.com!",
+            "q=jane%40example.com",
+            "amFuZUBleGFtcGxlLmNvbQ==",
+            r#"{"a" "jane\u0040example.com"}"#,
+            "jane\u{ff20}example.com",
+        ] {
+            assert_eq!(hash(text), email, "{text}");
+        }
+        let card = hash("4111111111111111");
+        for text in ["4111-1111-1111-1111", "\u{ff14}111 1111 1111 1111"] {
+            assert_eq!(hash(text), card, "{text}");
+        }
+        assert_ne!(hash("5555555555554444"), card);
+    }
+
+    #[test]
+    fn separators_of_lists_and_ranges_hide_nothing() {
+        let scanner = scanner(&usual(DetectorAction::Replace), &[], false);
+        for (text, expected) in [
+            ("4111111111111111,123", "[CREDIT_CARD],123"),
+            (
+                "[4111111111111111,5555555555554444]",
+                "[[CREDIT_CARD],[CREDIT_CARD]]",
+            ),
+            ("7,4111111111111111", "7,[CREDIT_CARD]"),
+            ("4111111111111111_1", "[CREDIT_CARD]_1"),
+            ("17,4111 1111 1111 1111,1", "17,[CREDIT_CARD],1"),
+            (
+                "4111111111111111-5555555555554444",
+                "[CREDIT_CARD]-[CREDIT_CARD]",
+            ),
+            ("7,415-555-2671", "7,[PHONE]"),
+            ("4,111,111,111,111,111", "4,111,111,111,111,111"),
+            ("10.0.0.1-10.0.0.9", "[IP_ADDRESS]-[IP_ADDRESS]"),
+            ("10.0.0.1-10.0.0.9.", "[IP_ADDRESS]-[IP_ADDRESS]."),
+            ("192.0.2.1-443", "[IP_ADDRESS]-443"),
+            ("10.0.0.1-9", "[IP_ADDRESS]-9"),
+            (
+                "10.0.0.1:80-10.0.0.2:443",
+                "[IP_ADDRESS]:80-[IP_ADDRESS]:443",
+            ),
+            (
+                "192.0.2.1-192.0.2.7-192.0.2.9",
+                "[IP_ADDRESS]-[IP_ADDRESS]-[IP_ADDRESS]",
+            ),
+            ("1.2.3.4-1", "1.2.3.4-1"),
+            ("1.2.3.4-rc1", "1.2.3.4-rc1"),
+            ("version 1.2.3.4-1.2.3.5", "version 1.2.3.4-1.2.3.5"),
+            ("foo-1.2.3.4-5.jar", "foo-1.2.3.4-5.jar"),
+            ("jane.doe@example.com_20261101", "[EMAIL]_20261101"),
+            (
+                "?next=https://shop.example.com&email=jane.doe@example.com",
+                "?next=https://shop.example.com&email=[EMAIL]",
+            ),
+            ("https://a.com|jane@b.com", "https://a.com|[EMAIL]"),
+            ("https://jane@example.com/x", "https://jane@example.com/x"),
+            ("\u{ab}/home/jane/x\u{bb}", "\u{ab}~/x\u{bb}"),
+            ("\u{8def}\u{5f84}/home/jane", "\u{8def}\u{5f84}~"),
+            ("/var/home/jane/x", "/var~/x"),
+            (
+                "https://example.com/var/home/x",
+                "https://example.com/var/home/x",
+            ),
+            // Cut off in the password.
+            ("Basic dXNlcjpwYXNzd29yZDEyM", "Basic [BASIC_AUTH]"),
+        ] {
+            assert_eq!(redact(&scanner, text), expected);
+            assert_eq!(redact(&scanner, expected), expected);
         }
     }
 

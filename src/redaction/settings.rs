@@ -59,7 +59,8 @@ pub enum DetectorAction {
     /// those of cards can be found again by trying: prefer `hmac`.
     Hash,
     /// A hash with the key `hmac_key` stands in its place, so that equal values stay equal and nobody without the key
-    /// can try values: `[EMAIL:3f1a...]`. HMAC-SHA-256, or HMAC-SHA-512 if `hash_function` says so.
+    /// can try values: `[EMAIL:3f1a...]`. HMAC-SHA-256, or HMAC-SHA-512 if `hash_function` says so. As with `hash`, what
+    /// built-in detectors find is brought into one form before: numbers without separators, e-mail addresses in lower case.
     Hmac,
     /// Four asterisks and its last 4 characters stand in its place; asterisks alone if it has fewer than 12.
     Partial,

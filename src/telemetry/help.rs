@@ -65,6 +65,10 @@ pub(super) fn describe() {
             "Count of logs that were sampled or not",
         ),
         (
+            "tributary_processor_probabilistic_sampler_count_profiles_sampled",
+            "Count of profiles that were sampled or not",
+        ),
+        (
             "otelcol_processor_incoming_items",
             "Number of items passed to the processor",
         ),

@@ -43,6 +43,9 @@ impl SamplerMetrics {
         SamplerMetrics {
             names: match signal {
                 Signal::Logs => &["otelcol_processor_probabilistic_sampler_count_logs_sampled"],
+                Signal::Profiles => {
+                    &["tributary_processor_probabilistic_sampler_count_profiles_sampled"]
+                }
                 _ => &[
                     "otelcol_processor_probabilistic_sampler_count_traces_sampled",
                     "otelcol_processor_probabilistic_sampler_count_spans_processed",

@@ -1,7 +1,7 @@
 """Sends spans and log records that say what should stay private, with the OpenTelemetry SDK for Python.
 
 usage: confide.py grpc HOST:PORT | confide.py http http://HOST:PORT
-What it says is what tests/integration/sdk.rs looks for.
+What it says is what tests/integration/sdk_redaction.rs looks for.
 """
 
 import sys

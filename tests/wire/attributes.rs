@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use proptest::prelude::*;
 use regex::Regex;
@@ -24,9 +26,9 @@ fn source() -> impl Strategy<Value = Source> {
 }
 
 /// Matches some of them, and others.
-fn pattern() -> impl Strategy<Value = Regex> {
+fn pattern() -> impl Strategy<Value = Arc<Regex>> {
     let patterns = vec!["^[ab]$", "^text", "", "[c7]$", "^no such key$"];
-    prop::sample::select(patterns).prop_map(|pattern| Regex::new(pattern).unwrap())
+    prop::sample::select(patterns).prop_map(|pattern| Arc::new(Regex::new(pattern).unwrap()))
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -38,9 +40,9 @@ fn action() -> impl Strategy<Value = Action> {
         pattern().prop_map(Operation::DeleteMatching),
         Just(Operation::Hash),
         pattern().prop_map(Operation::HashMatching),
-        Just(Operation::Extract(
+        Just(Operation::Extract(Arc::new(
             Regex::new("^(?P<a>t)?(?P<new>.)").unwrap()
-        )),
+        ))),
         prop::sample::select(vec![Type::String, Type::Int, Type::Double])
             .prop_map(Operation::Convert),
     ];

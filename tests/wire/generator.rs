@@ -47,7 +47,12 @@ pub(crate) struct Generator {
     pub(crate) planted: Option<(&'static str, &'static [&'static str])>,
     /// Whether the bytes in values are requests, and of which signal.
     pub(crate) embedded: Option<Signal>,
+    /// Whether profiles make sense: references lead somewhere, and samples have values and no timestamps.
+    pub(crate) sensible: bool,
 }
+
+/// How many entries the tables of a dictionary have at least, if it is to be sensible.
+const ENTRIES: u8 = 3;
 
 impl Generator {
     pub(crate) fn new(wild: bool) -> Self {
@@ -57,6 +62,7 @@ impl Generator {
             overlong: true,
             planted: None,
             embedded: None,
+            sensible: false,
         }
     }
 
@@ -69,6 +75,7 @@ impl Generator {
         let message = &self.descriptors.messages[kind];
         let mut fields: Vec<Vec<u8>> = Vec::new();
         let form = entropy.byte();
+        let tables = self.sensible && message.name.ends_with(".ProfilesDictionary");
         let mut member = 0;
         for field in &message.fields {
             let mut occurrences = self.occurrences(field, depth, entropy);
@@ -81,6 +88,23 @@ impl Generator {
             if depth > 12 && field.kind == Type::Message {
                 occurrences = 0;
             }
+            if self.sensible {
+                occurrences = match field.name.as_str() {
+                    "dictionary" => occurrences.max(1),
+                    "timestamps_unix_nano" => 0,
+                    // Without them it could be one of an older layout.
+                    "values" if message.name.ends_with(".Sample") => occurrences.max(1),
+                    _ => occurrences,
+                };
+            }
+            if tables {
+                // Entry 0 of each table is the one that says nothing.
+                let mut raw = Vec::new();
+                self.key(field.number, 2, entropy, &mut raw);
+                self.delimited(&[], entropy, &mut raw);
+                fields.push(raw);
+                occurrences = ENTRIES - 1;
+            }
             self.field(field, occurrences, depth, entropy, &mut fields);
         }
         if self.wild {
@@ -88,6 +112,7 @@ impl Generator {
                 fields.push(self.unknown(entropy));
             }
             match entropy.below(4) {
+                _ if tables => {}
                 1 => fields.reverse(),
                 2 => {
                     for at in (1..fields.len()).rev() {
@@ -187,7 +212,12 @@ impl Generator {
     }
 
     fn scalar(&self, field: &FieldDescriptor, entropy: &mut Entropy<'_>, output: &mut Vec<u8>) {
-        let number = entropy.number();
+        let reference = ["_strindex", "_index", "_indices"];
+        let reference = reference.iter().any(|ending| field.name.ends_with(ending));
+        let number = match self.sensible && reference {
+            true => entropy.below(ENTRIES).into(),
+            false => entropy.number(),
+        };
         match scalar_wire_type(field.kind) {
             1 => output.extend(number.to_le_bytes()),
             5 => output.extend((number as u32).to_le_bytes()),

@@ -23,6 +23,34 @@ proptest! {
     }
 }
 
+/// A fuzzer found it.
+#[test]
+fn a_second_time_changes_nothing_in_this_profile_either() {
+    let entropy = [
+        0xae, 0xcc, 0x0d, 0xc3, 0x69, 0xc7, 0xf5, 0xe5, 0xee, 0x18, 0xb9, 0x00, 0x40, 0x6d, 0xd6,
+    ];
+    survives_nowhere(Signal::Profiles, Some(Signal::Traces), &entropy);
+}
+
+#[test]
+fn most_profiles_that_make_sense_are_passed_on() {
+    const TRIES: usize = 64;
+    let mut passed = 0;
+    for seed in 1..=TRIES as u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut byte = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let entropy: Vec<u8> = (0..1000).map(|_| byte()).collect();
+        passed += survives_nowhere(Signal::Profiles, None, &entropy);
+    }
+    // Of three configurations each.
+    assert!(passed >= 27 * TRIES / 10, "{passed} of {}", 3 * TRIES);
+}
+
 /// One processor per place, which looks there alone; then one that looks everywhere, and one that only reports.
 fn processors(signal: Signal) -> &'static [Box<dyn Processor>] {
     static ALL: [LazyLock<Vec<Box<dyn Processor>>>; 4] = [

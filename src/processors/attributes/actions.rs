@@ -1,6 +1,7 @@
 //! The list of actions of `attributes` and `resource`: its configuration, and what becomes of it for a batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::Metadata;
 use crate::component::BuildError;
 use crate::config::Problems;
+use crate::re2;
 use crate::wire::attributes::{Action, Actions, Operation, Source, Type};
 
 /// What to do with one attribute, or with those whose keys match.
@@ -223,8 +225,8 @@ impl ActionConfig {
             );
         }
         if let Some(pattern) = &self.pattern {
-            match Regex::new(pattern) {
-                Err(reason) => error("pattern", &format!("{}", Reason(&reason))),
+            match re2::compile(pattern) {
+                Err(wrong) => error("pattern", &wrong.to_string()),
                 Ok(pattern) if kind == ActionKind::Extract => {
                     let mut names = pattern.capture_names().skip(1);
                     if names.len() == 0 {
@@ -279,18 +281,22 @@ impl ActionConfig {
         }
     }
 
-    /// The actions on the wire: none where the header is missing that the value should come from.
-    fn actions(&self, metadata: Option<&Metadata>) -> Result<Vec<Action>, BuildError> {
+    /// What becomes of it on the wire, with its pattern compiled.
+    fn prepare(&self) -> Result<Vec<Made>, BuildError> {
         let broken = || BuildError(format!("the action on {} is incomplete", self.key));
         let pattern = || match &self.pattern {
-            Some(pattern) => Regex::new(pattern).map(Some).map_err(|_| broken()),
+            Some(pattern) => re2::compile(pattern)
+                .map(|pattern| Some(Arc::new(pattern)))
+                .map_err(|wrong| BuildError(format!("the pattern of {} {wrong}", self.key))),
             None => Ok(None),
         };
-        let action = |operation| Action {
-            key: self.key.clone(),
-            operation,
+        let action = |operation| {
+            Made::Ready(Action {
+                key: self.key.clone(),
+                operation,
+            })
         };
-        let by_key_and_pattern = |by_key, by_pattern: fn(Regex) -> Operation| {
+        let by_key_and_pattern = |by_key, by_pattern: fn(Arc<Regex>) -> Operation| {
             let by_key = (!self.key.is_empty()).then_some(by_key);
             let by_pattern = pattern()?.map(by_pattern);
             Ok(by_key.into_iter().chain(by_pattern).map(action).collect())
@@ -319,56 +325,87 @@ impl ActionConfig {
             }
         };
         let default = self.default_value.as_ref().map(Literal::to_value);
-        let source = match (&self.value, &self.from_attribute, &self.from_context) {
-            (Some(value), ..) => Some(Source::Value(value.to_value())),
-            (None, Some(key), _) => Some(match default {
-                Some(default) => Source::AttributeOr(key.clone(), default),
-                None => Source::Attribute(key.clone()),
-            }),
-            (None, None, Some(name)) => {
-                let value = header(name, metadata).map(Value::StringValue);
-                value.or(default).map(Source::Value)
+        Ok(vec![
+            match (&self.value, &self.from_attribute, &self.from_context) {
+                (Some(value), ..) => action(set(Source::Value(value.to_value()))),
+                (None, Some(key), _) => action(set(match default {
+                    Some(default) => Source::AttributeOr(key.clone(), default),
+                    None => Source::Attribute(key.clone()),
+                })),
+                (None, None, Some(name)) => Made::FromHeader {
+                    key: self.key.clone(),
+                    set,
+                    header: name
+                        .strip_prefix("metadata.")
+                        .unwrap_or(name)
+                        .to_ascii_lowercase(),
+                    default,
+                },
+                (None, None, None) => action(set(Source::Value(default.ok_or_else(broken)?))),
+            },
+        ])
+    }
+}
+
+/// An action, as far as it is the same for all batches.
+#[derive(Debug)]
+enum Made {
+    Ready(Action),
+    /// Sets an attribute to what a header says.
+    FromHeader {
+        key: String,
+        set: fn(Source) -> Operation,
+        /// In lower case.
+        header: String,
+        default: Option<Value>,
+    },
+}
+
+impl Made {
+    /// The action for a batch that came with these headers: none where the header is missing that the value should come from.
+    fn action(&self, metadata: Option<&Metadata>) -> Option<Action> {
+        match self {
+            Made::Ready(action) => Some(action.clone()),
+            Made::FromHeader {
+                key,
+                set,
+                header,
+                default,
+            } => {
+                let values = metadata.and_then(|metadata| metadata.get(header));
+                let value = values
+                    .filter(|values| !values.is_empty())
+                    .map(|values| Value::StringValue(values.join(";")));
+                let value = value.or_else(|| default.clone())?;
+                Some(Action {
+                    key: key.clone(),
+                    operation: set(Source::Value(value)),
+                })
             }
-            (None, None, None) => Some(Source::Value(default.ok_or_else(broken)?)),
-        };
-        Ok(source.map(set).map(action).into_iter().collect())
+        }
     }
 }
 
-/// A header by its name, with or without `metadata.` in front.
-fn header(name: &str, metadata: Option<&Metadata>) -> Option<String> {
-    let name = name.strip_prefix("metadata.").unwrap_or(name);
-    let values = metadata?.get(&name.to_ascii_lowercase())?;
-    (!values.is_empty()).then(|| values.join(";"))
-}
-
-/// A regular expression that cannot be used, in one line.
-pub(crate) struct Reason<'e>(pub(crate) &'e regex::Error);
-
-impl std::fmt::Display for Reason<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = self.0.to_string();
-        let last = text.lines().last().unwrap_or_default();
-        let reason = last.trim_start_matches("error: ");
-        write!(f, "is not a regular expression that can be used: {reason}")
-    }
-}
-
-/// The actions as far as they are the same for all batches.
+/// A list of actions, as far as they are the same for all batches. No pattern is compiled for a batch.
 #[derive(Debug)]
 pub(in crate::processors) struct Prepared {
-    configs: Vec<ActionConfig>,
+    made: Vec<Made>,
+    /// All of it, if nothing comes from headers.
     fixed: Option<Actions>,
 }
 
 impl Prepared {
     pub(in crate::processors) fn new(configs: &[ActionConfig]) -> Result<Self, BuildError> {
-        // All of them are made, whatever the batch: none can fail later.
-        let actions = all(configs, None)?;
-        let depends = configs.iter().any(|config| config.from_context.is_some());
+        let mut made = Vec::new();
+        for config in configs {
+            made.extend(config.prepare()?);
+        }
+        let depends = made
+            .iter()
+            .any(|made| matches!(made, Made::FromHeader { .. }));
         Ok(Prepared {
-            configs: configs.to_vec(),
-            fixed: (!depends).then_some(actions),
+            fixed: (!depends).then(|| actions(&made, None)),
+            made,
         })
     }
 
@@ -380,18 +417,46 @@ impl Prepared {
     ) -> R {
         match &self.fixed {
             Some(actions) => run(actions),
-            None => {
-                let actions = all(&self.configs, metadata);
-                run(&actions.unwrap_or_else(|_| Actions::new(Vec::new())))
-            }
+            None => run(&actions(&self.made, metadata)),
         }
     }
 }
 
-fn all(configs: &[ActionConfig], metadata: Option<&Metadata>) -> Result<Actions, BuildError> {
-    let mut actions = Vec::new();
-    for config in configs {
-        actions.extend(config.actions(metadata)?);
+fn actions(made: &[Made], metadata: Option<&Metadata>) -> Actions {
+    let actions = made.iter().filter_map(|made| made.action(metadata));
+    Actions::new(actions.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_compiled_once_and_not_for_each_batch() {
+        let read = |yaml| serde_yaml::from_str::<Vec<ActionConfig>>(yaml).unwrap();
+        let configs = read(
+            "[{action: delete, pattern: '\\d'}, {key: a, action: extract, pattern: '(?P<b>x)'}, \
+             {key: tenant, action: upsert, from_context: X-Tenant}]",
+        );
+        let prepared = Prepared::new(&configs).unwrap();
+        assert!(prepared.fixed.is_none());
+        let metadata = Metadata::from([("x-tenant".to_owned(), vec!["acme".to_owned()])]);
+        let of_batch = || {
+            prepared
+                .made
+                .iter()
+                .filter_map(|made| made.action(Some(&metadata)))
+        };
+        assert_eq!(of_batch().count(), 3);
+        for (one, other) in of_batch().zip(of_batch()) {
+            match (one.operation, other.operation) {
+                (Operation::DeleteMatching(one), Operation::DeleteMatching(other))
+                | (Operation::Extract(one), Operation::Extract(other)) => {
+                    assert!(Arc::ptr_eq(&one, &other));
+                }
+                (Operation::Upsert(one), Operation::Upsert(other)) => assert_eq!(one, other),
+                _ => unreachable!(),
+            }
+        }
     }
-    Ok(Actions::new(actions))
 }

@@ -10,7 +10,6 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::actions::Reason;
 pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
 pub(super) use self::actions::{Prepared, validate};
 use super::matching::{Choice, MatchConfig};
@@ -35,8 +34,8 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[serde(deny_unknown_fields)]
 pub struct AttributesConfig {
     /// What to do with the attributes of each span, data point and log record, in this order. Of profiles, the attributes
-    /// of each profile and of each of its samples are edited; a constant is added to the profile alone. At least one is
-    /// required.
+    /// of each profile and of each of its samples are edited; a constant is added to the profile alone. A profile in which
+    /// something changes loses its `original_payload`, which has the labels from before. At least one is required.
     #[serde(default)]
     pub actions: Vec<ActionConfig>,
     /// Only what matches this is edited: spans, log records, profiles, or metrics with all their data points. Default:

@@ -1,7 +1,10 @@
 //! The same actions on profiles, whose attributes are entries of a dictionary.
 //!
 //! The attributes of each profile and of each of its samples are a set of their own. What an action adds that says the same
-//! everywhere (a value from the configuration or from a header) is added to the profile alone.
+//! everywhere (a value from the configuration or from a header) is added to the profile alone. Where a set changes, the
+//! file that the profile was converted from goes: the labels in it are those from before.
+//!
+//! Resources are edited on the wire, unless their attributes are references into the dictionary.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,6 +24,7 @@ use crate::profiles::ingest::ingest;
 use crate::profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
 use crate::profiles::reindex::Memo;
 use crate::wire::attributes::{Actions, Level};
+use crate::wire::reader::{Fault, Fields};
 use crate::wire::view::{self, Message, ResourceEntry, ScopeEntry, View as _};
 
 /// Edits a request; `None` when nothing changes. With the number of its samples.
@@ -35,6 +39,11 @@ pub(in crate::processors) fn apply(
 ) -> Result<Option<(usize, Bytes)>, Nack> {
     let broken =
         |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
+    if level == Level::Resources && !refer(request).map_err(|fault| broken(fault.text().into()))? {
+        let edited = actions.apply_to_resources_of_profiles(request);
+        let edited = edited.map_err(|error| broken(error.to_string()))?;
+        return Ok(edited.map(|edited| (crate::wire::count(Signal::Profiles, &edited), edited)));
+    }
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;
     profiles.resources = ingest(request, dictionary, &mut Memo::default(), None)
@@ -56,6 +65,60 @@ pub(in crate::processors) fn apply(
     }
     let changed = editor.changed;
     Ok(changed.then(|| (profiles.samples(), profiles.encode())))
+}
+
+/// Whether an attribute of a resource has a key or a value that stands in the dictionary.
+fn refer(request: &[u8]) -> Result<bool, Fault> {
+    for entry in Fields::new(request) {
+        let entry = entry?;
+        for resource in entry.fields().filter(|_| entry.number == 1) {
+            let resource = resource?;
+            for attribute in resource.fields().filter(|_| resource.number == 1) {
+                let attribute = attribute?;
+                if attribute.number == 1 && refers(attribute.value.bytes().unwrap_or_default())? {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The same of an attribute. Values in values count, whatever a reader sees of them.
+fn refers(attribute: &[u8]) -> Result<bool, Fault> {
+    for field in Fields::new(attribute) {
+        let field = field?;
+        let refers = match (field.number, field.value.bytes()) {
+            (2, Some(value)) => value_refers(value)?,
+            (3, None) => true,
+            _ => false,
+        };
+        if refers {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same of a value. Values nest as deep as the validator allows.
+fn value_refers(value: &[u8]) -> Result<bool, Fault> {
+    for field in Fields::new(value) {
+        let field = field?;
+        if field.number == 8 {
+            return Ok(true);
+        }
+        for inner in field.fields().filter(|_| matches!(field.number, 5 | 6)) {
+            let inner = inner?.value.bytes().unwrap_or_default();
+            let refers = match field.number {
+                5 => value_refers(inner)?,
+                _ => refers(inner)?,
+            };
+            if refers {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 type Edited = HashMap<AttributeSetId, AttributeSetId, RandomState>;
@@ -111,14 +174,20 @@ impl Editor<'_> {
                 continue;
             }
             profile.header.attributes = self.edited(set, true);
+            let mut changed = profile.header.attributes != set;
             let mut samples = Samples::default();
             samples.reserve(profile.samples.len());
             for sample in profile.samples.iter() {
                 let mut key = sample.key;
                 key.attributes = self.edited(key.attributes, false);
+                changed |= key.attributes != sample.key.attributes;
                 samples.push(key, sample.values, sample.timestamps);
             }
             profile.samples = samples;
+            if changed {
+                // What was deleted or hashed would be in there still.
+                profile.header.original = None;
+            }
         }
     }
 

@@ -381,6 +381,8 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     let label = tables.attribute_table.len() as i32 - 1;
     let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
     profile.samples[0].attribute_indices.push(label);
+    profile.original_payload_format = "pprof".to_owned();
+    profile.original_payload = b"a file that says whose-thread it is".to_vec();
     let request = Bytes::from(request.encode_to_vec());
     let edit = |yaml: &str| {
         let batch = Batch::new(Signal::Profiles, 2, request.clone());
@@ -397,6 +399,8 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     assert!(has(&request, "secret-thread"));
     let deleted = edit("actions: [{key: thread, action: delete}]");
     assert!(!has(&deleted, "secret-thread"));
+    // Nor is it left in the file that the profile was made of.
+    assert!(!has(&deleted, "whose-thread") && !has(&deleted, "pprof"));
     assert_eq!(crate::wire::count(Signal::Profiles, &deleted), 2);
     let same = edit("actions: [{key: no such key, action: delete}]");
     assert_eq!(same.as_ptr(), request.as_ptr());
@@ -432,4 +436,51 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     assert!(
         keys.clone().any(|(key, ..)| *key == "t") && keys.clone().all(|(key, ..)| *key != "thread")
     );
+}
+
+#[test]
+fn patterns_are_those_of_go() {
+    let mut edited = processor("actions: [{action: delete, pattern: '^\\Qa.b\\E\\d{id}$'}]")
+        .process(batch(&[
+            ("a.b1{id}", ""),
+            ("axb1{id}", ""),
+            ("a.b\u{661}{id}", ""),
+        ]))
+        .unwrap()
+        .unwrap();
+    let Decoded::Logs(left) = edited.decoded().unwrap() else {
+        unreachable!();
+    };
+    let attributes = &left.resource_logs[0].scope_logs[0].log_records[0].attributes;
+    let keys: Vec<&str> = attributes.iter().map(|left| left.key.as_str()).collect();
+    assert_eq!(keys, ["axb1{id}", "a.b\u{661}{id}"]);
+    for yaml in [
+        "{match_type: regexp, log_bodies: ['^/users/{id}/\\d$']}",
+        "{match_type: regexp, attributes: [{key: path, value: '^/users/{id}/\\d$'}]}",
+    ] {
+        let config = format!("{{actions: [{{key: path, action: delete}}], include: {yaml}}}");
+        let config: AttributesConfig = serde_yaml::from_str(&config).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        assert!(problems.found().is_empty(), "{yaml}");
+        let left = |path: &str| {
+            let mut request = logs(&[("path", path)]);
+            let Decoded::Logs(logs) = &mut request else {
+                unreachable!();
+            };
+            logs.resource_logs[0].scope_logs[0].log_records[0].body = Some(AnyValue {
+                value: Some(Value::StringValue(path.to_owned())),
+            });
+            let batch = Batch::new(Signal::Logs, 1, request.encode());
+            let mut edited = of(&config, Signal::Logs).process(batch).unwrap().unwrap();
+            match edited.decoded().unwrap() {
+                Decoded::Logs(logs) => logs.resource_logs[0].scope_logs[0].log_records[0]
+                    .attributes
+                    .len(),
+                _ => unreachable!(),
+            }
+        };
+        assert_eq!(left("/users/{id}/7"), 0, "{yaml}");
+        assert_eq!(left("/users/{id}/\u{661}"), 1, "{yaml}");
+    }
 }

@@ -1,6 +1,5 @@
 //! The configuration of `include` and `exclude`.
 
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +7,7 @@ use crate::batch::Signal;
 use crate::component::BuildError;
 use crate::config::Problems;
 use crate::processors::attributes::Literal;
-use crate::processors::attributes::Reason;
+use crate::re2;
 
 /// Properties that telemetry is compared with. All that are given must match.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -274,8 +273,8 @@ pub(super) const KINDS: [&str; 5] = [
 ];
 
 fn check(text: &str, is_pattern: bool) -> Result<(), String> {
-    match is_pattern.then(|| Regex::new(text)) {
-        Some(Err(reason)) => Err(Reason(&reason).to_string()),
+    match is_pattern.then(|| re2::compile(text)) {
+        Some(Err(wrong)) => Err(wrong.to_string()),
         _ => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use super::config::{KINDS, LibraryConfig, MatchAttribute, MatchConfig, MatchType
 use crate::batch::Signal;
 use crate::component::BuildError;
 use crate::processors::attributes::Literal;
+use crate::re2;
 use crate::wire::attributes::Select;
 use crate::wire::view::{
     AnyValue, Attributes, LogRecord, Message, Metric, ResourceEntry, ScopeEntry, Span, View as _,
@@ -29,9 +30,9 @@ impl Texts {
             MatchType::Strict => {
                 Texts::Strict(texts.iter().map(|text| text.as_ref().to_owned()).collect())
             }
-            MatchType::Regexp => {
-                Texts::Regexp(RegexSet::new(texts).map_err(|error| BuildError(error.to_string()))?)
-            }
+            MatchType::Regexp => Texts::Regexp(
+                re2::compile_all(texts).map_err(|wrong| BuildError(wrong.to_string()))?,
+            ),
         })
     }
 
@@ -51,7 +52,7 @@ impl Texts {
 }
 
 /// Nothing to compare with matches everything.
-fn matches(texts: Option<&Texts>, text: impl FnOnce() -> Cow<'static, str>) -> bool {
+fn matches<'t>(texts: Option<&Texts>, text: impl FnOnce() -> Cow<'t, str>) -> bool {
     texts.is_none_or(|texts| texts.matches(&text()))
 }
 
@@ -185,7 +186,7 @@ impl Matcher {
             let found = found.find(|attribute| attribute.key_bytes() == b"service.name");
             found.map_or(Cow::Borrowed(NO_SERVICE), |attribute| {
                 let value = attribute.value().unwrap_or(AnyValue::Empty);
-                Cow::Owned(value.to_text().into_owned())
+                value.to_text()
             })
         };
         matches(self.services.as_ref(), service)
@@ -241,10 +242,7 @@ impl Matcher {
     }
 
     fn log(&self, record: LogRecord<'_>) -> bool {
-        let body = || {
-            let body = record.body().unwrap_or(AnyValue::Empty);
-            Cow::Owned(body.to_text().into_owned())
-        };
+        let body = || record.body().unwrap_or(AnyValue::Empty).to_text();
         let severity = |(least, undefined): &(i32, bool)| match record.severity_number() {
             0 => *undefined,
             number => number >= *least,

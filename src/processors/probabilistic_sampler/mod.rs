@@ -1,7 +1,9 @@
-//! `probabilistic_sampler`: lets a percentage of traces, or of log records, pass.
+//! `probabilistic_sampler`: lets a percentage of traces, of log records, or of profiles, pass.
 //!
 //! Keys, decisions and what is written into spans and records are those of the Collector's processor: collectors of both
-//! kinds with the same settings let the same traces pass.
+//! kinds with the same settings let the same traces pass. Profiles, which the Collector's does not know, are decided about
+//! by their id as spans are by their trace's. Metrics are not sampled: a sum or a gauge without some of its data points is
+//! wrong, and not an estimate. `filter` takes out whole metrics.
 
 mod carrier;
 mod logs;
@@ -11,17 +13,20 @@ mod tests;
 mod threshold;
 mod trace_state;
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::carrier::{Decision, Policy, Sampler};
+use self::carrier::{Carrier, Decision, Policy, Sampler};
 use self::logs::Logs;
 use self::threshold::{BUCKET_BITS, BUCKETS, DIGITS, LEAST_PROBABILITY, Threshold};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
 use crate::config::{Problems, Validate};
 use crate::pipeline::Processor;
+use crate::profiles::compacted;
 use crate::telemetry::SamplerMetrics;
+use crate::wire::count;
 use crate::wire::edit::Editor;
 use crate::wire::reader::Field;
 use crate::wire::sieve::{Sieve, Sieved, sieve};
@@ -32,14 +37,18 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     Config,
     "probabilistic_sampler",
     aliases: &[],
-    "Lets a percentage of traces, or of log records, pass.",
+    "Lets a percentage of traces, of log records, or of profiles, pass.",
     &[
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
     ]
 );
 
 /// Configuration of the `probabilistic_sampler` processor.
+///
+/// What is said of trace ids holds for the ids of profiles, in which nothing is written: a profile says nothing about how it
+/// was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -192,6 +201,9 @@ impl ProcessorConfig for Config {
                 signal,
                 Policy::ALL.map(|policy| match policy {
                     Policy::Attribute => self.from_attribute.clone(),
+                    policy if signal == Signal::Profiles => {
+                        policy.name().replace("trace_id", "profile_id")
+                    }
                     policy => policy.name().to_owned(),
                 }),
             ),
@@ -216,27 +228,47 @@ impl Processor for ProbabilisticSampler {
         };
         let mut left = Requests::default();
         let mut changed = false;
+        let mut dropped = 0;
         for part in batch.wire().parts() {
             let sieved = sieve(part, &mut sampling)
                 .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?;
             changed |= sieved != Sieved::Same;
             match sieved {
                 Sieved::Same => left.push(part.clone()),
+                Sieved::Changed(after) if signal == Signal::Profiles => {
+                    // What only the dropped ones referred to goes too. Items are samples.
+                    let after = Bytes::from(after);
+                    let after = compacted(&after).unwrap_or(after);
+                    dropped += count(signal, part).saturating_sub(count(signal, &after));
+                    left.push(after);
+                }
                 Sieved::Changed(part) => left.push(part.into()),
+                Sieved::Nothing if signal == Signal::Profiles => dropped += count(signal, part),
                 Sieved::Nothing => {}
             }
         }
         self.metrics.count(&sampling.counts);
-        let dropped: u64 = sampling.counts.iter().map(|[dropped, _]| dropped).sum();
-        let items = batch
-            .items()
-            .saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
+        if signal != Signal::Profiles {
+            let counts = sampling.counts.iter().map(|[dropped, _]| dropped);
+            dropped = usize::try_from(counts.sum::<u64>()).unwrap_or(usize::MAX);
+        }
+        let items = batch.items().saturating_sub(dropped);
         Ok(match changed {
             _ if left.parts().is_empty() && changed => None,
             true => Some(batch.with_wire(items, left)),
             false => Some(batch),
         })
     }
+}
+
+/// Decides about a profile.
+fn profile(sampler: Sampler, fail_closed: bool, profile: &Field<'_>) -> Decision {
+    const PROFILE_ID: u32 = 7;
+    let fields = profile.fields().map_while(Result::ok);
+    let ids = fields.filter(|field| field.number == PROFILE_ID);
+    let id = ids.last().and_then(|field| field.value.bytes());
+    let item = spans::item(sampler, id.unwrap_or_default(), Some(Carrier::default()));
+    sampler.decide(item, fail_closed, || None)
 }
 
 struct Sampling<'s> {
@@ -252,6 +284,7 @@ impl<'a> Sieve<'a> for Sampling<'_> {
             sampled, policy, ..
         } = match self.signal {
             Signal::Logs => self.logs.sample(item, editor),
+            Signal::Profiles => profile(self.logs.sampler, self.logs.fail_closed, item),
             _ => spans::sample(self.logs.sampler, self.logs.fail_closed, item, editor),
         };
         let counts = self.counts.get_mut(policy as usize);

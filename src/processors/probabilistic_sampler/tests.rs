@@ -300,6 +300,49 @@ fn tiers_agree_about_log_records_too() {
 }
 
 #[test]
+fn profiles_are_decided_about_by_their_id_as_spans_are_by_their_traces() {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+
+    use crate::profiles::testing_batches::named;
+
+    let config = tier(7, 50.0);
+    let spans = many();
+    let kept: Vec<Vec<u8>> = through(&config, &spans)
+        .into_iter()
+        .map(|span| span.trace_id)
+        .collect();
+    let mut request = named("a", 1, ["kept", "dropped"]);
+    let scope = &mut request.resource_profiles[0].scope_profiles[0];
+    let profile = scope.profiles[0].clone();
+    let dropped = spans.iter().find(|span| !kept.contains(&span.trace_id));
+    for (at, id) in [kept[0].clone(), dropped.unwrap().trace_id.clone(), vec![]]
+        .into_iter()
+        .enumerate()
+    {
+        let mut one = profile.clone();
+        one.profile_id = id;
+        one.samples.swap(0, at % 2);
+        one.samples.truncate(1);
+        scope.profiles.push(one);
+    }
+    scope.profiles.remove(0);
+    let before = Batch::new(Signal::Profiles, 3, Bytes::from(request.encode_to_vec()));
+    let mut after = processor(&config, Signal::Profiles)
+        .process(before)
+        .unwrap()
+        .unwrap();
+    // One without an id cannot be decided about.
+    assert_eq!(after.items(), 1);
+    let after = ExportProfilesServiceRequest::decode(after.wire().to_bytes()).unwrap();
+    let profiles = &after.resource_profiles[0].scope_profiles[0].profiles;
+    assert_eq!(profiles.len(), 1);
+    assert_eq!(profiles[0].profile_id, kept[0]);
+    let strings = &after.dictionary.as_ref().unwrap().string_table;
+    assert!(strings.iter().any(|text| text == "kept"));
+    assert!(!strings.iter().any(|text| text == "dropped"));
+}
+
+#[test]
 fn settings_that_cannot_be_meant_are_told() {
     let problems = |yaml: &str| -> Vec<String> {
         let config: Config = serde_yaml::from_str(yaml).unwrap();

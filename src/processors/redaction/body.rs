@@ -5,14 +5,14 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message as _;
 
 use super::hits::Rule;
-use super::redactor::Redactor;
+use super::redactor::{Redactor, only_string};
 use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::summary::Deed;
-use super::text::as_text;
 use crate::batch::Signal;
 use crate::redaction::Outcome;
 use crate::wire::strings::{Body, Change, Place, Rewriter as _};
+use crate::wire::view::text_of;
 
 /// What becomes of an encoded body. One that has more in it than its reader sees is written anew.
 pub(super) fn redact(
@@ -21,7 +21,6 @@ pub(super) fn redact(
     place: Place,
     value: &[u8],
 ) -> Result<Body, Refusal> {
-    let mut body = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
     let mut walk = Walk {
         rules,
         place,
@@ -29,6 +28,15 @@ pub(super) fn redact(
         claim: redactor.policy.claims(place, None),
         redactor,
     };
+    // Most bodies.
+    if let Some(text) = only_string(value) {
+        return Ok(match walk.text(text)? {
+            Change::Keep => Body::Keep,
+            Change::Replace(text) => Body::Replace(string(text).encode_to_vec()),
+            Change::Remove => Body::Remove,
+        });
+    }
+    let mut body = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
     if walk.value(&mut body)? == Fate::Goes {
         return Ok(Body::Remove);
     }
@@ -100,7 +108,8 @@ impl Walk<'_, '_> {
     }
 
     fn entry(&mut self, entry: &mut KeyValue) -> Result<Fate, Refusal> {
-        match self.rules.key(&entry.key) {
+        let verdict = self.redactor.keys.verdict(self.rules, &entry.key);
+        match verdict {
             Verdict::Ignored => {
                 self.note(Deed::BodyIgnored);
                 return Ok(Fate::Stays);
@@ -110,13 +119,12 @@ impl Walk<'_, '_> {
                 self.count(Rule::AllowedKeys);
                 return Ok(Fate::Goes);
             }
-            Verdict::Open => {}
+            Verdict::Blocked | Verdict::Open => {}
         }
-        let blocked = self.rules.blocks_key(&entry.key);
         if !self.key(entry)? {
             return Ok(Fate::Goes);
         }
-        if blocked {
+        if verdict == Verdict::Blocked {
             self.note(Deed::BodyMasked);
             self.count(Rule::BlockedKeyPatterns);
             let text = match entry.value.as_ref().and_then(|value| value.value.as_ref()) {
@@ -159,81 +167,118 @@ impl Walk<'_, '_> {
     }
 
     fn scalar(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
-        let text = as_text(value.value.as_ref());
-        if self.rules.allows_value(&text) {
+        let change = match &value.value {
+            Some(Value::StringValue(text)) => self.text(text)?,
+            _ => {
+                let text = text_of(value).into_owned();
+                match self.ruled(&text)? {
+                    Some(change) => change,
+                    None if matches!(value.value, Some(Value::BytesValue(_))) => {
+                        return self.bytes(value);
+                    }
+                    None if self.rules.all_types => self.detected(&text)?,
+                    None => Change::Keep,
+                }
+            }
+        };
+        Ok(match change {
+            Change::Keep => Fate::Stays,
+            Change::Replace(text) => {
+                *value = string(text);
+                Fate::Stays
+            }
+            Change::Remove => Fate::Goes,
+        })
+    }
+
+    /// A text: rules, then detectors.
+    fn text(&mut self, text: &str) -> Result<Change, Refusal> {
+        match self.ruled(text)? {
+            Some(change) => Ok(change),
+            None => self.detected(text),
+        }
+    }
+
+    /// What the rules make of a value as text; none if they leave it to the detectors.
+    fn ruled(&mut self, text: &str) -> Result<Option<Change>, Refusal> {
+        if self.rules.allows_value(text) {
             // The Collector says nothing of a whole body that is allowed.
             if !self.path.is_empty() {
                 self.note(Deed::BodyAllowed);
             }
-            return Ok(Fate::Stays);
+            return Ok(Some(Change::Keep));
         }
         let sanitizers = &self.rules.sanitizers;
         let blocked = self
             .redactor
-            .block(self.rules, self.place, &text, |text| sanitizers.body(text))?;
-        if blocked != text {
-            let fresh = match self.redactor.scan(self.place, blocked.as_bytes())? {
-                Outcome::Clean => blocked.into_owned(),
-                Outcome::Rewritten(text) => text,
-                Outcome::Drop => return Ok(self.gone()),
-            };
-            *value = string(fresh);
-            self.masked();
-            return Ok(Fate::Stays);
+            .block(self.rules, self.place, text, |text| sanitizers.body(text))?;
+        if blocked == text {
+            return Ok(None);
         }
-        self.detect(value, &text)
+        let change = self.detected(&blocked)?;
+        Ok(Some(match change {
+            Change::Keep => {
+                self.note(Deed::BodyMasked);
+                Change::Replace(blocked.into_owned())
+            }
+            change => change,
+        }))
     }
 
-    /// Detectors look at strings, at bytes as far as they are text, and at other values if all types are looked at.
-    fn detect(&mut self, value: &mut AnyValue, text: &str) -> Result<Fate, Refusal> {
-        if let Some(Value::BytesValue(bytes)) = &mut value.value {
-            if let Some(signal) = self.claim {
-                if let Some(request) = self.redactor.request(self.place, signal, bytes)? {
-                    *bytes = request;
-                    self.masked();
-                }
-                return Ok(Fate::Stays);
-            }
-            let mut fresh = Vec::with_capacity(bytes.len());
-            let mut changed = false;
-            for chunk in bytes.utf8_chunks() {
-                match self.redactor.scan(self.place, chunk.valid().as_bytes())? {
-                    Outcome::Clean => fresh.extend_from_slice(chunk.valid().as_bytes()),
-                    Outcome::Rewritten(text) => {
-                        fresh.extend_from_slice(text.as_bytes());
-                        changed = true;
-                    }
-                    Outcome::Drop => return Ok(self.gone()),
-                }
-                fresh.extend_from_slice(chunk.invalid());
-            }
-            if changed {
-                *bytes = fresh;
-                self.masked();
-            }
-            return Ok(Fate::Stays);
-        }
-        if !matches!(value.value, Some(Value::StringValue(_))) && !self.rules.all_types {
-            return Ok(Fate::Stays);
-        }
-        match self.redactor.scan(self.place, text.as_bytes())? {
-            Outcome::Clean => {}
+    /// What the detectors make of a text.
+    fn detected(&mut self, text: &str) -> Result<Change, Refusal> {
+        Ok(match self.redactor.scan(self.place, text.as_bytes())? {
+            Outcome::Clean => Change::Keep,
             Outcome::Rewritten(text) => {
-                *value = string(text);
-                self.masked();
+                self.note(Deed::BodyMasked);
+                Change::Replace(text)
             }
-            Outcome::Drop => return Ok(self.gone()),
+            Outcome::Drop => {
+                self.note(Deed::BodyRedacted);
+                Change::Remove
+            }
+        })
+    }
+
+    /// Bytes: a request, or text as far as they are that.
+    fn bytes(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
+        let Some(Value::BytesValue(bytes)) = &mut value.value else {
+            return Ok(Fate::Stays);
+        };
+        if let Some(signal) = self.claim {
+            if let Some(request) = self.redactor.request(self.place, signal, bytes)? {
+                *bytes = request;
+                self.note(Deed::BodyMasked);
+            }
+            return Ok(Fate::Stays);
+        }
+        let mut fresh = Vec::with_capacity(bytes.len());
+        let mut changed = false;
+        for chunk in bytes.utf8_chunks() {
+            if chunk.valid().is_empty() {
+                fresh.extend_from_slice(chunk.invalid());
+                continue;
+            }
+            // As in bytes that stand elsewhere.
+            let place = self.place;
+            match self.redactor.text(place, chunk.valid().as_bytes())? {
+                Change::Keep => fresh.extend_from_slice(chunk.valid().as_bytes()),
+                Change::Replace(text) => {
+                    fresh.extend_from_slice(text.as_bytes());
+                    changed = true;
+                }
+                Change::Remove => {
+                    self.note(Deed::BodyRedacted);
+                    return Ok(Fate::Goes);
+                }
+            }
+            fresh.extend_from_slice(chunk.invalid());
+        }
+        if changed {
+            *bytes = fresh;
+            self.note(Deed::BodyMasked);
         }
         Ok(Fate::Stays)
-    }
-
-    fn masked(&mut self) {
-        self.note(Deed::BodyMasked);
-    }
-
-    fn gone(&mut self) -> Fate {
-        self.note(Deed::BodyRedacted);
-        Fate::Goes
     }
 
     fn note(&mut self, deed: Deed) {

@@ -73,6 +73,15 @@ impl Counters {
         }
     }
 
+    /// Counters that nobody sees.
+    pub(super) fn silent() -> Self {
+        Counters {
+            handles: Vec::new(),
+            originals: None,
+            refused: std::array::from_fn(|_| Counter::noop()),
+        }
+    }
+
     /// A request that cannot be looked at.
     #[cold]
     pub(super) fn refused(&self, reason: Reason) {

@@ -11,6 +11,7 @@ mod body;
 mod config;
 mod hits;
 mod policy;
+mod probe;
 mod profiles;
 mod redactor;
 mod refusal;
@@ -19,7 +20,6 @@ mod sanitize;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::sync::Arc;
 

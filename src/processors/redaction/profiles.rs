@@ -18,6 +18,7 @@ use prost::Message as _;
 use super::Redacted;
 use super::hits::Counters;
 use super::policy::Policy;
+use super::probe::{self, Probe};
 use super::redactor::Redactor;
 use super::refusal::Refusal;
 use crate::batch::Signal;
@@ -27,8 +28,7 @@ use crate::profiles::names::BUILD_IDS;
 use crate::profiles::references::References;
 use crate::profiles::reindex::Fault;
 use crate::profiles::{Dictionary, Profiles, layout, pprof};
-use crate::redaction::{Hits, Outcome};
-use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter, Seen, rewrite};
+use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
 
 /// A profiles request without what is private, which is in `level` others; none when it stays as it is.
 pub(super) fn redact(
@@ -39,14 +39,10 @@ pub(super) fn redact(
     level: u32,
 ) -> Reworked<Option<Redacted>> {
     layout::recognise(request).map_err(|old| Refused::By(Refusal::Layout(old.to_string())))?;
-    let mut probe = Probe {
-        policy,
-        hits: Hits::default(),
-        found: policy.rules.is_some(),
-        in_place: false,
-    };
+    let silent = Counters::silent();
+    let mut probe = Probe::new(Redactor::new(policy, &silent, budget, level));
     let stripped = rewrite(&policy.tables, Signal::Profiles, request, &mut probe)?;
-    if !probe.found {
+    if !probe.found && !probe::rules_act(policy, request)? {
         return Ok(stripped.map(Redacted::same_items));
     }
     let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
@@ -54,6 +50,7 @@ pub(super) fn redact(
     let mut rework = Rework {
         redactor: Redactor::new(policy, counters, budget, level),
         changed: false,
+        suspects: &probe.suspects,
         strings: HashMap::new(),
     };
     let reworked = rework.request(decoded)?;
@@ -66,7 +63,7 @@ pub(super) fn redact(
     // Nothing was added to its strings then.
     let suspects = match changed {
         true => Vec::new(),
-        false => suspects(policy, &reworked),
+        false => strings(&reworked, &probe.suspects),
     };
     if !changed && suspects.is_empty() {
         return Ok(stripped.map(Redacted::same_items));
@@ -79,18 +76,13 @@ pub(super) fn redact(
     Ok(Some(Redacted { request, items }))
 }
 
-/// The strings of a dictionary in which there is something, wherever they stand.
-fn suspects<'r>(policy: &Policy, request: &'r ExportProfilesServiceRequest) -> Vec<&'r str> {
-    let tables = request.dictionary.iter();
-    let strings = tables.flat_map(|tables| &tables.string_table);
-    let suspect = |text: &&str| {
-        let outcome = policy.scanner.scan(text, &mut Hits::default());
-        let rules = policy.rules.as_ref();
-        !text.is_empty()
-            && (!matches!(outcome, Ok(Outcome::Clean))
-                || rules.is_some_and(|rules| rules.blocks_value(text)))
-    };
-    strings.map(String::as_str).filter(suspect).collect()
+/// The strings of a dictionary at these places.
+fn strings<'r>(request: &'r ExportProfilesServiceRequest, places: &HashSet<usize>) -> Vec<&'r str> {
+    let strings = request.dictionary.iter().flat_map(|tables| {
+        let strings = places.iter().filter_map(|at| tables.string_table.get(*at));
+        strings.map(String::as_str).filter(|text| !text.is_empty())
+    });
+    strings.collect()
 }
 
 /// Whether one of these strings is no longer there once only what is referred to is written: then it stood in no place,
@@ -122,67 +114,13 @@ fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
     Ok(compacted(Compactor::keeping_samples())?.finish())
 }
 
-/// Looks whether there is anything at all.
-struct Probe<'p> {
-    policy: &'p Policy,
-    hits: Hits,
-    /// Something was found, or there are rules.
-    found: bool,
-    /// Something was found where the policy looks.
-    in_place: bool,
-}
-
-impl Rewriter for Probe<'_> {
-    type Refusal = Refusal;
-
-    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
-        if !self.in_place {
-            let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
-            let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
-            self.in_place = !matches!(outcome, Outcome::Clean);
-            if let Some(rules) = &self.policy.rules {
-                let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
-                self.in_place |= rules.blocks_value(text);
-            }
-            self.found |= self.in_place;
-        }
-        Ok(Change::Keep)
-    }
-
-    fn shared(&mut self, text: &[u8]) -> Result<(), Refusal> {
-        // Whoever refers to it may not be looked at: then this is no reason to refuse.
-        if !self.found {
-            let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
-            self.found = !matches!(outcome, Ok(Outcome::Clean));
-        }
-        Ok(())
-    }
-
-    fn embeds(&self) -> bool {
-        self.policy.embeds()
-    }
-
-    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
-        self.policy.claims(place, key)
-    }
-
-    fn embedded(&mut self, _: Place, _: Signal, _: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
-        // Rare enough to take every one apart.
-        (self.found, self.in_place) = (true, true);
-        Ok(None)
-    }
-
-    fn original(&mut self) {
-        // One that a later field overrides, too.
-        (self.found, self.in_place) = (true, true);
-    }
-}
-
-type Reworked<T> = Result<T, Refused<Refusal>>;
+pub(super) type Reworked<T> = Result<T, Refused<Refusal>>;
 
 struct Rework<'p> {
     redactor: Redactor<'p>,
     changed: bool,
+    /// The strings of the dictionary in which there is something. The others need not be looked at again.
+    suspects: &'p HashSet<usize>,
     /// What became of a string in a place.
     strings: HashMap<(i32, Place), i32>,
 }
@@ -332,7 +270,9 @@ impl Rework<'_> {
             let decided = self.redactor.rule(place, seen).map_err(Refused::By)?;
             match decided {
                 Attribute::Look => {}
-                Attribute::Keep | Attribute::Later => kept.push((at, entry.value.take())),
+                Attribute::Keep | Attribute::KeepValue | Attribute::Later => {
+                    kept.push((at, entry.value.take()));
+                }
                 Attribute::Remove => {
                     *entry = proto::KeyValueAndUnit::default();
                     self.changed = true;
@@ -423,6 +363,9 @@ impl Rework<'_> {
             return Ok(());
         }
         let at = usize::try_from(*reference).ok();
+        if !at.is_some_and(|at| self.suspects.contains(&at)) {
+            return Ok(());
+        }
         let Some(text) = at.and_then(|at| strings.get(at)) else {
             // Refused when the tables are read again.
             return Ok(());

@@ -13,10 +13,9 @@ use super::config::Verbosity;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
 use super::refusal::Refusal;
-use super::rules::{Rules, Verdict};
+use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
-use super::text::as_text;
 use crate::batch::Signal;
 use crate::memory::Budget;
 use crate::redaction::{Hits, Outcome};
@@ -24,6 +23,7 @@ use crate::wire::reader::Fields;
 use crate::wire::strings::{
     Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
 };
+use crate::wire::view;
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
 /// bound a summary could be many times as long as the body.
@@ -37,6 +37,7 @@ pub(super) struct Redactor<'p> {
     /// How many requests this one is in.
     pub(super) level: u32,
     hits: Hits,
+    pub(super) keys: Memory,
     /// The sets of attributes around, the innermost last.
     sets: SmallVec<[Set; 2]>,
 }
@@ -65,6 +66,7 @@ impl<'p> Redactor<'p> {
             budget,
             level,
             hits: Hits::default(),
+            keys: Memory::default(),
             sets: SmallVec::new(),
         }
     }
@@ -193,7 +195,8 @@ impl<'p> Redactor<'p> {
         seen: &Seen<'_>,
     ) -> Result<Attribute, Refusal> {
         let key = seen.key;
-        match rules.key(key) {
+        let verdict = self.keys.verdict(rules, key);
+        match verdict {
             Verdict::Ignored => {
                 self.note(Deed::Ignored, key, rules);
                 return Ok(Attribute::Keep);
@@ -203,14 +206,20 @@ impl<'p> Redactor<'p> {
                 self.counters.ruled(place, Rule::AllowedKeys, 1);
                 return Ok(Attribute::Remove);
             }
-            Verdict::Open => {}
+            Verdict::Blocked | Verdict::Open => {}
         }
-        let (text, only) = self.text_of(rules, place, seen)?;
+        let (text, only) = text_of(rules, place, seen)?;
         if rules.allows_value(&text) {
             self.note(Deed::Allowed, key, rules);
-            return Ok(Attribute::Keep);
+            return Ok(match only {
+                Only::String => Attribute::KeepValue,
+                // What else is in the attribute is not what was allowed.
+                Only::Seen(true) => Attribute::Replace(text.into_owned()),
+                _ if hides(seen) => self.look(key, true),
+                _ => Attribute::KeepValue,
+            });
         }
-        if rules.blocks_key(key) {
+        if verdict == Verdict::Blocked {
             self.note(Deed::Masked, key, rules);
             self.counters.ruled(place, Rule::BlockedKeyPatterns, 1);
             return Ok(Attribute::Replace(rules.mask_all(&text)));
@@ -240,16 +249,20 @@ impl<'p> Redactor<'p> {
                     // What a reader does not see may be anything, and no rule has seen it either.
                     return Ok(Attribute::Replace(text.into_owned()));
                 }
-                if let Some(set) = self.sets.last_mut() {
-                    set.looking = Some(key.to_owned());
-                    let value = seen.value.unwrap_or_default();
-                    set.hidden = !seen.plain || Fields::new(value).nth(1).is_some();
-                }
-                return Ok(Attribute::Look);
+                return Ok(self.look(key, hides(seen)));
             }
         };
         self.note(Deed::Masked, key, rules);
         Ok(Attribute::Replace(fresh))
+    }
+
+    /// The strings in an attribute are looked at one by one.
+    fn look(&mut self, key: &str, hidden: bool) -> Attribute {
+        if let Some(set) = self.sets.last_mut() {
+            set.looking = Some(key.to_owned());
+            set.hidden = hidden;
+        }
+        Attribute::Look
     }
 
     /// What the rules say about an attribute: in mode `report`, whether anybody still has to look at it.
@@ -260,31 +273,9 @@ impl<'p> Redactor<'p> {
         };
         let decided = self.ruled_attribute(rules, place, &seen)?;
         Ok(match decided {
-            Attribute::Look => Attribute::Look,
+            Attribute::Look | Attribute::KeepValue => decided,
             _ if policy.report => Attribute::Keep,
             decided => decided,
-        })
-    }
-
-    /// A value as text, and how much of the value that is.
-    fn text_of<'s>(
-        &self,
-        rules: &Rules,
-        place: Place,
-        seen: &Seen<'s>,
-    ) -> Result<(Cow<'s, str>, Only), Refusal> {
-        let value = seen.value.unwrap_or_default();
-        if seen.plain
-            && let Some(text) = only_string(value)
-        {
-            return Ok((Cow::Borrowed(text), Only::String));
-        }
-        let value = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
-        Ok(match value.value {
-            // There may be more in the attribute than its reader sees.
-            Some(Value::StringValue(text)) => (Cow::Owned(text), Only::Seen(true)),
-            value if rules.all_types => (Cow::Owned(as_text(value.as_ref())), Only::Seen(false)),
-            _ => (Cow::Borrowed(""), Only::Nothing),
         })
     }
 
@@ -302,8 +293,13 @@ impl<'p> Redactor<'p> {
             set.summary.add(deed, "****", rules.verbosity);
             return;
         }
-        match self.policy.scanner.scan(key, &mut Hits::default()) {
-            Ok(Outcome::Clean) => set.summary.add(deed, key, rules.verbosity),
+        let mut name = Cow::Borrowed(key);
+        if self.policy.looks_at_keys {
+            // Then a key is a text like others, and what is blocked in it goes.
+            name = rules.block(key, &mut 0).unwrap_or(Cow::Borrowed("****"));
+        }
+        match self.policy.scanner.scan(&name, &mut Hits::default()) {
+            Ok(Outcome::Clean) => set.summary.add(deed, &name, rules.verbosity),
             Ok(Outcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
             Ok(Outcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
         }
@@ -321,8 +317,64 @@ enum Only {
     Nothing,
 }
 
+/// A value as text, and how much of the value that is.
+fn text_of<'s>(
+    rules: &Rules,
+    place: Place,
+    seen: &Seen<'s>,
+) -> Result<(Cow<'s, str>, Only), Refusal> {
+    let value = seen.value.unwrap_or_default();
+    if seen.plain
+        && let Some(text) = only_string(value)
+    {
+        return Ok((Cow::Borrowed(text), Only::String));
+    }
+    if !rules.all_types && !has_string(value) {
+        return Ok((Cow::Borrowed(""), Only::Nothing));
+    }
+    let value = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
+    Ok(match value.value {
+        // There may be more in the attribute than its reader sees.
+        Some(Value::StringValue(text)) => (Cow::Owned(text), Only::Seen(true)),
+        _ if rules.all_types => (
+            Cow::Owned(view::text_of(&value).into_owned()),
+            Only::Seen(false),
+        ),
+        _ => (Cow::Borrowed(""), Only::Nothing),
+    })
+}
+
+/// Whether there is a string directly in an encoded value, be it overridden.
+fn has_string(value: &[u8]) -> bool {
+    let mut fields = Fields::new(value);
+    fields.any(|field| field.is_ok_and(|field| field.number == 1))
+}
+
+/// Whether there may be more in an attribute than its reader sees: fields that occur twice, members of a `oneof` that a
+/// later one overrides, unknown ones, at whatever depth.
+fn hides(seen: &Seen<'_>) -> bool {
+    let value = seen.value.unwrap_or_default();
+    let plain = || match value.first() {
+        // A number, a truth value or bytes, and nothing else.
+        Some(0x10 | 0x18 | 0x21 | 0x3a) => Fields::new(value).nth(1).is_none(),
+        _ => AnyValue::decode(value).is_ok_and(|decoded| decoded.encode_to_vec() == value),
+    };
+    !seen.plain || !plain()
+}
+
+/// The value of a summary's attribute, if it is one as a processor writes it and is not taken out: what is left of it, and
+/// whether that is something else.
+fn summed_up(seen: &Seen<'_>, decided: &Attribute) -> Option<(Value, bool)> {
+    if let Attribute::Replace(text) = decided {
+        return Some((Value::StringValue(text.clone()), true));
+    }
+    let value = AnyValue::decode(seen.value?).ok()?.value?;
+    let summary = matches!(value, Value::StringValue(_) | Value::IntValue(_));
+    (summary && *decided != Attribute::Remove && !hides(seen)).then_some((value, false))
+}
+
 /// The string that is all of an encoded value.
-fn only_string(value: &[u8]) -> Option<&str> {
+pub(super) fn only_string(value: &[u8]) -> Option<&str> {
     let [0x0a, rest @ ..] = value else {
         return None;
     };
@@ -380,23 +432,16 @@ impl Rewriter for Redactor<'_> {
         if policy.report {
             return Ok(decided);
         }
-        // What an earlier processor has summed up may have to be added to.
+        // What an earlier processor has summed up may have to be added to. Anything else under its keys is an attribute
+        // like others.
         if policy.sums_up()
             && policy.acts_on(place)
-            && decided != Attribute::Remove
             && keys().any(|key| key == seen.key)
+            && let Some((value, changed)) = summed_up(&seen, &decided)
         {
-            let (value, changed) = match decided {
-                Attribute::Replace(text) => (Some(Value::StringValue(text)), true),
-                _ => {
-                    let value = AnyValue::decode(seen.value.unwrap_or_default());
-                    let value = value.map_err(|_| Refusal::Unreadable(place))?.value;
-                    (value, !seen.plain)
-                }
-            };
             if let Some(set) = self.sets.last_mut() {
                 set.looking = None;
-                set.summary.found(seen.key, seen.at, value, changed);
+                set.summary.found(seen.key, seen.at, Some(value), changed);
             }
             return Ok(Attribute::Later);
         }

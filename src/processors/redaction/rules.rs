@@ -1,13 +1,15 @@
 //! The Collector's own keys: which attributes stay, and what is masked in the others.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
 
 use super::config::{Config, Verbosity};
 use super::sanitize::Sanitizers;
 use crate::component::BuildError;
 use crate::config::Secret;
-use crate::redaction::{Hasher, Pattern, Unscannable};
+use crate::redaction::{Hasher, Pattern, PatternSet, Unscannable};
 
 /// The rules of a configuration, compiled.
 #[derive(Debug)]
@@ -15,10 +17,12 @@ pub(super) struct Rules {
     allow_all_keys: bool,
     allowed_keys: HashSet<String>,
     ignored_keys: HashSet<String>,
-    ignored_key_patterns: Vec<Pattern>,
-    blocked_key_patterns: Vec<Pattern>,
+    ignored_key_patterns: PatternSet,
+    blocked_key_patterns: PatternSet,
     blocked_values: Vec<Pattern>,
-    allowed_values: Vec<Pattern>,
+    /// All of them: most values match none.
+    any_blocked_value: PatternSet,
+    allowed_values: PatternSet,
     pub(super) all_types: bool,
     pub(super) verbosity: Verbosity,
     pub(super) sanitizers: Sanitizers,
@@ -32,8 +36,36 @@ pub(super) enum Verdict {
     Ignored,
     /// It goes.
     Removed,
+    /// Its value is masked as a whole, unless it is an allowed one.
+    Blocked,
     /// Its value decides.
     Open,
+}
+
+/// What was decided about keys: most sets of a request have the same ones.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    known: HashMap<String, Verdict, RandomState>,
+}
+
+impl Memory {
+    /// How many keys are remembered: a bound for requests in which every key is another.
+    const MOST: usize = 1024;
+
+    /// Looks at a key, once.
+    pub(super) fn verdict(&mut self, rules: &Rules, key: &str) -> Verdict {
+        if rules.is_open_to_all() {
+            return Verdict::Open;
+        }
+        if let Some(known) = self.known.get(key) {
+            return *known;
+        }
+        let verdict = rules.verdict(key);
+        if self.known.len() < Memory::MOST {
+            self.known.insert(key.to_owned(), verdict);
+        }
+        verdict
+    }
 }
 
 impl Rules {
@@ -61,10 +93,11 @@ impl Rules {
             allow_all_keys: config.allow_all_keys,
             allowed_keys,
             ignored_keys: config.ignored_keys.iter().cloned().collect(),
-            ignored_key_patterns: patterns(&config.ignored_key_patterns)?,
-            blocked_key_patterns: patterns(&config.blocked_key_patterns)?,
+            ignored_key_patterns: set(&config.ignored_key_patterns)?,
+            blocked_key_patterns: set(&config.blocked_key_patterns)?,
             blocked_values: patterns(&config.blocked_values)?,
-            allowed_values: patterns(&config.allowed_values)?,
+            any_blocked_value: set(&config.blocked_values)?,
+            allowed_values: set(&config.allowed_values)?,
             all_types: config.redact_all_types,
             verbosity: config.summary,
             sanitizers,
@@ -72,30 +105,35 @@ impl Rules {
         }))
     }
 
+    /// Whether no key decides anything.
+    fn is_open_to_all(&self) -> bool {
+        self.allow_all_keys
+            && self.ignored_keys.is_empty()
+            && self.ignored_key_patterns.is_empty()
+            && self.blocked_key_patterns.is_empty()
+    }
+
     /// Looks at a key.
-    pub(super) fn key(&self, key: &str) -> Verdict {
-        if self.ignored_keys.contains(key) || any(&self.ignored_key_patterns, key) {
+    fn verdict(&self, key: &str) -> Verdict {
+        if self.ignored_keys.contains(key) || self.ignored_key_patterns.is_match(key) {
             Verdict::Ignored
         } else if !self.allow_all_keys && !self.allowed_keys.contains(key) {
             Verdict::Removed
+        } else if self.blocked_key_patterns.is_match(key) {
+            Verdict::Blocked
         } else {
             Verdict::Open
         }
     }
 
-    /// Whether values under this key are masked as a whole.
-    pub(super) fn blocks_key(&self, key: &str) -> bool {
-        any(&self.blocked_key_patterns, key)
-    }
-
     /// Whether a value stays as it is.
     pub(super) fn allows_value(&self, text: &str) -> bool {
-        any(&self.allowed_values, text)
+        self.allowed_values.is_match(text)
     }
 
     /// Whether something in a value is blocked.
     pub(super) fn blocks_value(&self, text: &str) -> bool {
-        any(&self.blocked_values, text)
+        self.any_blocked_value.is_match(text)
     }
 
     /// The value without what is blocked, pattern by pattern in the order of the configuration; how often is counted.
@@ -105,6 +143,9 @@ impl Rules {
         count: &mut u64,
     ) -> Result<Cow<'t, str>, Unscannable> {
         let mut output = Cow::Borrowed(text);
+        if !self.blocks_value(text) {
+            return Ok(output);
+        }
         for pattern in &self.blocked_values {
             if !pattern.is_match(&output) {
                 continue;
@@ -140,8 +181,8 @@ impl Rules {
     }
 }
 
-fn any(patterns: &[Pattern], text: &str) -> bool {
-    patterns.iter().any(|pattern| pattern.is_match(text))
+fn set(list: &[String]) -> Result<PatternSet, BuildError> {
+    PatternSet::new(list).map_err(BuildError)
 }
 
 fn patterns(list: &[String]) -> Result<Vec<Pattern>, BuildError> {

@@ -453,6 +453,18 @@ fn keys_are_looked_at_whatever_becomes_of_their_values() {
 }
 
 #[test]
+fn an_allowed_value_stays_and_its_key_is_looked_at() {
+    let yaml = "{allow_all_keys: true, redact_all_types: true, allowed_values: ['^ok@example.com$', '^1$'], \
+                detectors: [{name: email, action: replace}], scan: [all]}";
+    let set = json!({"a jane@example.com": "ok@example.com", "b jane@example.com": 1});
+    let expected = [
+        ("a [EMAIL]", json!("ok@example.com")),
+        ("b [EMAIL]", json!(1)),
+    ];
+    assert_eq!(on_span(yaml, &set), list(&expected));
+}
+
+#[test]
 fn a_summary_names_no_key_that_has_something_private() {
     let before = json!({"jane@example.com": 1, "john@example.com": 2, "ok": "jane@example.com"});
     for yaml in [
@@ -518,6 +530,64 @@ fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
         let mut parts = output.windows(6);
         assert!(!parts.any(|part| part == b"secret"), "case {at}");
     }
+}
+
+/// A field of bytes.
+fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[tag, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+#[test]
+fn an_allowed_value_does_not_keep_what_it_overrides() {
+    let yaml = "{allow_all_keys: true, redact_all_types: true, blocked_values: [secret], \
+                allowed_values: ['^ok$', '^.\"ok\".$']}";
+    let key = field(0x0a, b"k");
+    let (secret, ok) = (field(0x0a, b"secret"), field(0x0a, b"ok"));
+    let both = [&secret[..], &ok].concat();
+    let list = |value: &[u8]| field(0x2a, &field(0x0a, value));
+    let cases = [
+        // Two strings in one value, two values, and two strings in the only element of a list.
+        [&key[..], &field(0x12, &both)].concat(),
+        [&key[..], &field(0x12, &secret), &field(0x12, &ok)].concat(),
+        [&key[..], &field(0x12, &list(&both))].concat(),
+        // A list that another one overrides.
+        [&key[..], &field(0x12, &[&list(&secret)[..], &ok].concat())].concat(),
+    ];
+    for (at, attribute) in cases.iter().enumerate() {
+        let batch = Batch::new(Signal::Traces, 1, span_with(attribute));
+        let output = processor(yaml, Signal::Traces).process(batch);
+        let output = output.unwrap().unwrap().into_wire().to_bytes();
+        assert!(wire::validate(Signal::Traces, &output).is_ok());
+        assert!(
+            !output.windows(6).any(|part| part == b"secret"),
+            "case {at}"
+        );
+        assert!(output.windows(2).any(|part| part == b"ok"), "case {at}");
+    }
+}
+
+#[test]
+fn what_is_under_a_summarys_key_and_is_no_summary_is_looked_at() {
+    let yaml =
+        "{allow_all_keys: true, detectors: [{name: email, action: replace}], summary: debug}";
+    let mail = "jane@example.com";
+    let list = json!({"redaction.masked.keys": [mail, {"a": mail}], "redaction.masked.count": {"b": mail}});
+    let output = on_span(yaml, &list).to_string();
+    assert!(
+        !output.contains("jane") && output.contains("[EMAIL]"),
+        "{output}"
+    );
+    // Two strings, of which a reader sees the second one.
+    let key = field(0x0a, b"redaction.masked.keys");
+    let both = [field(0x0a, mail.as_bytes()), field(0x0a, b"a")].concat();
+    let batch = Batch::new(
+        Signal::Traces,
+        1,
+        span_with(&[key, field(0x12, &both)].concat()),
+    );
+    let output = processor(yaml, Signal::Traces).process(batch);
+    let output = output.unwrap().unwrap().into_wire().to_bytes();
+    assert!(!output.windows(4).any(|part| part == b"jane"));
 }
 
 mod embedded;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{Span, before, byte, run, run_back, word};
+use super::{Span, before, byte, run, run_back, starts, word};
 
 /// An IPv4 address that begins at a digit: four numbers up to 255 without leading zeros. Not what is nobody's (0.x, 127.x,
 /// 255.x), and not a version: after `v`, `version` and the like, inside of longer dotted numbers, after a product's
@@ -11,15 +11,64 @@ pub(in super::super) fn ipv4(text: &[u8], start: usize) -> Option<Span> {
     if matches!(before(text, start), b'.' | b'-' | b'_' | b'+') {
         return None;
     }
+    let range = upper_ipv4(text, start)?;
+    (!version_before(text, start)).then_some(range)
+}
+
+/// The same for the upper end of a range of addresses, after its dash.
+pub(in super::super) fn upper_ipv4(text: &[u8], start: usize) -> Option<Span> {
     let (first, end) = ipv4_numbers(text, start)?;
     if matches!(first, 0 | 127 | 255) {
         return None;
     }
     let (after, next) = (byte(text, end), byte(text, end + 1));
-    if word(after) || (matches!(after, b'.' | b'-' | b'+' | b'~') && word(next)) {
-        return None;
+    let longer = matches!(after, b'.' | b'-' | b'+' | b'~') && word(next);
+    let ends = !longer || (after == b'-' && is_upper_end(text, end + 1, is_private(text, start)));
+    (!word(after) && ends).then_some(start..end)
+}
+
+/// Where the upper end of a range begins whose lower end begins at `start`: after an address, its port, and a dash.
+pub(in super::super) fn after_dash(text: &[u8], start: usize) -> Option<usize> {
+    let (_, mut end) = ipv4_numbers(text, start)?;
+    if byte(text, end) == b':' {
+        end += 1 + digits(text, end + 1, PORT);
     }
-    (!version_before(text, start)).then_some(start..end)
+    let goes_on = byte(text, end) == b'-' && byte(text, end + 1).is_ascii_digit();
+    (goes_on && !version_before(text, start)).then_some(end + 1)
+}
+
+/// The most digits of a port.
+const PORT: usize = 5;
+
+/// Whether what follows the dash after an address is another one, or a number such as a port or the last part of another one.
+/// A single digit is the revision of a package (`1.2.3.4-1`), unless the address is one of those that are for networks only.
+fn is_upper_end(text: &[u8], start: usize, private: bool) -> bool {
+    if ipv4_numbers(text, start).is_some() {
+        return true;
+    }
+    let length = digits(text, start, PORT);
+    let (after, next) = (byte(text, start + length), byte(text, start + length + 1));
+    let longer = word(after) || (matches!(after, b'.' | b'-' | b'+' | b'~') && word(next));
+    !longer && (length > 1 || (length == 1 && private))
+}
+
+/// Whether an address is one of 10.0.0.0/8, 172.16.0.0/12 and 192.168.0.0/16 (RFC 1918).
+fn is_private(text: &[u8], start: usize) -> bool {
+    let second = match (byte(text, start + 4), byte(text, start + 5)) {
+        (b'1', digit) => matches!(digit, b'6'..=b'9'),
+        (b'2', digit) => digit.is_ascii_digit(),
+        (b'3', digit) => matches!(digit, b'0' | b'1'),
+        _ => false,
+    };
+    let shared = starts(text, start, b"172.") && second && byte(text, start + 6) == b'.';
+    shared || starts(text, start, b"10.") || starts(text, start, b"192.168.")
+}
+
+/// How many digits begin at a place; at most `most`.
+fn digits(text: &[u8], start: usize, most: usize) -> usize {
+    let rest = text.get(start..text.len().min(start + most));
+    let digits = rest.unwrap_or_default().iter();
+    digits.take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 /// The first number of an address, and where it ends.
@@ -169,7 +218,9 @@ pub(in super::super) fn mac_dotted(text: &[u8], dot: usize) -> Option<Span> {
 /// Whether an address is not part of something longer, such as a fingerprint, and is somebody's.
 fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
     let (earlier, after) = (before(text, start), byte(text, end));
-    let longer = |next: u8, further: u8| word(next) || (next == separator && word(further));
+    let longer = |next: u8, further: u8| {
+        next.is_ascii_alphanumeric() || (next == separator && word(further))
+    };
     let address = text.get(start..end).unwrap_or_default();
     let all = |digit: u8| {
         let mut digits = address.iter().filter(|byte| byte.is_ascii_hexdigit());

@@ -11,11 +11,23 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 /// Base64 with or without padding.
-pub(in super::super) const STANDARD: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 /// Base64url with or without padding.
-pub(in super::super) const URL_SAFE: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+/// What base64 of either alphabet stands for (RFC 4648), with or without padding, and with its end cut off.
+pub(in super::super) fn base64(token: &[u8]) -> Option<Vec<u8>> {
+    let engine = match token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
+        true => URL_SAFE,
+        false => STANDARD,
+    };
+    // One character says nothing: the token was cut off there.
+    let whole = match token.len() % 4 {
+        1 => token.len() - 1,
+        _ => token.len(),
+    };
+    engine.decode(token.get(..whole)?).ok()
+}
 
 /// The longest header of a token that is decoded, in bytes.
 const HEADER: usize = 4096;
@@ -92,7 +104,7 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     let padding = run(text, start + token.len(), |byte| byte == b'=')
         .len()
         .min(2);
-    let decoded = STANDARD.decode(token).ok()?;
+    let decoded = base64(token)?;
     // In whatever character set.
     let fits =
         decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);

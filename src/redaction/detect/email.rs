@@ -1,6 +1,6 @@
 //! E-mail addresses.
 
-use super::{Span, before, byte, run, run_back};
+use super::{Span, byte, run, run_back};
 
 /// The most bytes of an address before its `@` (RFC 5321 allows 64; what is longer is private too).
 const LOCAL: usize = 254;
@@ -52,7 +52,7 @@ fn address(text: &[u8], start: usize, at: usize, host: impl Fn(u8) -> bool) -> O
     let labels = name.split('.').all(|label| {
         !label.is_empty() && label.len() <= 63 && !label.starts_with('-') && !label.ends_with('-')
     });
-    if !known_last || !labels || byte(text, end) == b'_' {
+    if !known_last || !labels {
         return None;
     }
     if NOT_DOMAINS
@@ -64,7 +64,7 @@ fn address(text: &[u8], start: usize, at: usize, host: impl Fn(u8) -> bool) -> O
     }
     // The address of a repository, and the user of a URL: the latter is for `url_credentials` to judge.
     let repository = local == b"git" && byte(text, end) == b':';
-    (!repository && !in_authority(text, start)).then_some(start..end)
+    (!repository && !is_user_of_url(text, at)).then_some(start..end)
 }
 
 /// Whether a host is rather a version, as in `net@v0.17.0-rc.beta`.
@@ -82,9 +82,10 @@ fn is_version(domain: &str) -> bool {
             .is_some_and(|second| second.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a place is inside the authority of a URL.
-fn in_authority(text: &[u8], at: usize) -> bool {
-    let inside = |byte: u8| !b"/?#@ \t\r\n\"'<>(),;".contains(&byte);
+/// Whether all from the `://` of a URL to the `@` is what users and passwords are written with (RFC 3986, section 3.2.1,
+/// without the characters that rather separate what follows from the URL: `&`, `;`, `,` and the like).
+fn is_user_of_url(text: &[u8], at: usize) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"._~%+:-".contains(&byte);
     let start = at - run_back(text, at, 256, inside);
-    before(text, start) == b'/' && text.get(start.saturating_sub(3)..start) == Some(b"://")
+    text.get(start.saturating_sub(3)..start) == Some(b"://")
 }

@@ -15,10 +15,11 @@ const SHARED: [&[u8]; 9] = [
     b"All",
 ];
 
-/// Where root file systems are mounted: a home directory below them is one too.
-const ROOTS: [&[u8]; 10] = [
+/// Where root file systems are mounted, and where distributions that cannot change have theirs (`/var/home`): a home
+/// directory below them is one too.
+const ROOTS: [&[u8]; 11] = [
     b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
-    b"/export",
+    b"/export", b"/var",
 ];
 
 /// `/home/NAME`, `/Users/NAME` or `C:\Users\NAME` whose first separator is at `separator`. The path must begin there, or
@@ -91,8 +92,7 @@ fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
         let scheme = text.get(separator.saturating_sub(7)..separator);
         return (scheme == Some(b"file://")).then_some(separator);
     }
-    let part_of_path =
-        earlier.is_ascii_alphanumeric() || b".-_~%*]}+\\".contains(&earlier) || earlier >= 0x80;
+    let part_of_path = earlier.is_ascii_alphanumeric() || b".-_~%*]}+\\".contains(&earlier);
     if !part_of_path {
         return Some(separator);
     }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Span, byte, mod97, word};
+use super::{Span, byte, mod97};
 
 /// Countries and the length of their numbers (SWIFT IBAN registry, release 99).
 const LENGTHS: &[(&[u8; 2], usize)] = &[
@@ -129,7 +129,7 @@ pub(in super::super) fn iban(text: &[u8], start: usize) -> Option<Span> {
         separator = Some(next);
         at += 1;
     }
-    if word(byte(text, at)) {
+    if byte(text, at).is_ascii_alphanumeric() {
         return None;
     }
     let (head, rest) = number.split_at_checked(4)?;

@@ -61,7 +61,7 @@ impl Groups {
 
 /// A card number that begins at a digit. The longest reading wins.
 pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
-    if before(text, start) == b'.' || thousands(text, start) {
+    if before(text, start) == b'.' {
         return None;
     }
     let groups = Groups::read(text, start, b" -");
@@ -79,15 +79,12 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
         _ => return None,
     };
     let end = groups.end(count);
-    // A fraction or a longer number; a separator after the last group is one too.
+    // A fraction. A comma separates it from something else: no group of a card number is one of thousands, which has 3 digits.
     let after = byte(text, end);
-    let goes_on = matches!(after, b'.' | b',') && byte(text, end + 1).is_ascii_digit();
-    (!word(after) && !goes_on && valid_card(text, start, end)).then_some(start..end)
-}
-
-/// Whether a number goes on after a comma, as in 4,111.
-pub(super) fn thousands(text: &[u8], start: usize) -> bool {
-    before(text, start) == b',' && before(text, start - 1).is_ascii_digit()
+    let goes_on = after == b'.' && byte(text, end + 1).is_ascii_digit();
+    // An underscore too: `4111111111111111_1`.
+    let longer = after.is_ascii_alphanumeric() || goes_on;
+    (!longer && valid_card(text, start, end)).then_some(start..end)
 }
 
 fn valid_card(text: &[u8], start: usize, end: usize) -> bool {

@@ -1,6 +1,6 @@
 //! Telephone numbers.
 
-use super::numbers::{Groups, thousands};
+use super::numbers::Groups;
 use super::{Span, before, byte, word};
 
 /// A number in one of the forms below, in which `start` is the first digit after anything but a digit:
@@ -21,7 +21,6 @@ pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
             return national(text, start, start - 1);
         }
         b'.' | b'-' | b'/' | b'$' | b'#' => return None,
-        b',' if thousands(text, start) => return None,
         // A time of day.
         b':' if before(text, start - 1).is_ascii_digit() => return None,
         _ => {}

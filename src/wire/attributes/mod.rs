@@ -8,6 +8,8 @@ mod decoded;
 mod plan;
 mod walk;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -40,7 +42,7 @@ pub struct Action {
     pub operation: Operation,
 }
 
-/// What to do with an attribute.
+/// What to do with an attribute. Patterns are shared, and with them what they keep between searches.
 #[derive(Debug, Clone)]
 pub enum Operation {
     /// Sets it where it is missing.
@@ -52,14 +54,14 @@ pub enum Operation {
     /// Removes it.
     Delete,
     /// Removes all attributes whose key matches.
-    DeleteMatching(Regex),
+    DeleteMatching(Arc<Regex>),
     /// Makes the SHA-256 of its value of it, in hexadecimal digits. A number counts as its 8 bytes in little-endian
     /// order, a boolean as a byte; what is neither text, number nor boolean becomes the empty text.
     Hash,
     /// Hashes all attributes whose key matches.
-    HashMatching(Regex),
+    HashMatching(Arc<Regex>),
     /// Where its value is a text that matches, sets an attribute for each named group.
-    Extract(Regex),
+    Extract(Arc<Regex>),
     /// Makes a value of another type of it, where there is one.
     Convert(Type),
 }
@@ -146,9 +148,31 @@ impl Actions {
         request: &[u8],
         select: &mut impl Select,
     ) -> Result<Option<Bytes>, Malformed> {
-        if signal == Signal::Profiles {
-            return Ok(None);
+        match signal {
+            Signal::Profiles => Ok(None),
+            _ => self.edit(signal, level, request, select),
         }
+    }
+
+    /// Edits the resources of a valid profiles request, as far as their attributes are no references into the dictionary;
+    /// `None` when nothing changes.
+    ///
+    /// # Errors
+    /// When the request is not valid.
+    pub fn apply_to_resources_of_profiles(
+        &self,
+        request: &[u8],
+    ) -> Result<Option<Bytes>, Malformed> {
+        self.edit(Signal::Profiles, Level::Resources, request, &mut All)
+    }
+
+    fn edit(
+        &self,
+        signal: Signal,
+        level: Level,
+        request: &[u8],
+        select: &mut impl Select,
+    ) -> Result<Option<Bytes>, Malformed> {
         let mut edit = |request: &[u8]| -> Result<Option<Bytes>, Ambiguous> {
             let mut editor = Editor::new(request);
             Walk::new(&self.plan, signal, level, select).request(request, &mut editor)?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -25,7 +26,7 @@ pub(super) struct Plan {
     /// A bit for each length that a key has, so that most attributes are passed over at once.
     lengths: u64,
     /// Of keys; attributes with such a key are found too.
-    patterns: Vec<Regex>,
+    patterns: Vec<Arc<Regex>>,
     steps: Vec<Step>,
 }
 
@@ -37,12 +38,12 @@ enum Step {
         value: Origin,
     },
     Delete(usize),
-    DeleteMatching(Regex),
+    DeleteMatching(Arc<Regex>),
     Hash(usize),
-    HashMatching(Regex),
+    HashMatching(Arc<Regex>),
     Extract {
         key: usize,
-        pattern: Regex,
+        pattern: Arc<Regex>,
         /// For each named group of the pattern, in order.
         targets: Vec<usize>,
     },

@@ -39,6 +39,8 @@ pub enum Attribute {
     Look,
     /// It stays, whatever is in it.
     Keep,
+    /// Its value stays, whatever is in it; its key is looked at.
+    KeepValue,
     /// It goes.
     Remove,
     /// Its value becomes this string.

@@ -339,6 +339,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         };
         match self.rewriter.attribute(place, seen).map_err(Refused::By)? {
             Attribute::Look => self.looked(place, part, depth)?,
+            Attribute::KeepValue => self.key_alone(part)?,
             Attribute::Keep | Attribute::Later => {}
             Attribute::Remove => self.remove(&part),
             Attribute::Replace(text) => {
@@ -346,6 +347,29 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 self.put_attribute(&part, key.as_bytes(), &text);
             }
         }
+        Ok(())
+    }
+
+    /// The key of an attribute whose value stays.
+    fn key_alone(&mut self, part: Part<'a>) -> Walked<R> {
+        if !self.keys {
+            return Ok(());
+        }
+        let mark = self.editor.mark();
+        let mut input = part.body;
+        while !input.is_empty() {
+            let start = input;
+            let (key, rest) = varint(input)?;
+            input = match key {
+                KEY => {
+                    let part = Part::read(start, key, rest)?;
+                    self.text(Place::AttributeKeys, part)?;
+                    part.rest
+                }
+                _ => value((key & 7) as u32, rest)?.1,
+            };
+        }
+        self.enclose(&mark, &part);
         Ok(())
     }
 

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use opentelemetry_proto::tonic::common::v1 as proto;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use prost::Message as _;
 
-use super::AnyValue;
+use super::{AnyValue, Message, View as _};
 
 impl<'a> AnyValue<'a> {
     /// The value as a text: numbers in decimal digits, bytes in base64, lists and maps as JSON with sorted keys,
@@ -27,6 +30,19 @@ impl<'a> AnyValue<'a> {
                     None => Cow::Borrowed(""),
                 }
             }
+        }
+    }
+}
+
+/// A decoded value as a text, in the same form.
+pub fn text_of(value: &proto::AnyValue) -> Cow<'_, str> {
+    match &value.value {
+        Some(Value::StringValue(text)) => Cow::Borrowed(text),
+        None => Cow::Borrowed(""),
+        Some(_) => {
+            let encoded = value.encode_to_vec();
+            let text = AnyValue::view(Message::new(&encoded)).to_text();
+            Cow::Owned(text.into_owned())
         }
     }
 }
@@ -101,12 +117,7 @@ fn quote(text: &str, output: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::common::v1 as proto;
-    use opentelemetry_proto::tonic::common::v1::any_value::Value;
-    use prost::Message as _;
-
     use super::*;
-    use crate::wire::view::{Message, View};
 
     /// Values that `pcommon.Value.AsString` gave.
     #[test]
@@ -149,7 +160,9 @@ mod tests {
             (list(vec![Value::DoubleValue(f64::NAN)]), ""),
             (list(vec![]), "[]"),
         ] {
-            let encoded = any(value).encode_to_vec();
+            let value = any(value);
+            assert_eq!(text_of(&value), expected);
+            let encoded = value.encode_to_vec();
             let value = AnyValue::view(Message::new(&encoded));
             assert_eq!(value.to_text(), expected);
         }

@@ -11,6 +11,7 @@ mod message;
 mod metric;
 mod trace;
 
+pub use self::as_text::text_of;
 pub use self::common::{AnyValue, Attribute, Attributes, EntityRef, Resource, Scope, attribute};
 pub use self::log::LogRecord;
 pub use self::message::{Each, Message, View};

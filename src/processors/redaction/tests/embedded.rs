@@ -153,21 +153,24 @@ fn profiles_in_values_and_values_in_profiles() {
     let output = processor(&with(RULES), Signal::Profiles)
         .process(Batch::new(Signal::Profiles, 0, request.clone()))
         .unwrap();
-    if let Some(output) = output {
-        let output = output.into_wire().to_bytes();
-        assert!(!output.windows(4).any(|part| part == b"jane"));
-        assert!(ExportProfilesServiceRequest::decode(output).is_ok());
-    }
+    // The name of the scope, and that of the span in the value.
+    let replaced = |bytes: &[u8]| {
+        assert!(!bytes.windows(4).any(|part| part == b"jane"));
+        let found = bytes.windows(7).filter(|part| *part == b"[EMAIL]");
+        assert_eq!(found.count(), 2);
+        assert!(ExportProfilesServiceRequest::decode(bytes).is_ok());
+    };
+    replaced(&output.unwrap().into_wire().to_bytes());
     let set = json!([{"key": "profiles", "value": bytes(&request)}]);
     let record = on_record(&with(RULES), json!({"attributes": set}));
     use base64::Engine as _;
     let fresh = record["attributes"][0]["value"]["bytesValue"]
         .as_str()
-        .unwrap_or_default();
+        .unwrap();
     let fresh = base64::engine::general_purpose::STANDARD
         .decode(fresh)
         .unwrap();
-    assert!(!fresh.windows(4).any(|part| part == b"jane"));
+    replaced(&fresh);
 }
 
 #[test]

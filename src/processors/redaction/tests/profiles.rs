@@ -412,3 +412,58 @@ fn samples_that_differed_in_what_was_private_become_one() {
     let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
     assert_eq!(measured(&decoded), (12, 0));
 }
+
+#[test]
+fn profiles_are_taken_apart_only_where_rules_find_something() {
+    let mut request = profile(&["main", "main.go", "label"]);
+    // What is taken apart is refused for this; what is not goes on as it is.
+    request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 99;
+    let before = Bytes::from(request.encode_to_vec());
+    for (rules, acts) in [
+        (
+            "allow_all_keys: true, blocked_key_patterns: [nothing]",
+            false,
+        ),
+        (
+            "allow_all_keys: true, blocked_values: [nothing], summary: debug",
+            false,
+        ),
+        ("allow_all_keys: true, redact_all_types: true", false),
+        ("allowed_keys: [who, label]", false),
+        (
+            "allow_all_keys: true, ignored_keys: [label], summary: info",
+            false,
+        ),
+        (
+            "allow_all_keys: true, blocked_key_patterns: ['^who$']",
+            true,
+        ),
+        (
+            "allow_all_keys: true, blocked_key_patterns: ['^label$']",
+            true,
+        ),
+        ("allow_all_keys: true, blocked_values: ['^main$']", true),
+        ("allow_all_keys: true, blocked_values: ['^jane@']", true),
+        ("allowed_keys: [who]", true),
+        ("allowed_keys: [label]", true),
+        (
+            "allow_all_keys: true, ignored_keys: [who], summary: info",
+            true,
+        ),
+        (
+            "allow_all_keys: true, allowed_values: ['^main$'], summary: info",
+            true,
+        ),
+    ] {
+        let processor = processor(&format!("{{{rules}}}"), Signal::Profiles);
+        let batch = Batch::new(Signal::Profiles, 1, before.clone());
+        match processor.process(batch) {
+            Ok(output) => {
+                assert!(!acts, "{rules}");
+                let output = output.unwrap().into_wire().to_bytes();
+                assert_eq!(output.as_ptr(), before.as_ptr(), "{rules}");
+            }
+            Err(_) => assert!(acts, "{rules}"),
+        }
+    }
+}

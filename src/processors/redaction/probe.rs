@@ -1,0 +1,252 @@
+//! Whether anything is to be taken out of a profiles request: seen on the wire, so that most requests are never decoded.
+
+use std::collections::HashSet;
+
+use super::policy::Policy;
+use super::profiles::Reworked;
+use super::redactor::Redactor;
+use super::refusal::Refusal;
+use super::rules::{Memory, Rules, Verdict};
+use crate::batch::Signal;
+use crate::redaction::{Hits, Outcome};
+use crate::wire::reader::{Fault, Field, Fields, Value};
+use crate::wire::strings::{Change, Place, Refused, Rewriter};
+use crate::wire::view::{AnyValue, Message, View as _};
+
+/// Looks at every string once, without changing any.
+pub(super) struct Probe<'p> {
+    policy: &'p Policy,
+    hits: Hits,
+    /// Something was found.
+    pub(super) found: bool,
+    /// Something was found where the policy looks.
+    pub(super) in_place: bool,
+    /// The strings of the dictionary in which there is something, wherever they stand.
+    pub(super) suspects: HashSet<usize>,
+    /// How many strings of the dictionary were seen.
+    strings: usize,
+    /// Redacts requests in values, and counts nothing.
+    inside: Redactor<'p>,
+}
+
+impl<'p> Probe<'p> {
+    /// What `inside` counts is not to be seen: it is counted when the request is taken apart.
+    pub(super) fn new(inside: Redactor<'p>) -> Self {
+        Probe {
+            policy: inside.policy,
+            hits: Hits::default(),
+            found: false,
+            in_place: false,
+            suspects: HashSet::new(),
+            strings: 0,
+            inside,
+        }
+    }
+}
+
+impl Rewriter for Probe<'_> {
+    type Refusal = Refusal;
+
+    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
+        if !self.in_place {
+            let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
+            let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
+            self.in_place = !matches!(outcome, Outcome::Clean);
+            if let Some(rules) = &self.policy.rules {
+                let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
+                self.in_place |= rules.blocks_value(text);
+            }
+            self.found |= self.in_place;
+        }
+        Ok(Change::Keep)
+    }
+
+    fn shared(&mut self, text: &[u8]) -> Result<(), Refusal> {
+        let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
+        let rules = self.policy.rules.as_ref();
+        let blocked = rules.is_some_and(|rules| {
+            // What is no text is refused when it is decoded.
+            std::str::from_utf8(text).map_or(true, |text| rules.blocks_value(text))
+        });
+        // Whoever refers to it may not be looked at: so what cannot be scanned is no reason to refuse yet.
+        if blocked || !matches!(outcome, Ok(Outcome::Clean)) {
+            self.suspects.insert(self.strings);
+            self.found = true;
+        }
+        self.strings += 1;
+        Ok(())
+    }
+
+    fn embeds(&self) -> bool {
+        self.policy.embeds()
+    }
+
+    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
+        self.policy.claims(place, key)
+    }
+
+    fn embedded(
+        &mut self,
+        place: Place,
+        signal: Signal,
+        request: &[u8],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        // Rare enough to take every one apart. One that a later value overrides is seen here alone.
+        self.found = true;
+        self.in_place |= self.inside.request(place, signal, request)?.is_some();
+        Ok(None)
+    }
+
+    fn original(&mut self) {
+        // One that a later field overrides, too.
+        (self.found, self.in_place) = (true, true);
+    }
+}
+
+/// Whether the rules do something with an attribute of a valid request in which the [`Probe`] has found nothing. In doubt
+/// they do: then the request is taken apart, which is exact.
+pub(super) fn rules_act(policy: &Policy, request: &[u8]) -> Reworked<bool> {
+    let Some(rules) = &policy.rules else {
+        return Ok(false);
+    };
+    let mut judge = Judge {
+        policy,
+        rules,
+        strings: Vec::new(),
+        keys: Memory::default(),
+    };
+    judge.request(request).map_err(Refused::from)
+}
+
+/// `ExportProfilesServiceRequest`
+const RESOURCES: u32 = 1;
+const DICTIONARY: u32 = 2;
+/// `ProfilesDictionary`
+const STRINGS: u32 = 5;
+const ATTRIBUTES: u32 = 6;
+
+struct Judge<'p, 'a> {
+    policy: &'p Policy,
+    rules: &'p Rules,
+    strings: Vec<&'a [u8]>,
+    keys: Memory,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn request(&mut self, request: &'a [u8]) -> Result<bool, Fault> {
+        // A dictionary that occurs twice is one.
+        let tables = || each(Fields::new(request), DICTIONARY);
+        for tables in tables() {
+            let strings = each(tables?.fields(), STRINGS);
+            for string in strings {
+                self.strings.push(string?.value.bytes().unwrap_or_default());
+            }
+        }
+        for tables in tables() {
+            for entry in each(tables?.fields(), ATTRIBUTES) {
+                if self.attribute(Place::ProfileAttributes, 1, &entry?)? {
+                    return Ok(true);
+                }
+            }
+        }
+        for resource in each(Fields::new(request), RESOURCES) {
+            let resource = resource?;
+            if self.set(Place::ResourceAttributes, &resource, 1)? {
+                return Ok(true);
+            }
+            for scope in each(resource.fields(), 2) {
+                if self.set(Place::ScopeAttributes, &scope?, 3)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The attributes of a resource or scope, in the first field of what it has sent.
+    fn set(&mut self, place: Place, around: &Field<'a>, attributes: u32) -> Result<bool, Fault> {
+        for set in each(around.fields(), 1) {
+            for attribute in each(set?.fields(), attributes) {
+                if self.attribute(place, 3, &attribute?)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// An attribute, whose field `reference` is its key as a position in the strings.
+    fn attribute(
+        &mut self,
+        place: Place,
+        reference: u32,
+        attribute: &Field<'a>,
+    ) -> Result<bool, Fault> {
+        if !self.policy.acts_on(place) || attribute.value.bytes().unwrap_or_default().is_empty() {
+            return Ok(false);
+        }
+        let (mut key, mut value): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        let dictionary = place == Place::ProfileAttributes;
+        for field in attribute.fields() {
+            let field = field?;
+            let twice = match (field.number, field.value) {
+                (number, Value::Varint(at)) if number == reference => match self.string(at) {
+                    Some(text) => key.replace(text).is_some(),
+                    None => true,
+                },
+                (1, Value::Bytes(text)) if !dictionary => key.replace(text).is_some(),
+                (2, Value::Bytes(bytes)) => value.replace(bytes).is_some(),
+                // A unit.
+                (3, Value::Varint(_)) if dictionary => false,
+                _ => true,
+            };
+            if twice {
+                return Ok(true);
+            }
+        }
+        let Ok(key) = std::str::from_utf8(key.unwrap_or_default()) else {
+            return Ok(true);
+        };
+        // What is only counted is written to the sets that have a summary.
+        let counted = self.policy.sums_up() && !dictionary;
+        match self.keys.verdict(self.rules, key) {
+            Verdict::Removed | Verdict::Blocked => return Ok(true),
+            Verdict::Ignored => return Ok(counted),
+            Verdict::Open => {}
+        }
+        let value = value.unwrap_or_default();
+        if !self.rules.sanitizers.is_empty() || Fields::new(value).nth(1).is_some() {
+            return Ok(true);
+        }
+        let text = match AnyValue::view(Message::new(value)) {
+            AnyValue::String(text) => text,
+            AnyValue::StringIndex(at) => {
+                let text = u64::try_from(at).ok().and_then(|at| self.string(at));
+                match text.map(std::str::from_utf8) {
+                    Some(Ok(text)) => text,
+                    _ => return Ok(true),
+                }
+            }
+            AnyValue::Empty => "",
+            _ if self.rules.all_types => return Ok(true),
+            _ => "",
+        };
+        Ok(match self.rules.allows_value(text) {
+            true => counted,
+            false => self.rules.blocks_value(text),
+        })
+    }
+
+    fn string(&self, at: u64) -> Option<&'a [u8]> {
+        self.strings.get(usize::try_from(at).ok()?).copied()
+    }
+}
+
+/// The messages and strings with that number.
+fn each<'a>(fields: Fields<'a>, number: u32) -> impl Iterator<Item = Result<Field<'a>, Fault>> {
+    fields.filter(move |field| {
+        field.as_ref().map_or(true, |field| {
+            field.number == number && field.value.bytes().is_some()
+        })
+    })
+}
