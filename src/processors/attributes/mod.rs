@@ -7,16 +7,20 @@ mod profiles;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::actions::Reason;
 pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
 pub(super) use self::actions::{Prepared, validate};
+use super::decoding;
 use super::matching::{Choice, MatchConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::{Problems, Validate};
+use crate::memory::Budget;
 use crate::pipeline::Processor;
 use crate::wire::attributes::{Actions, Level};
 
@@ -68,11 +72,12 @@ impl ProcessorConfig for AttributesConfig {
         }
     }
 
-    fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
             level: Level::Items,
             actions: Prepared::new(&self.actions)?,
             choice: Choice::new(signal, self.include.as_ref(), self.exclude.as_ref())?,
+            budget: cx.budget.clone(),
         })))
     }
 }
@@ -82,6 +87,7 @@ pub(super) struct Attributes {
     pub(super) level: Level,
     pub(super) actions: Prepared,
     pub(super) choice: Choice,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Processor for Attributes {
@@ -100,6 +106,8 @@ impl Attributes {
         let mut changed = false;
         let edited = batch.wire().parts().iter().map(|part| {
             let edited = if signal == Signal::Profiles {
+                let room = decoding::room(std::slice::from_ref(part), &self.budget);
+                let _room = room.map_err(decoding::refusal)?;
                 let edited = profiles::apply(actions, self.level, &self.choice, part)?;
                 edited.map(|(samples, edited)| {
                     // Samples that say nothing are left out by the way.

@@ -24,6 +24,7 @@ fn of(config: &AttributesConfig, signal: Signal) -> Attributes {
         level: Level::Items,
         actions: Prepared::new(&config.actions).unwrap(),
         choice: Choice::new(signal, config.include.as_ref(), config.exclude.as_ref()).unwrap(),
+        budget: crate::memory::Budget::new(1 << 30),
     }
 }
 
@@ -432,4 +433,18 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     assert!(
         keys.clone().any(|(key, ..)| *key == "t") && keys.clone().all(|(key, ..)| *key != "thread")
     );
+}
+
+#[test]
+fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+    let budget = crate::memory::Budget::new(1 << 20);
+    let _others = budget.acquire((1 << 20) - 2_000).unwrap();
+    let config = config("{actions: [{key: a, value: b, action: insert}]}").unwrap();
+    let processor = Attributes {
+        budget,
+        ..of(&config, Signal::Profiles)
+    };
+    let batch = crate::profiles::testing_batches::named_batch("s", ["a"]);
+    let nack = processor.process(batch).unwrap_err();
+    assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
 }
