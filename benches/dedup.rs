@@ -1,5 +1,8 @@
 //! What `dedup` costs per item: for what is new, and for what was delivered before.
 //!
+//! Items of profiles are samples; their profiles have no ids, so their content is what is hashed. `profiles, by id` are
+//! those that the first collector on the way has given one.
+//!
 //! `cargo bench --bench dedup` prints nanoseconds per item over many requests (best, median and mean; the mean has the
 //! growth of the tables in it) and the memory of what is remembered. In the rows with `full`, an old item is forgotten
 //! for each new one. `cargo bench --bench dedup -- traces 1000` is for a profiler: one signal, so many requests, and no
@@ -12,6 +15,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -20,6 +24,7 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
     Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
+use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tributary::batch::{Batch, Nack, Signal};
@@ -57,20 +62,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     let requests = if measured { 15_000 } else { 3 };
     println!("{requests} requests of {ITEMS} items of {ATTRIBUTES} attributes");
     println!(
-        "{:<13} {:>9} {:>9} {:>9} {:>9} {:>9} {:>16}",
+        "{:<16} {:>9} {:>9} {:>9} {:>9} {:>9} {:>16}",
         "signal", "bytes", "best ns", "median ns", "mean ns", "again ns", "bytes remembered"
     );
     for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
-        measure(signal, requests, ByteSize::mib(64))?;
+        measure(signal, false, requests, ByteSize::mib(64))?;
+    }
+    for ids in [false, true] {
+        measure(
+            Signal::Profiles,
+            ids,
+            requests.min(3_000),
+            ByteSize::mib(64),
+        )?;
     }
     // Room for a third of them.
     let third = ByteSize((requests * ITEMS as u64 * 40 / 3).max(20 << 10));
-    measure(Signal::Traces, requests, third)
+    measure(Signal::Traces, false, requests, third)
 }
 
 fn only_run(signal: Signal, requests: u64) -> Result<(), Box<dyn Error>> {
     let dedup = processor(signal, &Budget::new(1 << 30), ByteSize::mib(64))?;
-    let template = Template::new(signal)?;
+    let template = Template::new(signal, false)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     for number in 0..requests {
         let batch = Batch::new(signal, ITEMS, template.request(number));
@@ -79,10 +92,15 @@ fn only_run(signal: Signal, requests: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(signal: Signal, requests: u64, max_bytes: ByteSize) -> Result<(), Box<dyn Error>> {
+fn measure(
+    signal: Signal,
+    ids: bool,
+    requests: u64,
+    max_bytes: ByteSize,
+) -> Result<(), Box<dyn Error>> {
     let budget = Budget::new(1 << 30);
     let dedup = processor(signal, &budget, max_bytes)?;
-    let template = Template::new(signal)?;
+    let template = Template::new(signal, ids)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()?;
@@ -112,8 +130,13 @@ fn measure(signal: Signal, requests: u64, max_bytes: ByteSize) -> Result<(), Box
     let mut again = again.collect::<Result<Vec<f64>, _>>()?;
     again.sort_by(f64::total_cmp);
     println!(
-        "{:<13} {:>9} {:>9.1} {:>9.1} {mean:>9.1} {:>9.1} {remembered:>16}",
-        format!("{}{}", signal.name(), if full { ", full" } else { "" }),
+        "{:<16} {:>9} {:>9.1} {:>9.1} {mean:>9.1} {:>9.1} {remembered:>16}",
+        format!(
+            "{}{}{}",
+            signal.name(),
+            if ids { ", by id" } else { "" },
+            if full { ", full" } else { "" }
+        ),
         template.bytes.len() / ITEMS,
         late[0],
         late[late.len() / 2],
@@ -132,14 +155,20 @@ struct Template {
 }
 
 impl Template {
-    fn new(signal: Signal) -> Result<Self, &'static str> {
-        let bytes = request(signal, 0).to_vec();
+    fn new(signal: Signal, ids: bool) -> Result<Self, &'static str> {
+        let bytes = match signal {
+            Signal::Profiles => profile(ids).into(),
+            _ => request(signal, 0),
+        };
+        let bytes = bytes.to_vec();
+        // A profile has one number for all its samples.
+        let numbers = if signal == Signal::Profiles { 1 } else { ITEMS };
         let place = |number: u64| {
             let stamp = stamp(signal, number);
             let found = bytes.windows(8).position(|window| window == stamp);
             found.ok_or("an item does not have its number")
         };
-        let places = (0..ITEMS as u64).map(place).collect::<Result<_, _>>()?;
+        let places = (0..numbers as u64).map(place).collect::<Result<_, _>>()?;
         Ok(Template {
             signal,
             places,
@@ -175,6 +204,8 @@ fn processor(
         listeners: Listeners::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
+        pipeline: String::new(),
+        resource: Arc::default(),
     };
     let config = Config {
         max_bytes,
@@ -261,6 +292,75 @@ fn request(signal: Signal, number: u64) -> Bytes {
         }
     }
     .into()
+}
+
+/// A CPU profile of as many samples, whose time, or id, is the number 0.
+fn profile(with_id: bool) -> Vec<u8> {
+    let index = |number: usize| i32::try_from(number).unwrap_or_default();
+    let names = (0..ITEMS).map(|at| format!("example.com/service/package.Function{at}"));
+    let fixed = ["", "cpu", "nanoseconds"].map(str::to_owned);
+    let mut tables = proto::ProfilesDictionary {
+        mapping_table: vec![Default::default()],
+        location_table: vec![Default::default()],
+        function_table: vec![Default::default()],
+        link_table: vec![Default::default()],
+        string_table: fixed.into_iter().chain(names).collect(),
+        attribute_table: vec![Default::default()],
+        stack_table: vec![Default::default()],
+    };
+    for at in 1..=ITEMS {
+        tables.function_table.push(proto::Function {
+            name_strindex: index(at + 2),
+            ..Default::default()
+        });
+        tables.location_table.push(proto::Location {
+            lines: vec![proto::Line {
+                function_index: index(at),
+                ..Default::default()
+            }],
+            ..Default::default()
+        });
+        let frames = (0..20).map(|depth| index(1 + (at * (depth + 1) + depth) % ITEMS));
+        tables.stack_table.push(proto::Stack {
+            location_indices: frames.collect(),
+        });
+    }
+    let samples = (1..=ITEMS).map(|at| proto::Sample {
+        stack_index: index(at),
+        values: vec![10_000_000],
+        ..Default::default()
+    });
+    let number = stamp(Signal::Profiles, 0);
+    let profile = proto::Profile {
+        sample_type: Some(proto::ValueType {
+            type_strindex: 1,
+            unit_strindex: 2,
+        }),
+        samples: samples.collect(),
+        time_unix_nano: if with_id {
+            1
+        } else {
+            u64::from_le_bytes(number)
+        },
+        duration_nano: 10,
+        profile_id: if with_id {
+            number.repeat(2)
+        } else {
+            Vec::new()
+        },
+        ..Default::default()
+    };
+    let request = ExportProfilesServiceRequest {
+        resource_profiles: vec![proto::ResourceProfiles {
+            scope_profiles: vec![proto::ScopeProfiles {
+                profiles: vec![profile],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        dictionary: Some(tables),
+    };
+    request.encode_to_vec()
 }
 
 fn attributes() -> Vec<KeyValue> {

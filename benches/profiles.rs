@@ -5,7 +5,7 @@
 //!
 //! `--pprof` takes pprof files instead, or makes them, and measures the CPU time of reading and of merging a thousand
 //! of them, decompression included. The same files can then be given to `go tool pprof`; `--write=DIRECTORY` writes
-//! those that are made.
+//! those that are made. `--services=N` makes them of so many services, with functions of their own each.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -143,8 +143,15 @@ fn pprof_files(names: &[&String], arguments: &[String]) {
         .iter()
         .map(|name| std::fs::read(name).unwrap_or_default())
         .collect();
+    let services = arguments
+        .iter()
+        .find_map(|word| word.strip_prefix("--services=")?.parse().ok())
+        .unwrap_or(1);
     if files.is_empty() {
-        files = (0..20).filter_map(made_up_pprof).collect();
+        let each = (0..20).flat_map(|seed| (0..services).map(move |service| (seed, service)));
+        files = each
+            .filter_map(|(seed, service)| made_up_pprof(seed, service))
+            .collect();
     }
     let directory = arguments
         .iter()
@@ -221,9 +228,14 @@ fn cpu() -> f64 {
     nanoseconds.unwrap_or_default() / 1e9
 }
 
-fn made_up_pprof(seed: usize) -> Option<Vec<u8>> {
+fn made_up_pprof(seed: usize, service: usize) -> Option<Vec<u8>> {
     let mut compactor = Compactor::new();
-    compactor.add(&made_up(seed)).ok()?;
+    let mut request = made_up(seed);
+    let strings = request.dictionary.iter_mut();
+    for name in strings.flat_map(|tables| &mut tables.string_table).skip(3) {
+        *name = name.replace("service", &format!("service{service}"));
+    }
+    compactor.add(&request).ok()?;
     let profiles = compactor.finish();
     let resource = profiles.resources.first()?;
     let links = pprof::LinkLabels::default();

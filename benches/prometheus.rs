@@ -65,6 +65,8 @@ fn measure(
         listeners: Listeners::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
+        pipeline: String::new(),
+        resource: Arc::default(),
     };
     let config = Config {
         endpoint: Endpoint("127.0.0.1:0".to_owned()),

@@ -1,6 +1,6 @@
 //! What a component is to the rest of the program: how it is configured, built and listed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ impl Host {
             listeners: self.listeners.clone(),
             health: self.health.clone(),
             extensions: Extensions::default(),
+            pipeline: String::new(),
+            resource: Arc::default(),
         }
     }
 
@@ -59,6 +61,10 @@ pub struct BuildContext {
     pub health: Arc<Health>,
     /// What the extensions of its configuration do for it.
     pub extensions: Extensions,
+    /// The pipeline that a processor is built for; empty for other components.
+    pub pipeline: String,
+    /// What `service.telemetry.resource` says of this process: attributes to set, and those to leave out.
+    pub resource: Arc<BTreeMap<String, Option<String>>>,
 }
 
 /// What running extensions do for other components, by id.

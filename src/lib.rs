@@ -15,6 +15,7 @@
 //!    `ottl`: conditions, in a part of the Collector's language. `re2`: regular expressions, in Go's.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
+//!     `turns`: heavy work off the threads that serve sockets.
 //!     [`allocator`], [`code_pages`] and [`open_files`]: what the process asks of the system.
 
 pub mod allocator;
@@ -49,4 +50,5 @@ pub mod redaction;
 pub mod service;
 pub mod symbols;
 pub mod telemetry;
+mod turns;
 pub mod wire;

@@ -157,6 +157,12 @@ impl Permit {
         Ok(())
     }
 
+    /// Makes it one for `bytes`, or leaves it as it is.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.shrink_to(bytes);
+        self.grow(bytes.saturating_sub(self.bytes))
+    }
+
     /// Gives back what is above `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(surplus) = self.bytes.checked_sub(bytes) {
@@ -328,8 +334,11 @@ mod tests {
         );
         first.grow(40).unwrap();
         assert_eq!(budget.used(), 100);
-        first.shrink_to(10);
+        first.resize(10).unwrap();
         assert_eq!(budget.used(), 10);
+        assert!(first.resize(101).is_err());
+        first.resize(30).unwrap();
+        assert_eq!((first.bytes(), budget.used()), (30, 30));
         drop(first);
         assert_eq!(budget.used(), 0);
     }

@@ -22,6 +22,7 @@ mod dashboards;
 pub mod endpoint;
 pub mod exposition;
 mod help;
+pub(crate) mod identity;
 pub mod logs;
 mod process;
 mod processors;

@@ -83,8 +83,9 @@ pub fn join_profiles(input: &[u8]) {
         .iter()
         .filter(|part| aggregator.add_encoded(part).is_ok())
         .collect();
-    let (summary, items) = aggregator.finish();
-    assert_eq!(wire::count(Signal::Profiles, &summary), items);
+    let finished = aggregator.finish();
+    let summary = finished.request;
+    assert_eq!(wire::count(Signal::Profiles, &summary), finished.samples);
     structure_is_sound(&summary);
     if taken.iter().all(|part| is_small(&decoded(part))) {
         assert_eq!(sums(&decoded(&summary)), sums_of(taken.into_iter()));

@@ -63,6 +63,7 @@ impl<'a> Builder<'a> {
     fn context(&self, id: &ComponentId) -> BuildContext {
         BuildContext {
             extensions: self.extensions.clone(),
+            resource: Arc::new(self.config.service.telemetry.resource.clone()),
             ..self.host.context(id)
         }
     }
@@ -182,7 +183,10 @@ impl<'a> Builder<'a> {
             let place = format!("processors.{processor}");
             let configured = lookup(&self.config.processors, processor, &place)?;
             let metrics = ProcessorMetrics::new(processor, id.signal);
-            let cx = self.context(processor);
+            let cx = BuildContext {
+                pipeline: id.to_string(),
+                ..self.context(processor)
+            };
             match configured
                 .config
                 .build(&cx, id.signal)

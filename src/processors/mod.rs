@@ -3,6 +3,7 @@
 pub mod attributes;
 pub mod batch;
 pub mod compression;
+mod decoding;
 pub mod dedup;
 pub mod filter;
 pub(crate) mod holding;

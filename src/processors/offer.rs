@@ -1,15 +1,14 @@
 //! How a processor that has acknowledged data hands it on: again and again.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
-use crate::net::server::cores;
+use crate::turns::on_a_turn;
 
 /// Waits between attempts: jittered, doubling.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -48,11 +47,7 @@ pub(super) async fn offer(
 /// Above this many bytes, work on every byte leaves the threads that serve sockets: some milliseconds.
 const BLOCKING_BYTES: usize = 256 << 10;
 
-/// Turns at work that leaves those threads, for all processors: more at once would only hold more memory.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-
-/// Does work on so many bytes, elsewhere if it is much, and as much at once as there are cores; nothing comes back when
-/// the process ends.
+/// Does work on so many bytes, elsewhere if it is much, see [`on_a_turn`]; nothing comes back when the process ends.
 pub(crate) async fn away<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -60,10 +55,5 @@ pub(crate) async fn away<T: Send + 'static>(
     if bytes <= BLOCKING_BYTES {
         return Some(work());
     }
-    let turn = TURNS.acquire().await.ok()?;
-    let work = move || {
-        let _turn = turn;
-        work()
-    };
-    tokio::task::spawn_blocking(work).await.ok()
+    on_a_turn(work).await
 }

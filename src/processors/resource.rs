@@ -38,11 +38,12 @@ impl Validate for ResourceConfig {
 }
 
 impl ProcessorConfig for ResourceConfig {
-    fn build(&self, _: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
             level: Level::Resources,
             actions: Prepared::new(&self.attributes)?,
             choice: Choice::default(),
+            budget: cx.budget.clone(),
         })))
     }
 }

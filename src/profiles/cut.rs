@@ -1,13 +1,14 @@
 //! One request of profiles becomes several within a limit, each with the dictionary entries it uses and no others.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::identity::Identities;
+use super::identity::{Delivery, Identities};
 use super::join::profiles;
-use super::model::{Profile, Profiles, ResourceProfiles, ScopeProfiles};
+use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use super::write::Encoder;
 use crate::batch::Signal;
 use crate::wire::{Limit, count};
@@ -72,11 +73,7 @@ pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let profiles = profiles(request)?;
     let mut cutter = Cutter::new(&profiles);
     let middle = cutter.atoms / 2;
-    let mut place = 0;
-    let places = profiles.iter().map(|profile| {
-        place += of_profile(profile);
-        place
-    });
+    let places = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
     let inner = places.filter(|place| *place < cutter.atoms);
     let place = inner.min_by_key(|place| place.abs_diff(middle))?;
     Some([0..place, place..cutter.atoms].map(|range| {
@@ -90,107 +87,148 @@ fn scale(size: usize, by: usize, over: usize) -> usize {
     usize::try_from(scaled).unwrap_or(usize::MAX)
 }
 
-/// Takes ranges of atoms out of profiles. An atom is a sample, or a profile, scope or resource that has none.
+/// Takes ranges of atoms out of profiles. An atom is a sample, or a profile, scope or resource that has none. What a piece
+/// costs follows from the piece, not from all profiles.
 struct Cutter<'p> {
-    profiles: &'p Profiles,
     encoder: Encoder<'p>,
     identities: Identities<'p>,
+    /// In order.
+    leaves: Vec<Leaf<'p>>,
     /// How many there are.
     atoms: usize,
+    /// How often the whole of a profile was looked at.
+    #[cfg(test)]
+    wholes: usize,
+}
+
+/// A profile, or a scope or resource without one.
+struct Leaf<'p> {
+    resource: &'p ResourceProfiles,
+    scope: Option<&'p ScopeProfiles>,
+    profile: Option<&'p Profile>,
+    atoms: Range<usize>,
+    /// How the whole is known again, once a piece of it has asked: nothing if it is not.
+    delivery: OnceCell<Option<Delivery>>,
 }
 
 impl<'p> Cutter<'p> {
     fn new(profiles: &'p Profiles) -> Self {
-        Cutter {
-            profiles,
+        let mut cutter = Cutter {
             encoder: Encoder::new(&profiles.dictionary),
             identities: Identities::new(&profiles.dictionary),
-            atoms: profiles.resources.iter().map(of_resource).sum(),
+            leaves: Vec::new(),
+            atoms: 0,
+            #[cfg(test)]
+            wholes: 0,
+        };
+        for resource in &profiles.resources {
+            if resource.scopes.is_empty() {
+                cutter.add(resource, None, None);
+            }
+            for scope in &resource.scopes {
+                if scope.profiles.is_empty() {
+                    cutter.add(resource, Some(scope), None);
+                }
+                for profile in &scope.profiles {
+                    cutter.add(resource, Some(scope), Some(profile));
+                }
+            }
         }
+        cutter
+    }
+
+    fn add(
+        &mut self,
+        resource: &'p ResourceProfiles,
+        scope: Option<&'p ScopeProfiles>,
+        profile: Option<&'p Profile>,
+    ) {
+        let start = self.atoms;
+        self.atoms += profile.map_or(1, |profile| profile.samples.len().max(1));
+        self.leaves.push(Leaf {
+            resource,
+            scope,
+            profile,
+            atoms: start..self.atoms,
+            delivery: OnceCell::new(),
+        });
     }
 
     fn encode(&mut self, range: Range<usize>) -> Bytes {
+        let first = self
+            .leaves
+            .partition_point(|leaf| leaf.atoms.end <= range.start);
         let mut pieces: Vec<ResourceProfiles> = Vec::new();
-        let mut start = 0;
-        for resource in &self.profiles.resources {
-            let end = start + of_resource(resource);
-            if overlaps(start..end, &range) {
-                let piece = self.resource(resource, start, &range);
-                pieces.push(piece);
+        let mut before: Option<&Leaf<'p>> = None;
+        for leaf in self.leaves.get(first..).unwrap_or_default() {
+            if leaf.atoms.start >= range.end {
+                break;
             }
-            start = end;
+            let same_resource = before.is_some_and(|b| std::ptr::eq(b.resource, leaf.resource));
+            if !same_resource {
+                pieces.push(ResourceProfiles {
+                    resource: leaf.resource.resource.clone(),
+                    schema_url: leaf.resource.schema_url.clone(),
+                    scopes: Vec::new(),
+                });
+            }
+            let scopes = pieces.last_mut().map(|piece| &mut piece.scopes);
+            if let (Some(scopes), Some(scope)) = (scopes, leaf.scope) {
+                let scope_before = before.and_then(|before| before.scope);
+                if !scope_before.is_some_and(|before| std::ptr::eq(before, scope)) {
+                    scopes.push(ScopeProfiles {
+                        scope: scope.scope.clone(),
+                        schema_url: scope.schema_url.clone(),
+                        profiles: Vec::new(),
+                    });
+                }
+                if let (Some(scope), Some(profile)) = (scopes.last_mut(), leaf.profile) {
+                    let start = leaf.atoms.start;
+                    let end = leaf.atoms.end.min(range.end);
+                    let within = range.start.max(start) - start..end - start;
+                    #[cfg(test)]
+                    if within.len() < leaf.atoms.len() && leaf.delivery.get().is_none() {
+                        self.wholes += 1;
+                    }
+                    scope
+                        .profiles
+                        .push(leaf.piece(profile, within, &mut self.identities));
+                }
+            }
+            before = Some(leaf);
         }
         self.encoder.encode(&pieces)
     }
+}
 
-    fn resource(
-        &mut self,
-        from: &ResourceProfiles,
-        mut start: usize,
-        range: &Range<usize>,
-    ) -> ResourceProfiles {
-        let mut scopes = Vec::new();
-        for scope in &from.scopes {
-            let end = start + of_scope(scope);
-            if overlaps(start..end, range) {
-                scopes.push(self.scope(from, scope, start, range));
-            }
-            start = end;
-        }
-        ResourceProfiles {
-            resource: from.resource.clone(),
-            schema_url: from.schema_url.clone(),
-            scopes,
-        }
-    }
-
-    fn scope(
-        &mut self,
-        resource: &ResourceProfiles,
-        from: &ScopeProfiles,
-        mut start: usize,
-        range: &Range<usize>,
-    ) -> ScopeProfiles {
-        let mut profiles = Vec::new();
-        for profile in &from.profiles {
-            let end = start + of_profile(profile);
-            if overlaps(start..end, range) {
-                let within = range.start.max(start) - start..range.end.min(end) - start;
-                profiles.push(if within.len() == end - start {
-                    profile.clone()
-                } else {
-                    self.piece(resource, from, profile, within)
-                });
-            }
-            start = end;
-        }
-        ScopeProfiles {
-            scope: from.scope.clone(),
-            schema_url: from.schema_url.clone(),
-            profiles,
-        }
-    }
-
+impl Leaf<'_> {
+    /// Some samples of the leaf's profile, or all.
     fn piece(
-        &mut self,
-        resource: &ResourceProfiles,
-        scope: &ScopeProfiles,
+        &self,
         whole: &Profile,
         samples: Range<usize>,
+        identities: &mut Identities<'_>,
     ) -> Profile {
+        let Some(scope) = self.scope.filter(|_| samples.len() < self.atoms.len()) else {
+            return whole.clone();
+        };
         let from = samples.start as u64;
         let mut piece = Profile {
-            header: whole.header.clone(),
+            header: Header {
+                original: None,
+                ..whole.header.clone()
+            },
             samples: whole.samples.slice(samples),
         };
-        piece.header.original = None;
         // The id follows from the whole's, the place and the content: a piece that is delivered again has the same,
         // and no other piece has it, however the whole is cut the next time. What has neither an id nor a time has none.
-        let delivery = self.identities.delivery(resource, scope, whole);
+        let delivery = self
+            .delivery
+            .get_or_init(|| identities.delivery(self.resource, scope, whole));
         piece.header.profile_id = delivery.map(|delivery| {
             let mut text = delivery.profile_id.to_vec();
             text.extend_from_slice(&from.to_le_bytes());
-            let content = self.identities.content(resource, scope, &piece);
+            let content = identities.content(self.resource, scope, &piece);
             text.extend_from_slice(&content.to_le_bytes());
             // All zero is not a valid id.
             xxh3_128(&text).max(1).to_be_bytes()
@@ -199,20 +237,29 @@ impl<'p> Cutter<'p> {
     }
 }
 
-fn overlaps(a: Range<usize>, b: &Range<usize>) -> bool {
-    a.start < b.end && b.start < a.end
-}
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
 
-fn of_resource(resource: &ResourceProfiles) -> usize {
-    let scopes = resource.scopes.iter().map(of_scope);
-    scopes.sum::<usize>().max(1)
-}
+    use super::*;
+    use crate::profiles::testing_batches::named;
 
-fn of_scope(scope: &ScopeProfiles) -> usize {
-    let profiles = scope.profiles.iter().map(of_profile);
-    profiles.sum::<usize>().max(1)
-}
-
-fn of_profile(profile: &Profile) -> usize {
-    profile.samples.len().max(1)
+    #[test]
+    fn what_a_piece_costs_does_not_follow_from_the_whole() {
+        let names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+        // Without an id: what it is known by is all of its content.
+        let request = named("s", 1, names.iter().map(String::as_str)).encode_to_vec();
+        let profiles = profiles(&request).unwrap();
+        let mut cutter = Cutter::new(&profiles);
+        let pieces: Vec<Bytes> = (0..300).map(|at| cutter.encode(at..at + 1)).collect();
+        assert_eq!(cutter.wholes, 1);
+        let mut ids: Vec<_> = pieces
+            .iter()
+            .map(|piece| super::profiles(piece).unwrap())
+            .map(|piece| piece.iter().next().unwrap().header.profile_id.unwrap())
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 300);
+    }
 }

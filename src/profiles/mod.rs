@@ -13,6 +13,7 @@
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
 //! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
+//!   [`decoded`]: how much memory a request takes once it is read.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`pprof`]: pprof files, to and from all this.
 //! - [`folded`], [`top`], [`diff`], [`frames`]: for people: stacks as text, which functions count most, what grew, and
@@ -28,6 +29,7 @@ mod carried;
 pub mod check;
 pub mod compact;
 pub mod cut;
+pub mod decoded;
 pub mod dictionary;
 pub mod diff;
 pub mod entries;
@@ -62,6 +64,7 @@ pub mod write;
 pub use self::aggregate::Aggregator;
 pub use self::compact::Compactor;
 pub use self::cut::{halve, split};
+pub use self::decoded::decoded_bytes;
 pub use self::dictionary::Dictionary;
 pub use self::join::{compacted, join, understood};
 pub use self::merge::Merger;

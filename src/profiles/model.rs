@@ -115,6 +115,10 @@ impl Sample<'_> {
 }
 
 impl Samples {
+    /// What a sample with one value takes.
+    pub const BYTES: usize =
+        size_of::<SampleKey>() + size_of::<(usize, usize)>() + size_of::<i64>();
+
     /// Adds a sample with its observations.
     pub fn push(&mut self, key: SampleKey, values: &[i64], timestamps: &[u64]) {
         self.values.extend_from_slice(values);
@@ -125,9 +129,9 @@ impl Samples {
 
     /// Some of them, by position; those that are not there are left out.
     pub fn slice(&self, range: Range<usize>) -> Samples {
-        let count = range.len();
+        let range = range.start.min(self.len())..range.end.min(self.len());
         let mut samples = Samples::default();
-        samples.reserve(count.min(self.len()));
+        samples.reserve(range.len());
         let ends = |at: usize| match at {
             0 => Some((0, 0)),
             at => self.ends.get(at - 1).copied(),
@@ -135,8 +139,9 @@ impl Samples {
         let Some(mut start) = ends(range.start) else {
             return samples;
         };
-        let some = self.keys.iter().zip(&self.ends);
-        for (key, end) in some.skip(range.start).take(count) {
+        let keys = self.keys.get(range.clone()).unwrap_or_default();
+        let ends = self.ends.get(range).unwrap_or_default();
+        for (key, end) in keys.iter().zip(ends) {
             let values = self.values.get(start.0..end.0).unwrap_or_default();
             let timestamps = self.timestamps.get(start.1..end.1).unwrap_or_default();
             samples.push(*key, values, timestamps);

@@ -34,5 +34,20 @@ pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
 pub const PROFILE_NAME: &str = "pprof.profile.name";
 /// The sample type that is shown first; on scopes only.
 pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
+/// Sample types that count from the start of a process, with their units: those of Go's `allocs`, `heap`, `mutex` and
+/// `block`.
+const CUMULATIVE: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("contentions", "count"),
+    ("delay", "nanoseconds"),
+];
+
+/// Whether values count from the start of a process, so that those of two profiles must not be added up. OTLP does not say
+/// it since 1.9, so the names decide, and the duration in nanoseconds: what has one is of that duration.
+pub fn is_cumulative(sample_type: &str, unit: &str, duration: u64) -> bool {
+    duration == 0 && CUMULATIVE.contains(&(sample_type, unit))
+}
+
 /// Where each profile of a scope was in pprof's list of sample types; on scopes only.
 pub const SAMPLE_TYPE_ORDER: &str = "pprof.scope.sample_type_order";

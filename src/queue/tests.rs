@@ -92,6 +92,8 @@ impl Bench {
             listeners: Default::default(),
             health: Default::default(),
             extensions: Default::default(),
+            pipeline: String::new(),
+            resource: Default::default(),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();

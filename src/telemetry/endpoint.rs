@@ -1,7 +1,6 @@
 //! Serves our own metrics to Prometheus.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -10,6 +9,7 @@ use http_body_util::Full;
 use tokio::time::Instant;
 
 use super::exposition::Exposition;
+use super::identity::resource;
 use crate::auth::{self, Guarded};
 use crate::component::{BuildContext, Extensions, Host};
 use crate::config::{ComponentId, InvalidId, MetricsLevel, TelemetryConfig};
@@ -68,7 +68,7 @@ impl MetricsEndpoint {
                 exposition.clone(),
                 metrics.level,
                 host.budget.clone(),
-                resource(config),
+                resource(&config.resource),
             ),
         };
         let bound = host
@@ -85,36 +85,6 @@ impl MetricsEndpoint {
     pub async fn shutdown(self) {
         self.server.shutdown(Instant::now() + GRACE).await;
     }
-}
-
-/// The attributes of this process: the defaults, overridden and removed as the configuration says.
-fn resource(config: &TelemetryConfig) -> Vec<(String, String)> {
-    static INSTANCE: LazyLock<String> = LazyLock::new(|| {
-        // RFC 9562, version 4: random but for the version and the variant.
-        let random = fastrand::u128(..) & !(0xf000 << 64) & !(0xc << 60) | (4 << 76) | (8 << 60);
-        let hex = format!("{random:032x}");
-        let parts = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ];
-        parts.join("-")
-    });
-    let mut attributes: BTreeMap<String, Option<String>> = BTreeMap::from(
-        [
-            ("service.name", "collector"),
-            ("service.version", env!("CARGO_PKG_VERSION")),
-            ("service.instance.id", INSTANCE.as_str()),
-        ]
-        .map(|(key, value)| (key.to_owned(), Some(value.to_owned()))),
-    );
-    attributes.extend(config.resource.clone());
-    attributes
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect()
 }
 
 fn handler(

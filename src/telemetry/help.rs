@@ -93,6 +93,10 @@ pub(super) fn describe() {
             "Number of summaries of profiles, by what ended their window: its time or the memory bound",
         ),
         (
+            "tributary_processor_compression_saturated_sums",
+            "Number of sums of samples that did not fit and stand at the most there can be",
+        ),
+        (
             "tributary_processor_compression_passed_requests",
             "Number of requests of profiles that did not have to wait, because their series were quiet",
         ),

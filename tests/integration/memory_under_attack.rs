@@ -36,6 +36,9 @@ const SCALE: usize = if cfg!(debug_assertions) { 1 } else { 8 };
 /// The largest request, as sent and unpacked.
 const LARGEST: usize = SCALE * MIB / 2;
 
+/// The largest pprof file, unpacked; compressed the attacks have some KB.
+const PROFILE: usize = 4 * SCALE * MIB;
+
 /// A collector on a hostile network. Traces go to a backend, logs nowhere, and metrics to one that takes connections and
 /// says nothing, so that they stay in the queue.
 struct Target {
@@ -59,8 +62,15 @@ impl Target {
     protocols:
       grpc: {{endpoint: '127.0.0.1:0', max_recv_msg_size_mib: 4, include_metadata: true}}
       http: {{endpoint: '127.0.0.1:0', max_request_body_size: {LARGEST}, include_metadata: true}}
+  pprof: {{server: {{endpoint: '127.0.0.1:0', max_request_body_size: {PROFILE}}}}}
 processors:
   memory_limiter: {{limit_mib: 80, spike_limit_mib: 16}}
+  dedup: {{}}
+  filter: {{profile_conditions: ['profile.period == 12345']}}
+  attributes: {{actions: [{{key: a, value: b, action: update}}]}}
+  batch: {{send_batch_max_size: 10000}}
+  compression: {{}}
+  compression/summaries: {{mode: aggregate, interval: 1s, max_bytes: 8MiB}}
 exporters:
   otlp_grpc/kept: {}
   otlp_grpc/silent: {}
@@ -70,6 +80,8 @@ service:
     traces: {{receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc/kept]}}
     metrics: {{receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc/silent]}}
     logs: {{receivers: [otlp], processors: [memory_limiter], exporters: [nop]}}
+    profiles: {{receivers: [otlp], processors: [memory_limiter, dedup, filter, attributes, batch, compression], exporters: [nop]}}
+    profiles/summaries: {{receivers: [otlp, pprof], processors: [memory_limiter, compression/summaries], exporters: [nop]}}
 ",
             grpc_to(&backend, ""),
             grpc_at(silent.local_addr().unwrap(), &queue),
@@ -279,6 +291,61 @@ async fn structures(target: &Target) {
     .await;
 }
 
+/// Requests of profiles, and pprof files, in which a few bytes stand for large structs.
+async fn profiles(target: &Target, at_once: usize) {
+    let http = target.collector.http();
+    let pprof = target.collector.server("Starting HTTP server", "pprof");
+    // A profile with one sample, so that there is something to deliver, and many without.
+    let sample = field(2, &field(2, &[0x22, 1, 1]));
+    let beside_it = |many: Vec<u8>| field(1, &field(2, &[sample.clone(), many].concat()));
+    let fits = LARGEST - 200;
+    let requests = [
+        beside_it(empty_records(fits)),
+        [field(1, &field(2, &sample)), empty_scopes(fits)].concat(),
+        [field(1, &field(2, &sample)), [0x0a, 0].repeat(fits / 2)].concat(),
+        [
+            field(1, &field(2, &sample)),
+            field(2, &[0x12, 0].repeat(fits / 2)),
+        ]
+        .concat(),
+        // Attributes of a resource.
+        field(
+            1,
+            &[field(1, &[0x0a, 0].repeat(fits / 2)), field(2, &sample)].concat(),
+        ),
+    ];
+    let one_type = [0x0a, 0];
+    let files = [
+        &[0x0a, 0][..],
+        &[0x12, 0],
+        &[0x32, 0],
+        &[0x6a, 1, 0],
+        &[0x68, 0],
+    ];
+    let files = files.map(|entry| {
+        let many = entry.repeat((PROFILE - 10) / entry.len());
+        Bytes::from(codec::compress("gzip", &[&one_type[..], &many].concat()))
+    });
+    let requests = requests.map(Bytes::from);
+    let by_otlp = (0..at_once).zip(requests.iter().cycle());
+    let by_otlp = by_otlp.map(|(_, body)| async move {
+        let status = post(http, Signal::Profiles, PROTOBUF, "identity", body.clone()).await;
+        assert!([200, 400, 413, 429, 503].contains(&status), "{status}");
+    });
+    let by_pprof = (0..at_once).zip(files.iter().cycle());
+    let by_pprof = by_pprof.map(|(_, file)| async move {
+        let answer = raw::http(pprof, Method::POST, "/v1/pprof", &[], file.clone()).await;
+        let status = answer.status.as_u16();
+        assert!([400, 413, 429, 503].contains(&status), "{answer:?}");
+    });
+    tokio::join!(join_all(by_otlp), join_all(by_pprof));
+}
+
+/// Resources with scopes without anything.
+fn empty_scopes(bytes: usize) -> Vec<u8> {
+    field(1, &[0x12, 0].repeat(bytes / 2))
+}
+
 type Pieces = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 async fn connect(address: SocketAddr) -> SendRequest<Pieces> {
@@ -456,6 +523,7 @@ async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served
     ];
     assert_eq!(refused, [0; 6]);
     target.under("structures", structures(&target)).await;
+    target.under("profiles", profiles(&target, 40)).await;
     target
         .under("bombs", decompression_bombs(&target, 64))
         .await;
@@ -471,6 +539,7 @@ async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served
             tiny_requests(&target, 250 * SCALE),
             large_headers(&target, 100),
             structures(&target),
+            profiles(&target, 20),
             decompression_bombs(&target, 64),
         );
     };

@@ -1,6 +1,6 @@
 //! What a running service says of itself in pprof's format is what leaves the last tier, to the unit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use tempfile::TempDir;
 
+use crate::harness::collector::BINARY;
 use crate::harness::site::{Site, page};
 use crate::harness::{Backend, Collector, grpc_at, grpc_to, pprof, raw, yaml};
 use crate::sdk::{script, told};
@@ -70,14 +71,15 @@ impl Drop for Program {
     }
 }
 
-/// Where `go` is, unless there is none.
-fn go() -> Option<&'static str> {
-    let version = Command::new("go").arg("version").output();
+/// Where `go` is, unless there is none: SYMBOLS_GO says it, or else it is on the PATH.
+fn go() -> Option<String> {
+    let go = std::env::var("SYMBOLS_GO").unwrap_or_else(|_| "go".to_owned());
+    let version = Command::new(&go).arg("version").output();
     let found = version.is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("skipped: there is no `go` on the PATH");
+        eprintln!("skipped: SYMBOLS_GO is not set, and there is no `go` on the PATH");
     }
-    found.then_some("go")
+    found.then_some(go)
 }
 
 /// What a service has given, by path.
@@ -121,13 +123,116 @@ async fn what_a_go_service_gives_leaves_the_zone_to_the_unit() {
         "block",
         "threadcreate",
     ];
-    let program = tokio::task::spawn_blocking(|| Program::of_go(go));
+    let program = tokio::task::spawn_blocking(move || Program::of_go(&go));
     let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
     // There was something of everything but threads, which may all be idle.
     for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
         assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
     }
     assert!(expected.keys().any(|key| key.contains("route=/cart")));
+}
+
+/// What a program prints. It must succeed.
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// By function, what a table of `top` says of it: flat and cumulative. Units behind the numbers, and `(inline)` behind the
+/// names, are Go's way of showing them.
+fn rows(table: &str) -> BTreeMap<String, [i64; 2]> {
+    let number = |text: &str| -> i64 {
+        let digits = text.trim_end_matches(char::is_alphabetic);
+        digits.parse().unwrap_or_else(|_| panic!("{text}: {table}"))
+    };
+    let body = table
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("flat "));
+    let rows = body.skip(1).map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [flat, _, _, cumulative, _, ref name @ ..] = words[..] else {
+            panic!("{line}: {table}");
+        };
+        let name = name.join(" ").trim_end_matches(" (inline)").to_owned();
+        (name, [number(flat), number(cumulative)])
+    });
+    rows.collect()
+}
+
+#[tokio::test]
+async fn files_of_a_go_service_are_merged_and_counted_as_go_does_it() {
+    const FILES: usize = 3;
+    let Some(go) = go() else { return };
+    let compiler = go.clone();
+    let program = tokio::task::spawn_blocking(move || Program::of_go(&compiler));
+    let program = program.await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kinds = [
+        (
+            "heap",
+            &[
+                "alloc_objects count",
+                "alloc_space bytes",
+                "inuse_space bytes",
+            ][..],
+        ),
+        ("profile?seconds=1", &["samples count", "cpu nanoseconds"]),
+        ("goroutine", &["goroutine count"]),
+        ("mutex", &["contentions count", "delay nanoseconds"]),
+        ("block", &["contentions count", "delay nanoseconds"]),
+    ];
+    for (number, (path, sample_types)) in kinds.into_iter().enumerate() {
+        let place = |name: String| directory.path().join(name);
+        let mut files = Vec::new();
+        for at in 0..FILES {
+            let path = format!("/debug/pprof/{path}");
+            let answer = raw::http(program.address, Method::GET, &path, &[], Bytes::new()).await;
+            assert_eq!(answer.status, StatusCode::OK);
+            let file = place(format!("{number}.{at}.pb.gz"));
+            std::fs::write(&file, &answer.body).unwrap();
+            files.push(file);
+        }
+        let [ours, theirs] = ["ours", "theirs"].map(|of| place(format!("{number}.{of}.pb.gz")));
+        let mut merge = Command::new(BINARY);
+        printed(
+            merge
+                .args(["profiles", "merge", "-o"])
+                .arg(&ours)
+                .args(&files),
+        );
+        let mut merge = Command::new(&go);
+        let merge = merge.args(["tool", "pprof", "-proto", "-output"]);
+        printed(merge.arg(&theirs).args(&files));
+        let [merged, expected] = [&ours, &theirs].map(|file| {
+            let file = std::fs::read(file).unwrap();
+            pprof::totals([&*file])
+        });
+        assert!(!expected.is_empty(), "{path}");
+        assert_eq!(merged, expected, "{path}");
+
+        for (kind, unit) in sample_types.iter().filter_map(|text| text.split_once(' ')) {
+            let mut top = Command::new(BINARY);
+            let top = top.args([
+                "profiles",
+                "top",
+                "--exact",
+                "-n",
+                "0",
+                "--sample-type",
+                kind,
+            ]);
+            let mut theirs = Command::new(&go);
+            let theirs = theirs
+                .args(["tool", "pprof", "-top", "-nodecount=0", "-nodefraction=0"])
+                .arg(format!("-unit={unit}"))
+                .arg(format!("-sample_index={kind}"));
+            let expected = rows(&printed(theirs.arg(&ours)));
+            assert!(!expected.is_empty(), "{path} {kind}");
+            assert_eq!(rows(&printed(top.arg(&ours))), expected, "{path} {kind}");
+        }
+    }
 }
 
 #[tokio::test]

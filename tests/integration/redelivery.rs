@@ -153,3 +153,25 @@ async fn what_the_next_hop_refuses_is_delivered_when_it_is_sent_again() {
     assert_eq!(oracle.settle(&backend).await, 0);
     assert_duplicates(&zone, 40 * ITEMS).await;
 }
+
+#[tokio::test]
+async fn a_retry_after_a_reload_does_not_arrive_twice() {
+    let backend = Backend::start().await;
+    let with = |batch: &str| {
+        let exporter = grpc_to(&backend, QUEUE);
+        yaml(&[DEDUP, ("batch", batch)], &[("otlp_grpc", &exporter)])
+    };
+    let zone = Collector::start(&with("{timeout: 5ms}")).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", zone.grpc(), &oracle).await;
+    let requests = Signal::ALL.map(|signal| client.request(signal, ITEMS));
+    for request in &requests {
+        client.send(request).await.unwrap();
+    }
+    zone.reload(&with("{timeout: 6ms}")).await.unwrap();
+    for request in &requests {
+        client.send(request).await.unwrap();
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_duplicates(&zone, 4 * ITEMS).await;
+}

@@ -30,6 +30,8 @@ pub(crate) fn processor(config: &dyn ProcessorConfig, signal: Signal) -> Box<dyn
         listeners: Default::default(),
         health: Arc::default(),
         extensions: Default::default(),
+        pipeline: String::new(),
+        resource: Arc::default(),
     };
     match config.build(&context, signal).unwrap() {
         Stage::Pure(processor) => processor,

@@ -1,5 +1,7 @@
 //! What profiles count, by the names and units that profilers give it, and the metrics that come of it.
 
+use crate::profiles::names::is_cumulative;
+
 /// What a profile counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -210,69 +212,43 @@ const TIME: Unit = Unit::Time(1);
 const MEMORY: Unit = Unit::Memory(1);
 const COUNT: Unit = Unit::Count;
 
-/// Sample types, with underscores between words. `true`: it counts from the start of the process unless its profile has a
-/// duration, as Go's do. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc (jemalloc_pprof,
+/// Sample types, with underscores between words. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc (jemalloc_pprof,
 /// jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF profiler.
-const SAMPLE_TYPES: [(&str, Unit, Kind, bool); 34] = [
-    ("cpu", TIME, Kind::CpuTime, false),
-    ("cpu_time", TIME, Kind::CpuTime, false),
-    ("itimer", TIME, Kind::CpuTime, false),
-    ("on_cpu", TIME, Kind::CpuTime, false),
-    ("wall", TIME, Kind::WallTime, false),
-    ("wall_time", TIME, Kind::WallTime, false),
-    ("off_cpu", TIME, Kind::OffCpuTime, false),
-    ("alloc_space", MEMORY, Kind::MemoryAllocated, true),
-    ("alloc_bytes", MEMORY, Kind::MemoryAllocated, false),
-    ("alloc_size", MEMORY, Kind::MemoryAllocated, false),
-    ("alloc", MEMORY, Kind::MemoryAllocated, false),
-    (
-        "alloc_in_new_tlab_bytes",
-        MEMORY,
-        Kind::MemoryAllocated,
-        false,
-    ),
-    (
-        "alloc_outside_tlab_bytes",
-        MEMORY,
-        Kind::MemoryAllocated,
-        false,
-    ),
-    ("alloc_sample_bytes", MEMORY, Kind::MemoryAllocated, false),
-    ("alloc_objects", COUNT, Kind::MemoryAllocations, true),
-    ("alloc_samples", COUNT, Kind::MemoryAllocations, false),
-    (
-        "alloc_in_new_tlab_objects",
-        COUNT,
-        Kind::MemoryAllocations,
-        false,
-    ),
-    (
-        "alloc_outside_tlab_objects",
-        COUNT,
-        Kind::MemoryAllocations,
-        false,
-    ),
-    (
-        "alloc_sample_objects",
-        COUNT,
-        Kind::MemoryAllocations,
-        false,
-    ),
-    ("inuse_space", MEMORY, Kind::MemoryUsed, false),
-    ("space", MEMORY, Kind::MemoryUsed, false),
-    ("heap_space", MEMORY, Kind::MemoryUsed, false),
-    ("heap_live_size", MEMORY, Kind::MemoryUsed, false),
-    ("inuse_objects", COUNT, Kind::MemoryObjects, false),
-    ("objects", COUNT, Kind::MemoryObjects, false),
-    ("heap_live_samples", COUNT, Kind::MemoryObjects, false),
-    ("delay", TIME, Kind::LockWaitTime, true),
-    ("lock", TIME, Kind::LockWaitTime, false),
-    ("lock_acquire_wait", TIME, Kind::LockWaitTime, false),
-    ("contentions", COUNT, Kind::LockContentions, true),
-    ("lock_acquire", COUNT, Kind::LockContentions, false),
-    ("goroutine", COUNT, Kind::Goroutines, false),
-    ("goroutines", COUNT, Kind::Goroutines, false),
-    ("threadcreate", COUNT, Kind::Threads, false),
+const SAMPLE_TYPES: [(&str, Unit, Kind); 34] = [
+    ("cpu", TIME, Kind::CpuTime),
+    ("cpu_time", TIME, Kind::CpuTime),
+    ("itimer", TIME, Kind::CpuTime),
+    ("on_cpu", TIME, Kind::CpuTime),
+    ("wall", TIME, Kind::WallTime),
+    ("wall_time", TIME, Kind::WallTime),
+    ("off_cpu", TIME, Kind::OffCpuTime),
+    ("alloc_space", MEMORY, Kind::MemoryAllocated),
+    ("alloc_bytes", MEMORY, Kind::MemoryAllocated),
+    ("alloc_size", MEMORY, Kind::MemoryAllocated),
+    ("alloc", MEMORY, Kind::MemoryAllocated),
+    ("alloc_in_new_tlab_bytes", MEMORY, Kind::MemoryAllocated),
+    ("alloc_outside_tlab_bytes", MEMORY, Kind::MemoryAllocated),
+    ("alloc_sample_bytes", MEMORY, Kind::MemoryAllocated),
+    ("alloc_objects", COUNT, Kind::MemoryAllocations),
+    ("alloc_samples", COUNT, Kind::MemoryAllocations),
+    ("alloc_in_new_tlab_objects", COUNT, Kind::MemoryAllocations),
+    ("alloc_outside_tlab_objects", COUNT, Kind::MemoryAllocations),
+    ("alloc_sample_objects", COUNT, Kind::MemoryAllocations),
+    ("inuse_space", MEMORY, Kind::MemoryUsed),
+    ("space", MEMORY, Kind::MemoryUsed),
+    ("heap_space", MEMORY, Kind::MemoryUsed),
+    ("heap_live_size", MEMORY, Kind::MemoryUsed),
+    ("inuse_objects", COUNT, Kind::MemoryObjects),
+    ("objects", COUNT, Kind::MemoryObjects),
+    ("heap_live_samples", COUNT, Kind::MemoryObjects),
+    ("delay", TIME, Kind::LockWaitTime),
+    ("lock", TIME, Kind::LockWaitTime),
+    ("lock_acquire_wait", TIME, Kind::LockWaitTime),
+    ("contentions", COUNT, Kind::LockContentions),
+    ("lock_acquire", COUNT, Kind::LockContentions),
+    ("goroutine", COUNT, Kind::Goroutines),
+    ("goroutines", COUNT, Kind::Goroutines),
+    ("threadcreate", COUNT, Kind::Threads),
 ];
 
 /// What the values of a profile mean.
@@ -287,18 +263,18 @@ pub(super) struct Meaning {
 
 /// What profiles of this sample type count, if there is a metric of it. `duration` is the profile's.
 pub(super) fn recognize((name, unit): (&str, &str), duration: u64) -> Option<Meaning> {
+    let cumulative = is_cumulative(name, unit, duration);
     let name = name.replace('-', "_");
     let unit = Unit::of(unit)?;
     let mut all = SAMPLE_TYPES.iter();
-    let (_, _, kind, cumulative) =
-        all.find(|(known, measure, _, _)| *known == name && measure.same(unit))?;
+    let (_, _, kind) = all.find(|(known, measure, _)| *known == name && measure.same(unit))?;
     Some(Meaning {
         kind: *kind,
         scale: match unit {
             Unit::Time(scale) | Unit::Memory(scale) => scale,
             Unit::Count => 1,
         },
-        cumulative: *cumulative && duration == 0,
+        cumulative,
     })
 }
 

@@ -7,15 +7,19 @@ mod profiles;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
 pub(super) use self::actions::{Prepared, validate};
+use super::decoding;
 use super::matching::{Choice, MatchConfig};
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::{Problems, Validate};
+use crate::memory::Budget;
 use crate::pipeline::Processor;
 use crate::wire::attributes::{Actions, Level};
 
@@ -67,11 +71,12 @@ impl ProcessorConfig for AttributesConfig {
         }
     }
 
-    fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
             level: Level::Items,
             actions: Prepared::new(&self.actions)?,
             choice: Choice::new(signal, self.include.as_ref(), self.exclude.as_ref())?,
+            budget: cx.budget.clone(),
         })))
     }
 }
@@ -81,6 +86,7 @@ pub(super) struct Attributes {
     pub(super) level: Level,
     pub(super) actions: Prepared,
     pub(super) choice: Choice,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Processor for Attributes {
@@ -99,6 +105,8 @@ impl Attributes {
         let mut changed = false;
         let edited = batch.wire().parts().iter().map(|part| {
             let edited = if signal == Signal::Profiles {
+                let room = decoding::room(std::slice::from_ref(part), &self.budget);
+                let _room = room.map_err(decoding::refusal)?;
                 let edited = profiles::apply(actions, self.level, &self.choice, part)?;
                 edited.map(|(samples, edited)| {
                     // Samples that say nothing are left out by the way.

@@ -24,6 +24,7 @@ fn of(config: &AttributesConfig, signal: Signal) -> Attributes {
         level: Level::Items,
         actions: Prepared::new(&config.actions).unwrap(),
         choice: Choice::new(signal, config.include.as_ref(), config.exclude.as_ref()).unwrap(),
+        budget: crate::memory::Budget::new(1 << 30),
     }
 }
 
@@ -483,4 +484,18 @@ fn patterns_are_those_of_go() {
         assert_eq!(left("/users/{id}/7"), 0, "{yaml}");
         assert_eq!(left("/users/{id}/\u{661}"), 1, "{yaml}");
     }
+}
+
+#[test]
+fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+    let budget = crate::memory::Budget::new(1 << 20);
+    let _others = budget.acquire((1 << 20) - 2_000).unwrap();
+    let config = config("{actions: [{key: a, value: b, action: insert}]}").unwrap();
+    let processor = Attributes {
+        budget,
+        ..of(&config, Signal::Profiles)
+    };
+    let batch = crate::profiles::testing_batches::named_batch("s", ["a"]);
+    let nack = processor.process(batch).unwrap_err();
+    assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
 }

@@ -6,7 +6,8 @@
 //! so that one request's trouble never touches another's data.
 //!
 //! Requests of profiles each have a dictionary of their own, so they cannot just be appended: when a batch of them is
-//! finished, they become one request with one dictionary, in which every sample is what it was.
+//! finished, they become one request with one dictionary, in which every sample is what it was. Where the memory budget
+//! has no room to decode them, each goes for itself, as it came.
 
 mod profiles;
 mod waiting;
@@ -26,6 +27,7 @@ use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorCo
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
+use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Consumer};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, MAX_READY, Most};
 use crate::processors::partition::{self, Keys, Partition};
@@ -103,6 +105,7 @@ impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let config = self.clone();
         let metrics = Metrics::new(&cx.id);
+        let budget = cx.budget.clone();
         Ok(Stage::Holding(Box::new(move |next| {
             let batcher = Arc::new(Batcher {
                 sizes: config.sizes(),
@@ -110,6 +113,7 @@ impl ProcessorConfig for Config {
                 keys: Keys::new(&config.metadata_keys),
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
                 metrics,
+                budget,
                 holding: Holding::new(next),
             });
             let life = Life::new(batcher.clone());
@@ -161,6 +165,7 @@ struct Batcher {
     keys: Keys,
     cardinality: usize,
     metrics: Metrics,
+    budget: Arc<Budget>,
     holding: Holding<HashMap<Partition, Group>, Batch>,
 }
 
@@ -256,7 +261,7 @@ impl Holder for Batcher {
     }
 
     async fn hand_on(&self, batch: Batch) {
-        for (batch, parts) in profiles::whole(batch, self.sizes.most).await {
+        for (batch, parts) in profiles::whole(batch, self.sizes.most, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
             self.holding.hand_on(batch, || apart(parts)).await;
@@ -281,7 +286,8 @@ impl Consumer for Entrance {
         batch.wire();
         Box::pin(async move {
             let batcher = &self.0;
-            let mut offered = profiles::within(batch, batcher.sizes.most).await;
+            let (most, budget) = (batcher.sizes.most, &batcher.budget);
+            let mut offered = profiles::within(batch, most, budget).await;
             let holding = &batcher.holding;
             let take_in = || batcher.take_in(&mut offered);
             holding.with_patience(FULL, take_in).await

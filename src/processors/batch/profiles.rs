@@ -1,21 +1,36 @@
 //! What takes more than appending: profiles.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::batch::{Batch, Signal};
+use crate::memory::Budget;
+use crate::processors::decoding;
 use crate::processors::offer::away;
 use crate::profiles::join;
 use crate::wire::{self, Limit};
 
-/// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out.
-pub(super) async fn within(mut batch: Batch, most: Limit) -> SmallVec<[Batch; 1]> {
+/// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out. Without room to
+/// decode them profiles stay as they are, too: larger than wanted, but not lost.
+pub(super) async fn within(
+    mut batch: Batch,
+    most: Limit,
+    budget: &Arc<Budget>,
+) -> SmallVec<[Batch; 1]> {
     let fits = batch.items() <= most.items && batch.bytes() <= most.bytes;
     if fits || batch.signal() != Signal::Profiles {
         return SmallVec::from_iter([batch]);
     }
+    let Ok(room) = decoding::room(batch.wire().parts(), budget) else {
+        return SmallVec::from_iter([batch]);
+    };
     let whole = batch.wire().to_bytes();
     let bytes = whole.len();
-    let cut = move || wire::split(Signal::Profiles, &whole, most);
+    let cut = move || {
+        let _room = room;
+        wire::split(Signal::Profiles, &whole, most)
+    };
     match away(bytes, cut).await {
         Some(pieces) if pieces.len() > 1 => {
             let pieces = pieces.into_iter();
@@ -28,8 +43,12 @@ pub(super) async fn within(mut batch: Batch, most: Limit) -> SmallVec<[Batch; 1]
 }
 
 /// A finished batch as it is sent, each with the batch of what it was made of: one, unless it has profiles that cannot
-/// become one request.
-pub(super) async fn whole(batch: Batch, most: Limit) -> SmallVec<[(Batch, Batch); 1]> {
+/// become one request, or there is no room to decode them: then each goes for itself.
+pub(super) async fn whole(
+    batch: Batch,
+    most: Limit,
+    budget: &Arc<Budget>,
+) -> SmallVec<[(Batch, Batch); 1]> {
     let mut batch = batch;
     let parts = match batch.signal() {
         Signal::Profiles => batch.wire().parts().to_vec(),
@@ -38,9 +57,16 @@ pub(super) async fn whole(batch: Batch, most: Limit) -> SmallVec<[(Batch, Batch)
     if parts.len() < 2 {
         return SmallVec::from_iter([(batch.clone(), batch)]);
     }
+    let Ok(room) = decoding::room(&parts, budget) else {
+        return apart(&batch, parts);
+    };
     let bytes = batch.bytes();
     let from = parts.clone();
-    let Some(joined) = away(bytes, move || join(&from, most.bytes)).await else {
+    let join = move || {
+        let _room = room;
+        join(&from, most.bytes)
+    };
+    let Some(joined) = away(bytes, join).await else {
         return apart(&batch, parts);
     };
     joined

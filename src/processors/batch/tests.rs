@@ -19,7 +19,15 @@ fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
 
 /// The processor in front of `consumer`.
 fn connected(config: &Config, consumer: Arc<dyn Consumer>, exporter: Arc<Scripted>) -> Fixture {
-    let host = Host::for_tests();
+    within(Host::for_tests(), config, consumer, exporter)
+}
+
+fn within(
+    host: Host,
+    config: &Config,
+    consumer: Arc<dyn Consumer>,
+    exporter: Arc<Scripted>,
+) -> Fixture {
     let cx = host.context(&"batch".parse().unwrap());
     // The signal is that of what comes in.
     let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
@@ -372,4 +380,28 @@ async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
     let taken = f.exporter.batches();
     assert_eq!(taken.len(), 1);
     assert_eq!(budget.used(), taken[0].bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn profiles_that_there_is_no_room_to_decode_go_each_for_itself_and_are_not_cut() {
+    let host = Host {
+        budget: Budget::new(2_000),
+        ..Host::for_tests()
+    };
+    let exporter = Scripted::new([]);
+    let limits = Config {
+        send_batch_size: 2,
+        send_batch_max_size: 2,
+        ..Config::default()
+    };
+    let f = within(host, &limits, exporter.clone(), exporter);
+    for names in [&["a"][..], &["b"], &["c", "d", "e"]] {
+        let batch = named_batch("s", names.iter().copied());
+        f.consumer.consume(batch).await.unwrap();
+    }
+    later(1_000).await;
+    assert_eq!(
+        taken_profiles(&f),
+        [vec!["a"], vec!["b"], vec!["c", "d", "e"]]
+    );
 }

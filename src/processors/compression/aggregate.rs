@@ -19,12 +19,13 @@ use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Stage};
 use crate::memory::{Budget, Permit};
 use crate::pipeline::{BoxFuture, Consumer};
+use crate::processors::decoding;
 use crate::processors::holding::{self, CLOSED, Holding, Life};
 use crate::processors::offer::away;
-use crate::profiles::aggregate::{Options, series};
+use crate::profiles::aggregate::{Options, Read, Summary, series};
 use crate::profiles::{Aggregator, understood};
 
-/// How many series are remembered. Beyond that, some pass that might have waited.
+/// How many series are remembered, in a single request, too. Beyond that, some pass that might have waited.
 const MAX_SERIES: usize = 100_000;
 
 const FULL: &str = "the compression processor is full: the next stage does not take its profiles";
@@ -46,7 +47,7 @@ pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
             metrics,
             budget,
             hashes: RandomState::default(),
-            window: tokio::sync::Mutex::default(),
+            window: Arc::default(),
             holding: Holding::new(next),
         });
         let life = Life::new(gatherer.clone());
@@ -59,9 +60,9 @@ struct Gatherer {
     metrics: Metrics,
     budget: Arc<Budget>,
     hashes: RandomState,
-    /// Held while a request is added, which may take milliseconds; who waits for it blocks no thread. Taken before the
-    /// lock of `holding` where both are needed.
-    window: tokio::sync::Mutex<Window>,
+    /// Held while a request is read and added, which may take milliseconds; who waits for it blocks no thread. Taken before
+    /// the lock of `holding` where both are needed.
+    window: Arc<tokio::sync::Mutex<Window>>,
     holding: Holding<(), Ready>,
 }
 
@@ -82,6 +83,16 @@ struct Pending {
     permit: Option<Permit>,
     /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
     others: Vec<Batch>,
+}
+
+/// What a request turned out to be.
+enum Reading {
+    /// Profiles of series that were quiet: a summary by themselves.
+    Passes(Summary),
+    /// Profiles to be added to the window.
+    Joins(Read),
+    /// Nobody knows; it goes on as it is.
+    NotUnderstood,
 }
 
 /// What waits to be handed on.
@@ -123,7 +134,8 @@ impl Gatherer {
     /// Ends the window.
     fn close_window(&self, window: &mut Window) {
         window.due = None;
-        if let Some(pending) = window.pending.take() {
+        // A request may have been read for it that nobody waited for.
+        if let Some(pending) = window.pending.take().filter(|pending| pending.items > 0) {
             self.ready(Ready::Window(Box::new(pending)), 0);
         }
         let now = Instant::now();
@@ -133,23 +145,19 @@ impl Gatherer {
             .retain(|_, seen| now.duration_since(*seen) < interval);
     }
 
-    /// Adds a request to the window, or lets it pass. Without an await: who gives up waiting has not been taken in.
-    fn take_in(&self, window: &mut Window, mut batch: Batch, request: Option<Bytes>) {
-        let items = batch.items();
-        let Some(request) = request else {
-            return self.ready(Ready::Batch(batch), items);
-        };
+    /// Does what takes long with a request, away from the threads that serve sockets where it is much. Nothing is taken in
+    /// yet: nobody may be waiting any more.
+    fn read(&self, window: &mut Window, request: &[u8]) -> Reading {
+        if !understood(request) {
+            return Reading::NotUnderstood;
+        }
         let options = &self.settings.options;
-        if self.note(window, &series(&request, &options.group_by, &self.hashes)) {
+        if self.note(window, &series(request, &options.group_by, &self.hashes)) {
             let mut alone = Aggregator::new(options.clone());
-            if alone.add_encoded(&request).is_err() {
-                return self.ready(Ready::Batch(batch), items);
-            }
-            self.metrics.passed.increment(1);
-            let (bytes, left) = alone.finish();
-            batch.metadata = None;
-            self.holding.merged(items, left);
-            return self.ready(Ready::Batch(batch.remade(left, bytes)), left);
+            return match alone.add_encoded(request) {
+                Ok(()) => Reading::Passes(alone.finish()),
+                Err(_) => Reading::NotUnderstood,
+            };
         }
         let pending = window.pending.get_or_insert_with(|| Pending {
             aggregator: Aggregator::new(options.clone()),
@@ -157,9 +165,29 @@ impl Gatherer {
             permit: None,
             others: Vec::new(),
         });
-        if pending.aggregator.add_encoded(&request).is_err() {
-            return self.ready(Ready::Batch(batch), items);
+        match pending.aggregator.read(request) {
+            Ok(read) => Reading::Joins(read),
+            Err(_) => Reading::NotUnderstood,
         }
+    }
+
+    /// Adds a request to the window it was read for, or lets it pass. Without an await: who gives up waiting has not been
+    /// taken in.
+    fn take_in(&self, window: &mut Window, mut batch: Batch, reading: Reading) {
+        let items = batch.items();
+        let (read, pending) = match (reading, window.pending.as_mut()) {
+            (Reading::Joins(read), Some(pending)) => (read, pending),
+            (Reading::Passes(summary), _) => {
+                self.metrics.passed.increment(1);
+                self.metrics.saturated.increment(summary.saturated);
+                batch.metadata = None;
+                self.holding.merged(items, summary.samples);
+                let summed_up = batch.remade(summary.samples, summary.request);
+                return self.ready(Ready::Batch(summed_up), summary.samples);
+            }
+            _ => return self.ready(Ready::Batch(batch), items),
+        };
+        pending.aggregator.add_read(read);
         pending.items += items;
         self.holding.state().held += items;
         let bytes = pending.aggregator.bytes();
@@ -181,10 +209,10 @@ impl Gatherer {
         let now = Instant::now();
         let interval = self.settings.interval;
         let mut quiet = true;
-        if window.seen.len() > MAX_SERIES {
-            window.seen.clear();
-        }
         for series in series {
+            if window.seen.len() >= MAX_SERIES {
+                window.seen.clear();
+            }
             let before = window.seen.insert(*series, now);
             // A series twice in one request is as good as two requests.
             quiet &= before.is_none_or(|seen| seen != now && now.duration_since(seen) >= interval);
@@ -216,17 +244,24 @@ impl Consumer for Entrance {
             let gatherer = &self.0;
             let room = || gatherer.room();
             gatherer.holding.with_patience(FULL, room).await?;
-            let bytes = batch.wire().to_bytes();
-            let read = move || understood(&bytes).then_some(bytes);
-            let request = away(batch.bytes(), read)
-                .await
-                .ok_or_else(|| Nack::unavailable(CLOSED))?;
-            let mut window = gatherer.window.lock().await;
+            let decoding = decoding::room(batch.wire().parts(), &gatherer.budget);
+            let decoding = decoding.map_err(decoding::refusal)?;
+            let request = batch.wire().to_bytes();
+            let mut window = gatherer.window.clone().lock_owned().await;
             // Again: the last window may have left in the meantime.
             if gatherer.room()?.is_none() {
                 return Err(Nack::unavailable(FULL));
             }
-            gatherer.take_in(&mut window, batch, request);
+            let reader = gatherer.clone();
+            let read = move || {
+                let reading = reader.read(&mut window, &request);
+                (window, reading)
+            };
+            let read = away(batch.bytes(), read).await;
+            let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
+            // From here on the window accounts for it.
+            drop(decoding);
+            gatherer.take_in(&mut window, batch, reading);
             Ok(())
         })
     }
@@ -238,6 +273,8 @@ struct Metrics {
     /// Windows that ended at their time, and before.
     in_time: Counter,
     early: Counter,
+    /// Sums that did not fit.
+    saturated: Counter,
 }
 
 impl Metrics {
@@ -256,6 +293,10 @@ impl Metrics {
             ),
             in_time: flushes("interval"),
             early: flushes("memory"),
+            saturated: metrics::counter!(
+                "tributary_processor_compression_saturated_sums",
+                "processor" => processor.to_owned()
+            ),
         }
     }
 }

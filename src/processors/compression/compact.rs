@@ -7,8 +7,10 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use crate::batch::{Batch, Nack, Requests, Signal};
-use crate::component::Stage;
+use crate::component::{BuildContext, Stage};
+use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Consumer, Idle};
+use crate::processors::decoding;
 use crate::processors::holding::CLOSED;
 use crate::processors::offer::away;
 use crate::profiles;
@@ -18,21 +20,37 @@ use crate::wire::reader::{Fields, put_varint, varint_len};
 /// sockets.
 pub(super) struct Compact {
     next: Arc<dyn Consumer>,
+    budget: Arc<Budget>,
 }
 
-pub(super) fn stage() -> Stage {
-    Stage::Holding(Box::new(|next| {
+pub(super) fn stage(cx: &BuildContext) -> Stage {
+    let budget = cx.budget.clone();
+    Stage::Holding(Box::new(move |next| {
         let compact = Compact {
             next: next.consumer,
+            budget,
         };
         (Arc::new(compact), Box::new(Idle))
     }))
 }
 
 impl Consumer for Compact {
-    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
-            let compacted = away(batch.bytes(), move || compacted(batch)).await;
+            let batch_bytes = batch.bytes();
+            let room = match batch.signal() {
+                Signal::Profiles => match decoding::room(batch.wire().parts(), &self.budget) {
+                    Ok(room) => Some(room),
+                    // Large as it is, rather than refused.
+                    Err(_) => return self.next.consume(batch).await,
+                },
+                _ => None,
+            };
+            let compact = move || {
+                let _room = room;
+                compacted(batch)
+            };
+            let compacted = away(batch_bytes, compact).await;
             let compacted = compacted.ok_or_else(|| Nack::unavailable(CLOSED))?;
             self.next.consume(compacted).await
         })
@@ -71,10 +89,19 @@ fn compact_profiles(requests: &Requests) -> Option<Requests> {
 /// The fields of a message but for its entries, as they are in the message.
 type Header<'a> = SmallVec<[&'a [u8]; 2]>;
 
+/// What a header says, with its attributes in order: the fields of the resource or scope, an empty one, its attributes
+/// sorted by key, an empty one, and the fields beside it.
+type Identity<'a> = SmallVec<[&'a [u8]; 8]>;
+
+/// The field of `Resource` that has its attributes.
+const RESOURCE_ATTRIBUTES: u32 = 1;
+/// The field of `InstrumentationScope` that has its attributes.
+const SCOPE_ATTRIBUTES: u32 = 3;
+
 /// Different messages, by their headers, in the order in which they came.
 struct Groups<'a, T> {
     /// Headers are compared in full; a hash only says where to look.
-    index: HashMap<Header<'a>, usize, RandomState>,
+    index: HashMap<Identity<'a>, usize, RandomState>,
     groups: Vec<(Header<'a>, T)>,
 }
 
@@ -88,10 +115,11 @@ impl<T> Default for Groups<'_, T> {
 }
 
 impl<'a, T: Default> Groups<'a, T> {
-    /// The group of that header, and whether it was there.
-    fn group(&mut self, header: Header<'a>) -> (Option<&mut T>, bool) {
+    /// The group of that header, whose attributes are in this field, and whether it was there.
+    fn group(&mut self, header: Header<'a>, attributes: u32) -> (Option<&mut T>, bool) {
         let next = self.groups.len();
-        let at = *self.index.entry(header.clone()).or_insert(next);
+        let identity = identity(&header, attributes);
+        let at = *self.index.entry(identity).or_insert(next);
         if at == next {
             self.groups.push((header, T::default()));
         }
@@ -104,7 +132,7 @@ type Entries<'a> = Vec<&'a [u8]>;
 
 /// The requests as one in which no resource and no scope of a resource occurs twice; nothing if that is so already.
 ///
-/// Two are equal when all about them is, byte by byte: the same attributes in another order are not seen.
+/// Two are equal when all about them is, byte by byte; the order of attributes does not matter, but for those of one key.
 fn compact(requests: &Requests) -> Option<Requests> {
     let mut resources: Groups<'_, Groups<'_, Entries<'_>>> = Groups::default();
     let mut others: Entries<'_> = Vec::new();
@@ -118,19 +146,54 @@ fn compact(requests: &Requests) -> Option<Requests> {
                 continue;
             };
             let (header, scopes) = take_apart(resource)?;
-            let (group, equal) = resources.group(header);
+            let (group, equal) = resources.group(header, RESOURCE_ATTRIBUTES);
             any_equal |= equal;
             let group = group?;
             for scope in scopes {
                 let scope = Fields::new(scope).next()?.ok()?.value.bytes()?;
                 let (header, entries) = take_apart(scope)?;
-                let (group, equal) = group.group(header);
+                let (group, equal) = group.group(header, SCOPE_ATTRIBUTES);
                 any_equal |= equal;
                 group?.extend(entries);
             }
         }
     }
     any_equal.then(|| Requests::from(bytes::Bytes::from(write(&resources, &others))))
+}
+
+/// See [`Identity`]. What cannot be read is compared as it is.
+fn identity<'a>(header: &[&'a [u8]], attributes: u32) -> Identity<'a> {
+    let mut identity = Identity::new();
+    let mut sorted: SmallVec<[(&[u8], &[u8]); 16]> = SmallVec::new();
+    let mut beside: Identity<'a> = SmallVec::new();
+    for raw in header {
+        let field = Fields::new(raw).next().and_then(Result::ok);
+        let described = field.filter(|field| field.number == 1);
+        let Some(described) = described.and_then(|field| field.value.bytes()) else {
+            beside.push(raw);
+            continue;
+        };
+        for field in Fields::new(described) {
+            match field {
+                Ok(field) if field.number == attributes => {
+                    let entry = field.value.bytes().unwrap_or_default();
+                    let mut fields = Fields::new(entry).map_while(Result::ok);
+                    let key = fields.find(|field| field.number == 1);
+                    let key = key.and_then(|key| key.value.bytes()).unwrap_or_default();
+                    sorted.push((key, field.raw));
+                }
+                Ok(field) => identity.push(field.raw),
+                Err(_) => return header.iter().copied().collect(),
+            }
+        }
+    }
+    // Stable: of several with one key the first, or the last, is the one that counts.
+    sorted.sort_by_key(|(key, _)| *key);
+    identity.push(&[]);
+    identity.extend(sorted.into_iter().map(|(_, raw)| raw));
+    identity.push(&[]);
+    identity.extend(beside);
+    identity
 }
 
 /// The header of a message, and its fields with number 2: the scopes of a resource, the entries of a scope.
@@ -180,12 +243,14 @@ fn write(resources: &Groups<'_, Groups<'_, Entries<'_>>>, others: &[&[u8]]) -> V
 mod tests {
     use bytes::Bytes;
     use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-    use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
     use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
     use opentelemetry_proto::tonic::resource::v1::Resource;
     use prost::Message as _;
 
     use super::*;
+    use crate::pipeline::testing::Scripted;
     use crate::profiles::testing_batches::named_batch;
 
     /// A record of a scope of a resource.
@@ -309,5 +374,50 @@ mod tests {
         let already = named_batch("s", ["a"]);
         let mut same = super::compacted(already.clone());
         assert!(same.wire().len() <= already.bytes());
+    }
+
+    #[test]
+    fn attributes_in_another_order_make_no_other_resource_unless_they_have_one_key() {
+        let with = |keys: [(&str, &str); 2], record: &str| {
+            let mut one = one("a", "", "x", record);
+            let attribute = |(key, value): (&str, &str)| KeyValue {
+                key: key.to_owned(),
+                value: Some(AnyValue {
+                    value: Some(Value::StringValue(value.to_owned())),
+                }),
+                ..KeyValue::default()
+            };
+            let attributes: Vec<KeyValue> = keys.into_iter().map(attribute).collect();
+            one.scope_logs[0].scope.as_mut().unwrap().attributes = attributes.clone();
+            one.resource.as_mut().unwrap().attributes = attributes;
+            encoded(vec![one])
+        };
+        let resources = |first, second| {
+            let requests = [with(first, "1"), with(second, "2")];
+            let requests: Requests = requests.into_iter().collect();
+            let shape = shape(process(requests, 2));
+            shape
+                .iter()
+                .map(|(_, scopes)| scopes.len())
+                .collect::<Vec<_>>()
+        };
+        let (a, b) = (("a", "1"), ("b", "2"));
+        assert_eq!(resources([a, b], [b, a]), [1]);
+        assert_eq!(resources([a, b], [a, ("b", "3")]).len(), 1 + 1);
+        assert_eq!(resources([a, ("a", "2")], [("a", "2"), a]).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn profiles_that_there_is_no_room_to_decode_pass_as_they_are() {
+        let next = Scripted::new([]);
+        let compact = Compact {
+            next: next.clone(),
+            budget: Budget::new(2_000),
+        };
+        let batch = named_batch("s", ["a", "b"]);
+        let bytes = batch.clone().into_wire().to_bytes();
+        compact.consume(batch).await.unwrap();
+        let taken = next.batches().remove(0).into_wire().to_bytes();
+        assert_eq!(taken.as_ptr(), bytes.as_ptr());
     }
 }

@@ -52,14 +52,14 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<Vec<String>>,
     /// With `aggregate`: for sample types that are not plain counts, what becomes of one instance's profiles in a window:
-    /// `average`, `last`, or `sum`. Those of several instances are added up in any case. What counts from the start of a
-    /// process and was not turned into differences before needs `last`. Adds to, or replaces, the built-in ones.
-    /// Default: `inuse_space` and `inuse_objects` are averaged; of `goroutine`, `goroutines` and `threadcreate` the last
-    /// counts.
+    /// `average`, `last`, or `sum`. Those of several instances are added up in any case. Adds to, or replaces, the built-in
+    /// ones. Default: `inuse_space` and `inuse_objects` are averaged; of `goroutine`, `goroutines` and `threadcreate` the
+    /// last counts. So it does of what Go counts from the start of a process (`alloc_space`, `alloc_objects`, `contentions`,
+    /// `delay`), unless it has a duration, as it does once the receiver's `delta` made differences of it: those add up.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gauges: BTreeMap<String, OverTime>,
     /// With `aggregate`: for how many of the heaviest samples of a profile the link to their span is kept; the others
-    /// lose it and are added up. Levels (see `gauges`) keep none. Default: 16.
+    /// lose it and are added up. Levels (see `gauges`) keep none. At most 1024. Default: 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exemplars: Option<u32>,
     /// With `aggregate`: how many nodes of its call tree a profile of a summary may have. The lightest subtrees become
@@ -110,6 +110,8 @@ const GAUGES: [(&str, Gauge); 5] = [
     ("threadcreate", Gauge::Last),
 ];
 const EXEMPLARS: u32 = 16;
+/// Each sample with a span is compared with all of them.
+const MOST_EXEMPLARS: u32 = 1024;
 const MAX_BYTES: u64 = 64 << 20;
 const LEAST_BYTES: u64 = 64 << 10;
 
@@ -138,6 +140,9 @@ impl Validate for Config {
         if self.max_bytes.is_some_and(|bytes| bytes.0 < LEAST_BYTES) {
             problems.error(&["max_bytes"], "must be at least 64KiB");
         }
+        if self.exemplars.is_some_and(|most| most > MOST_EXEMPLARS) {
+            problems.error(&["exemplars"], "must be at most 1024 for each profile");
+        }
         for (at, key) in self.group_by.iter().flatten().enumerate() {
             if key.is_empty() {
                 problems.error(&["group_by", &at.to_string()], "must not be empty");
@@ -154,14 +159,11 @@ impl Config {
         }
         for (name, over_time) in &self.gauges {
             let gauge = match over_time {
-                OverTime::Sum => None,
-                OverTime::Average => Some(Gauge::Average),
-                OverTime::Last => Some(Gauge::Last),
+                OverTime::Sum => Gauge::Sum,
+                OverTime::Average => Gauge::Average,
+                OverTime::Last => Gauge::Last,
             };
-            match gauge {
-                None => gauges.remove(name),
-                Some(gauge) => gauges.insert(name.clone(), gauge),
-            };
+            gauges.insert(name.clone(), gauge);
         }
         let group_by = || GROUP_BY.iter().map(|key| (*key).to_owned()).collect();
         let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -177,7 +179,7 @@ impl Config {
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         if self.mode == Mode::Compact || signal != Signal::Profiles {
-            return Ok(compact::stage());
+            return Ok(compact::stage(cx));
         }
         let settings = aggregate::Settings {
             options: self.options(),
@@ -214,8 +216,13 @@ mod tests {
             "max_bytes",
         ];
         assert_eq!(paths(aggregating), all);
-        let wrong = "{mode: aggregate, interval: 0s, group_by: [a, ''], max_bytes: 1KiB}";
-        assert_eq!(paths(wrong), ["interval", "max_bytes", "group_by::1"]);
+        let wrong =
+            "{mode: aggregate, interval: 0s, group_by: [a, ''], exemplars: 1025, max_bytes: 1KiB}";
+        assert_eq!(
+            paths(wrong),
+            ["interval", "max_bytes", "exemplars", "group_by::1"]
+        );
+        assert!(paths("{mode: aggregate, exemplars: 1024}").is_empty());
     }
 
     #[test]
@@ -225,7 +232,7 @@ mod tests {
         )
         .unwrap();
         let gauges = config.options().gauges;
-        assert_eq!(gauges.get("inuse_space"), None);
+        assert_eq!(gauges.get("inuse_space"), Some(&Gauge::Sum));
         assert_eq!(gauges.get("alloc_space"), Some(&Gauge::Last));
         assert_eq!(gauges.get("inuse_objects"), Some(&Gauge::Average));
     }

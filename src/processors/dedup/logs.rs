@@ -33,7 +33,8 @@ pub struct Logs {
     /// `exclude_fields`. Records without any of them are compared in full. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_fields: Option<Vec<String>>,
-    /// OTTL conditions are not supported: must be empty.
+    /// With `count`: only records for which one of these OTTL conditions is true are counted, see the processor `log_dedup`.
+    /// Default: none, all are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<String>>,
     /// With `count`: request headers that keep data apart: records with different values are counted for themselves. The

@@ -19,10 +19,12 @@
 //! [`log_dedup`](crate::processors::log_dedup).
 //!
 //! When in doubt, items pass: when `max_bytes` or the memory budget is used up, the oldest are forgotten first, and what
-//! there is no memory to examine is not held up; a restart forgets everything, and so does a reload.
+//! there is no memory to examine is not held up; a restart forgets everything. A reload forgets nothing, unless it changes
+//! `window`, `max_bytes` or `ignore_resource_attributes` of this processor, or the name of its pipeline.
 
 pub(in crate::processors) mod keys;
 mod logs;
+mod memory;
 mod offer;
 mod profiles;
 mod remove;

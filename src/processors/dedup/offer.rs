@@ -11,6 +11,7 @@ use super::profiles::{self, Known, Sketch};
 use super::remove::remove;
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, NoRoom, Permit};
+use crate::processors::decoding;
 use crate::processors::offer::away;
 use crate::wire;
 
@@ -34,9 +35,15 @@ struct Part {
 
 struct Profiles {
     sketches: Vec<Sketch>,
+    /// The memory for the sketches, and for what is noted of each profile.
+    _noted: Permit,
     /// Decoded, with the memory for it.
     known: Option<(Known, Permit)>,
 }
+
+/// What is noted of a profile while its request is examined: its sketch, its keys, its id, and what becomes of it; twice,
+/// because lists double.
+const PROFILE_BYTES: usize = 2 * (size_of::<Sketch>() + 2 * size_of::<(u64, &[u8])>() + 80);
 
 /// What is left of a batch.
 pub(super) struct Rest {
@@ -108,7 +115,10 @@ impl Offer {
             let start = self.keys.len();
             match self.signal {
                 Signal::Profiles => {
-                    let mut profiles = Profiles::sketch(&part.request);
+                    let Ok(mut profiles) = Profiles::sketch(&part.request, budget) else {
+                        unexamined += wire::count(self.signal, &part.request);
+                        continue;
+                    };
                     match profiles.keys(&part.request, keys, budget).await {
                         Ok(found) => self.keys.extend(found),
                         Err(_) => {
@@ -182,11 +192,13 @@ impl Offer {
 }
 
 impl Profiles {
-    fn sketch(request: &[u8]) -> Self {
-        Profiles {
+    fn sketch(request: &[u8], budget: &Arc<Budget>) -> Result<Self, NoRoom> {
+        let noted = budget.acquire(profiles::count(request).saturating_mul(PROFILE_BYTES))?;
+        Ok(Profiles {
             sketches: profiles::sketches(request),
+            _noted: noted,
             known: None,
-        }
+        })
     }
 
     async fn keys(
@@ -198,7 +210,7 @@ impl Profiles {
         if profiles::all_have_ids(&self.sketches) {
             return Ok(profiles::keys_by_id(keys, request, &self.sketches));
         }
-        let permit = budget.acquire(profiles::decoded_bytes(request, &self.sketches))?;
+        let permit = decoding::room(std::slice::from_ref(request), budget)?;
         let (bytes, ignored) = (request.clone(), keys.ignored());
         let read = away(bytes.len(), move || Known::read(&bytes, &ignored));
         let Some(Ok(known)) = read.await else {
@@ -223,10 +235,10 @@ impl Profiles {
             None if drop.is_empty() => None,
             // Only some of them are left: their dictionary has to follow.
             None => {
-                let needed = profiles::decoded_bytes(request, &self.sketches);
-                let _permit = budget.acquire(needed).ok()?;
+                let room = decoding::room(std::slice::from_ref(request), budget).ok()?;
                 let (request, sketches) = (request.clone(), self.sketches);
                 let rewrite = move || {
+                    let _room = room;
                     let known = Known::read(&request, &[]).ok()?;
                     Some(known.without(&request, &sketches, &drop))
                 };

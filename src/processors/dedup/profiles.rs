@@ -28,13 +28,20 @@ pub(super) struct Sketch {
     pub(super) samples: usize,
 }
 
+/// How many profiles a request has.
+pub(super) fn count(request: &[u8]) -> usize {
+    profiles(request).count()
+}
+
 /// The profiles of a request, in order.
 pub(super) fn sketches(request: &[u8]) -> Vec<Sketch> {
+    profiles(request).map(sketch).collect()
+}
+
+fn profiles(request: &[u8]) -> impl Iterator<Item = &[u8]> {
     messages(request, 1)
         .flat_map(|resource| messages(resource, 2))
         .flat_map(|scope| messages(scope, 2))
-        .map(sketch)
-        .collect()
 }
 
 fn sketch(profile: &[u8]) -> Sketch {
@@ -106,16 +113,6 @@ pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Ve
         .iter()
         .map(|sketch| key(sketch).unwrap_or(NONE))
         .collect()
-}
-
-/// The most memory that decoding takes, in bytes: the structs of the entries, and what is in them.
-pub(super) fn decoded_bytes(request: &[u8], sketches: &[Sketch]) -> usize {
-    const ENTRY: usize = 256;
-    const PER_BYTE: usize = 16;
-    let samples: usize = sketches.iter().map(|sketch| sketch.samples).sum();
-    let tables = messages(request, 2).map(|dictionary| fields(dictionary).count());
-    let entries = sketches.len() + samples + tables.sum::<usize>();
-    request.len() * PER_BYTE + entries * ENTRY
 }
 
 /// Decoded profiles, and how each of them is known.

@@ -25,7 +25,7 @@ use prost::Message;
 
 use super::Config;
 use crate::batch::{Batch, Nack, Progress, Signal};
-use crate::component::{Host, Next, ProcessorConfig, Stage};
+use crate::component::{BuildContext, Host, Next, ProcessorConfig, Stage};
 use crate::memory::Budget;
 use crate::pipeline::testing::Scripted;
 use crate::pipeline::{BoxFuture, Consumer};
@@ -50,14 +50,28 @@ impl Bench {
     }
 
     fn with(config: &Config, signal: Signal, next: Arc<Scripted>, budget: usize) -> Self {
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let metrics = recorder.handle();
         let host = Host {
             budget: Budget::new(budget),
             ..Host::for_tests()
         };
+        Bench::within(&host, "", config, signal, next)
+    }
+
+    /// In that pipeline of a process.
+    fn within(
+        host: &Host,
+        pipeline: &str,
+        config: &Config,
+        signal: Signal,
+        next: Arc<Scripted>,
+    ) -> Self {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
         let dedup = metrics::with_local_recorder(&recorder, || {
-            let cx = host.context(&"dedup".parse().unwrap());
+            let cx = BuildContext {
+                pipeline: pipeline.to_owned(),
+                ..host.context(&"dedup".parse().unwrap())
+            };
             let Ok(Stage::Holding(connect)) = config.build(&cx, signal) else {
                 panic!("not a stage that waits");
             };
@@ -69,7 +83,7 @@ impl Bench {
             dedup,
             next,
             metrics,
-            host,
+            host: host.clone(),
         }
     }
 
@@ -666,4 +680,70 @@ fn contents(signal: Signal, request: &[u8]) -> Vec<String> {
         .map(|profile| format!("{:?} {}", profile.samples, profile.time_unix_nano))
         .collect(),
     }
+}
+
+#[tokio::test]
+async fn what_was_delivered_before_a_reload_is_known_after_it() {
+    for signal in Signal::ALL {
+        let host = Host::for_tests();
+        let (config, name) = (Config::default(), format!("{signal}/reloaded"));
+        let of = |pipeline: &str, config: &Config| {
+            Bench::within(&host, pipeline, config, signal, Scripted::new([]))
+        };
+        let before = of(&name, &config);
+        before.dedup.consume(plain(signal, &[1])).await.unwrap();
+        let after = of(&name, &config);
+        drop(before);
+        after.dedup.consume(plain(signal, &[1])).await.unwrap();
+        assert_eq!(after.next.taken(), [0; 0], "{signal}");
+        // Another pipeline has its own, and so has one that is to ignore something else.
+        let elsewhere = of(&format!("{signal}/other"), &config);
+        let ignoring = Config {
+            ignore_resource_attributes: vec!["rack.identity".to_owned()],
+            ..Config::default()
+        };
+        for other in [elsewhere, of(&name, &ignoring)] {
+            other.dedup.consume(plain(signal, &[1])).await.unwrap();
+            assert_eq!(other.next.taken(), [1], "{signal}");
+        }
+        // And nothing stays when nobody needs it any more.
+        drop(after);
+        assert_eq!(host.budget.used(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_during_a_reload_is_waited_for_after_it() {
+    let host = Host::for_tests();
+    let of = |next| Bench::within(&host, "logs/slow", &Config::default(), Signal::Logs, next);
+    let before = of(Scripted::slow(Duration::from_secs(60)));
+    let slow = before.dedup.clone();
+    let delivery = tokio::spawn(async move { slow.consume(plain(Signal::Logs, &[1])).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let after = of(Scripted::new([]));
+    after
+        .dedup
+        .consume(plain(Signal::Logs, &[1]))
+        .await
+        .unwrap();
+    assert!(delivery.await.unwrap().is_ok());
+    assert_eq!(after.next.taken(), [0; 0]);
+}
+
+#[tokio::test]
+async fn profiles_without_samples_are_charged_before_they_are_looked_at() {
+    let signal = Signal::Profiles;
+    let mut request =
+        ExportProfilesServiceRequest::decode(plain(signal, &[1]).into_wire().to_bytes()).unwrap();
+    let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
+    profiles.resize(10_000, Profile::default());
+    let bytes = Bytes::from(request.encode_to_vec());
+    let bench = Bench::with(&Config::default(), signal, Scripted::new([]), 1 << 20);
+    for _ in 0..2 {
+        let batch = Batch::new(signal, 1, bytes.clone());
+        bench.dedup.consume(batch).await.unwrap();
+    }
+    assert_eq!(bench.next.taken(), [1, 1]);
+    let unexamined = "tributary_processor_dedup_unexamined_items";
+    assert_eq!(bench.metric(unexamined, ""), 2);
 }

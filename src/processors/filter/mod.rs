@@ -9,15 +9,19 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub use self::config::{
     ConditionEntry, ConditionGroup, Config, ErrorMode, LogFilters, LogProperties, MetricFilters,
     MetricMatchType, MetricProperties, ProfileFilters, SeverityName, SpanFilters, TraceFilters,
 };
 use self::rules::Rules;
+use super::decoding;
 use super::matching::Selecting;
 use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::config::{Problems, Validate};
+use crate::memory::Budget;
 use crate::ottl::Here;
 use crate::ottl::path::Depth;
 use crate::pipeline::Processor;
@@ -47,6 +51,7 @@ impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Filter {
             rules: Rules::new(self, signal)?,
+            budget: cx.budget.clone(),
             metrics: FilterMetrics::new(&cx.id, signal),
         })))
     }
@@ -55,6 +60,7 @@ impl ProcessorConfig for Config {
 /// The processor.
 struct Filter {
     rules: Rules,
+    budget: Arc<Budget>,
     metrics: FilterMetrics,
 }
 
@@ -69,7 +75,11 @@ impl Processor for Filter {
         let mut items = batch.items();
         for part in batch.wire().parts() {
             let sieved = match signal {
-                Signal::Profiles => profiles::filter(&self.rules, part)?,
+                Signal::Profiles => {
+                    let room = decoding::room(std::slice::from_ref(part), &self.budget);
+                    let _room = room.map_err(decoding::refusal)?;
+                    profiles::filter(&self.rules, part)?
+                }
                 _ => Filtering::filter(&self.rules, signal, part)?,
             };
             changed |= sieved != Sieved::Same;

@@ -337,7 +337,12 @@ fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
     let rules = Rules::new(&config, Signal::Traces).unwrap();
     let metrics = FilterMetrics::new(&"filter".parse().unwrap(), Signal::Traces);
     let batch = Batch::new(Signal::Traces, 4, bytes.clone());
-    let after = Filter { rules, metrics }.process(batch).unwrap().unwrap();
+    let filter = Filter {
+        rules,
+        budget: Budget::new(0),
+        metrics,
+    };
+    let after = filter.process(batch).unwrap().unwrap();
     assert_eq!(after.into_wire().to_bytes().as_ptr(), bytes.as_ptr());
 }
 
@@ -680,4 +685,22 @@ spans:
             "traces.span.0",
         ]
     );
+}
+
+#[test]
+fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+    let config = config("{profile_conditions: ['profile.period >= 0']}");
+    let of = |budget| Filter {
+        rules: Rules::new(&config, Signal::Profiles).unwrap(),
+        budget,
+        metrics: FilterMetrics::new(&"filter".parse().unwrap(), Signal::Profiles),
+    };
+    let batch = || crate::profiles::testing_batches::named_batch("s", ["a"]);
+    let budget = Budget::new(1 << 20);
+    let _others = budget.acquire((1 << 20) - 2_000).unwrap();
+    let nack = of(budget).process(batch()).unwrap_err();
+    assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
+    // What never fits is refused for good.
+    let nack = of(Budget::new(2_000)).process(batch()).unwrap_err();
+    assert!(!nack.retryable, "{nack:?}");
 }

@@ -12,6 +12,7 @@
 //! This is the Collector's processor `log_dedup`. Unlike there, a record counts as delivered only when it is in memory
 //! that is bounded, and what the next stage refuses is offered again.
 
+mod conditions;
 mod count;
 mod fields;
 mod stage;
@@ -60,7 +61,9 @@ pub struct Config {
     /// The only fields that say whether records of a resource and a scope are equal, in the form of `exclude_fields`.
     /// Records without any of them are compared in full.
     pub include_fields: Vec<String>,
-    /// OTTL conditions are not supported: must be empty.
+    /// Only records for which one of these conditions is true are counted; the others leave as they are, at once. In the
+    /// part of OTTL that `filter` knows, in the context of a log record, as in `severity_number < SEVERITY_NUMBER_ERROR` or
+    /// `attributes["http.route"] == "/health"`. A condition that cannot be decided is not true. Empty: all are counted.
     pub conditions: Vec<String>,
     /// Request headers that keep data apart: records with different values are counted for themselves. The receiver must
     /// have `include_metadata: true`.
@@ -118,12 +121,10 @@ impl Validate for Config {
                 "cannot be used together with `exclude_fields`: remove one of them",
             );
         }
-        if !self.conditions.is_empty() {
-            problems.error(
-                &["conditions"],
-                "OTTL conditions are not supported: remove them to count all records, and send those that are not to \
-                 be counted through another pipeline",
-            );
+        for (at, text) in self.conditions.iter().enumerate() {
+            if let Err(mistake) = conditions::condition(text) {
+                problems.error(&["conditions", &at.to_string()], mistake);
+            }
         }
         partition::Keys::validate(&self.metadata_keys, problems);
         if self.max_bytes.0 < LEAST_BYTES {

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use metrics::Counter;
 use tokio::time::Instant;
 
+use super::conditions::{Conditions, Divided};
 use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
@@ -52,6 +53,7 @@ pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next)
                 0 => usize::MAX,
                 limit => limit,
             },
+            conditions: Conditions::new(&config.conditions),
             budget,
             metrics,
             holding: Holding::new(next),
@@ -63,6 +65,7 @@ pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next)
 
 struct LogCounter {
     identity: Identity,
+    conditions: Conditions,
     output: Arc<Output>,
     interval: Duration,
     max_bytes: usize,
@@ -71,7 +74,23 @@ struct LogCounter {
     cardinality: usize,
     budget: Arc<Budget>,
     metrics: Metrics,
-    holding: Holding<Option<Interval>, Interval>,
+    holding: Holding<Option<Interval>, Ready>,
+}
+
+/// What waits to be handed on.
+enum Ready {
+    Interval(Box<Interval>),
+    /// Records that are not counted.
+    Passing(Batch),
+}
+
+impl holding::Bytes for Ready {
+    fn bytes(&self) -> usize {
+        match self {
+            Ready::Interval(interval) => interval.bytes,
+            Ready::Passing(batch) => batch.bytes(),
+        }
+    }
 }
 
 /// What is counted until it leaves.
@@ -87,15 +106,14 @@ struct Interval {
     others: Vec<Batch>,
 }
 
-impl holding::Bytes for Interval {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
 impl LogCounter {
-    /// Counts the records of a request, unless there is no room for them now.
-    fn take_in(&self, batch: &Batch, found: &Found<'_>) -> Result<Option<()>, Nack> {
+    /// Counts the records of a request, and makes ready what is passing, unless there is no room now.
+    fn take_in(
+        &self,
+        batch: &Batch,
+        found: &Found<'_>,
+        passing: &mut Option<Batch>,
+    ) -> Result<Option<()>, Nack> {
         let mut state = self.holding.state();
         let state = &mut *state;
         if state.closed {
@@ -104,6 +122,24 @@ impl LogCounter {
         if state.ready.is_full(self.max_bytes) {
             return Ok(None);
         }
+        if batch.items() > 0 {
+            self.count(state, batch, found)?;
+        }
+        // Only now: what is refused is refused as a whole.
+        if let Some(passing) = passing.take() {
+            state.held += passing.items();
+            state.ready.push(Ready::Passing(passing));
+            self.holding.wake();
+        }
+        Ok(Some(()))
+    }
+
+    fn count(
+        &self,
+        state: &mut holding::State<Option<Interval>, Ready>,
+        batch: &Batch,
+        found: &Found<'_>,
+    ) -> Result<(), Nack> {
         let new = state.gathered.is_none();
         let interval = state.gathered.get_or_insert_with(|| Interval {
             due: Instant::now() + self.interval,
@@ -143,25 +179,25 @@ impl LogCounter {
                 .gathered
                 .take()
                 .into_iter()
-                .for_each(|interval| state.ready.push(interval));
+                .for_each(|interval| state.ready.push(Ready::Interval(Box::new(interval))));
             self.holding.wake();
         } else if new {
             self.holding.wake();
         }
-        Ok(Some(()))
+        Ok(())
     }
 }
 
 impl Holder for LogCounter {
     type Gathered = Option<Interval>;
-    type Ready = Interval;
+    type Ready = Ready;
 
     const UNDER_WAY: Most = Most {
         count: 4,
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Option<Interval>, Interval> {
+    fn holding(&self) -> &Holding<Option<Interval>, Ready> {
         &self.holding
     }
 
@@ -175,7 +211,7 @@ impl Holder for LogCounter {
             .take_if(|interval| ending || interval.due <= now)
         {
             self.metrics.in_time.increment(1);
-            state.ready.push(interval);
+            state.ready.push(Ready::Interval(Box::new(interval)));
         }
         Collected {
             due: state.gathered.as_ref().map(|interval| interval.due),
@@ -183,7 +219,14 @@ impl Holder for LogCounter {
         }
     }
 
-    async fn hand_on(&self, interval: Interval) {
+    async fn hand_on(&self, ready: Ready) {
+        let interval = match ready {
+            Ready::Interval(interval) => *interval,
+            Ready::Passing(batch) => {
+                let pieces = batch.clone();
+                return self.holding.hand_on(batch, || in_pieces(pieces)).await;
+            }
+        };
         let Interval {
             clock,
             partitions,
@@ -243,6 +286,17 @@ impl Consumer for Entrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let counter = &self.0;
+            let mut passing = None;
+            if !counter.conditions.is_empty() {
+                let Divided {
+                    counted,
+                    passing: rest,
+                } = counter.conditions.divide(batch.wire())?;
+                if rest.1 > 0 {
+                    passing = Some(batch.clone().with_wire(rest.1, rest.0));
+                }
+                batch = batch.with_wire(counted.1, counted.0);
+            }
             let requests = batch.wire().clone();
             let needed = batch.items().saturating_mul(FOUND_BYTES);
             let _working = counter.budget.acquire(needed).map_err(|_| {
@@ -252,7 +306,7 @@ impl Consumer for Entrance {
             for request in requests.parts() {
                 counter.identity.find(request, &mut found);
             }
-            let take_in = || counter.take_in(&batch, &found);
+            let take_in = || counter.take_in(&batch, &found, &mut passing);
             counter.holding.with_patience(FULL, take_in).await
         })
     }

@@ -509,7 +509,7 @@ fn every_rule_is_reported_at_its_key() {
     assert!(paths(&Config::default()).is_empty());
     let wrong = "{interval: 0s, log_count_attribute: '', timezone: Nowhere/Town, \
                  exclude_fields: [body, attributes.a, attributes.a], \
-                 include_fields: [attributes], conditions: ['true'], \
+                 include_fields: [attributes], conditions: ['body =='], \
                  metadata_keys: [a, A], max_bytes: 1KiB}";
     let all = [
         "interval",
@@ -519,7 +519,7 @@ fn every_rule_is_reported_at_its_key() {
         "exclude_fields::2",
         "include_fields::0",
         "include_fields",
-        "conditions",
+        "conditions::0",
         "metadata_keys::1",
         "max_bytes",
     ];
@@ -531,4 +531,55 @@ fn every_rule_is_reported_at_its_key() {
     let keeping: dedup::Config =
         serde_yaml::from_str("{logs: {interval: 1s, max_bytes: 1MiB}}").unwrap();
     assert_eq!(paths(&keeping), ["logs::interval", "logs::max_bytes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_records_for_which_a_condition_is_true_are_counted_and_the_others_leave_at_once() {
+    let config = Config {
+        conditions: vec![
+            "attributes[\"kind\"] == \"noise\"".to_owned(),
+            "body == \"ping\"".to_owned(),
+        ],
+        ..Config::default()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    let records = vec![
+        record("x", &[("kind", "noise")]),
+        record("ping", &[]),
+        record("x", &[("kind", "news")]),
+        record("x", &[("kind", "noise")]),
+    ];
+    f.send("s", records).await.unwrap();
+    tokio::time::sleep(StdDuration::from_millis(1)).await;
+    let bodies = |records: Vec<LogRecord>| -> Vec<(Option<AnyValue>, usize)> {
+        let each = records.into_iter();
+        each.map(|record| (record.body, record.attributes.len()))
+            .collect()
+    };
+    // As it came, without a number.
+    assert_eq!(bodies(f.records()), [(Some(text("x")), 1)]);
+    tokio::time::sleep(StdDuration::from_secs(11)).await;
+    assert_eq!(f.records().len(), 3);
+    assert!(f.component.idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_counted_is_refused_as_a_whole() {
+    let config = Config {
+        conditions: vec!["body == \"ping\"".to_owned()],
+        metadata_keys: vec!["tenant".to_owned()],
+        metadata_cardinality_limit: 1,
+        ..Config::default()
+    };
+    let f = fixture(&config, Scripted::new([]));
+    let send = async |tenant: &str| {
+        let mut batch = logs("s", vec![record("ping", &[]), record("x", &[])]);
+        let headers = [("tenant".to_owned(), vec![tenant.to_owned()])];
+        batch.metadata = Some(Arc::new(headers.into()));
+        f.consumer.consume(batch).await
+    };
+    send("a").await.unwrap();
+    assert!(send("b").await.is_err());
+    tokio::time::sleep(StdDuration::from_millis(1)).await;
+    assert_eq!(f.records().len(), 1);
 }

@@ -13,7 +13,11 @@ type Place = (usize, usize, Kind);
 
 /// The levels of each instance.
 #[derive(Debug, Default)]
-pub(super) struct Gauges(HashMap<Place, Level>);
+pub(super) struct Gauges {
+    levels: HashMap<Place, Level>,
+    /// How many values did not fit.
+    saturated: u64,
+}
 
 #[derive(Debug)]
 struct Level {
@@ -26,26 +30,31 @@ struct Level {
 impl Gauges {
     /// Adds a profile.
     pub(super) fn add(&mut self, place: Place, gauge: Gauge, profile: &Profile) {
-        let known = self.0.get(&place);
+        let known = self.levels.get(&place);
         let outdated = known.is_some_and(|level| level.header.time > profile.header.time);
         if gauge == Gauge::Last {
             if outdated {
                 return;
             }
-            self.0.remove(&place);
+            self.levels.remove(&place);
         }
-        let level = self.0.entry(place).or_insert_with(|| Level {
+        let level = self.levels.entry(place).or_insert_with(|| Level {
             header: profile.header.clone(),
             profiles: 0,
             keys: Records::without_zero(),
             sums: Vec::new(),
         });
-        level.add(profile);
+        self.saturated += level.add(profile);
+    }
+
+    /// How many values of samples did not fit and stand at the most there can be.
+    pub(super) fn saturated(&self) -> u64 {
+        self.saturated
     }
 
     /// One profile for each instance.
     pub(super) fn finish(&mut self) -> Vec<(Place, Profile)> {
-        let mut all: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
+        let mut all: Vec<_> = std::mem::take(&mut self.levels).into_iter().collect();
         // The order of a table is that of chance.
         all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
         let finished = all
@@ -56,13 +65,15 @@ impl Gauges {
 
     pub(super) fn bytes(&self) -> usize {
         let level = |level: &Level| level.keys.bytes() + level.sums.capacity() * size_of::<i128>();
-        let levels: usize = self.0.values().map(level).sum();
-        self.0.capacity() * size_of::<(Place, Level)>() + levels
+        let levels: usize = self.levels.values().map(level).sum();
+        self.levels.capacity() * size_of::<(Place, Level)>() + levels
     }
 }
 
 impl Level {
-    fn add(&mut self, profile: &Profile) {
+    /// Adds a profile; returns how many of its values did not fit.
+    fn add(&mut self, profile: &Profile) -> u64 {
+        let mut saturated = 0;
         let end = |header: &Header| header.time.saturating_add(header.duration);
         let until = end(&self.header).max(end(&profile.header));
         self.header.time = match (self.header.time, profile.header.time) {
@@ -77,9 +88,12 @@ impl Level {
                 self.sums.resize(at + 1, 0);
             }
             if let Some(sum) = self.sums.get_mut(at) {
-                *sum += i128::from(sample.total().0);
+                let (total, cut) = sample.total();
+                saturated += u64::from(cut);
+                *sum += i128::from(total);
             }
         }
+        saturated
     }
 
     /// The average, rounded to the nearest.

@@ -25,6 +25,7 @@ use super::id::LinkId;
 use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
+use super::names;
 use super::reindex::{Fault, Memo};
 use super::relocations::Addresses;
 
@@ -36,7 +37,8 @@ pub const MERGED_COUNT: &str = "merged.count";
 pub struct Options {
     /// The resource attributes that stay, and keep profiles apart.
     pub group_by: Vec<String>,
-    /// The sample types that are levels.
+    /// The sample types that are levels. What is not in here and counts from the start of a process, see
+    /// [`names::is_cumulative`], is one of which the last counts.
     pub gauges: BTreeMap<String, Gauge>,
     /// For how many of a profile's heaviest samples the span is kept.
     pub exemplars: usize,
@@ -47,6 +49,8 @@ pub struct Options {
 /// What becomes of an instance's levels over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gauge {
+    /// They are added up: it is no level after all.
+    Sum,
     /// The average of its profiles.
     Average,
     /// The last one counts.
@@ -86,6 +90,21 @@ pub struct Aggregator {
     scopes: Vec<(usize, ScopeProfiles)>,
     gauges: Gauges,
     exemplars: HashMap<(usize, Kind), Exemplars>,
+}
+
+/// The profiles of a request, over the dictionary of the aggregator that read it.
+#[derive(Debug)]
+pub struct Read(Vec<ResourceProfiles>);
+
+/// What profiles became.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// An encoded request.
+    pub request: Bytes,
+    /// How many samples it has.
+    pub samples: usize,
+    /// How many sums did not fit and stand at the most there can be.
+    pub saturated: u64,
 }
 
 #[derive(Debug)]
@@ -129,12 +148,27 @@ impl Aggregator {
     /// # Errors
     /// See [`Fault`].
     pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
+        let read = self.read(request)?;
+        self.add_read(read);
+        Ok(())
+    }
+
+    /// Reads an encoded request, to be [added](Self::add_read) to this aggregator and no other. Who changes his mind just
+    /// drops it. This is most of the work.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn read(&mut self, request: &[u8]) -> Result<Read, Fault> {
         let (dictionary, relocations) = self.merger.dictionary();
         let ingested = ingest(request, dictionary, &mut self.memo, Some(relocations))?;
-        for resource in ingested.resources {
+        Ok(Read(ingested.resources))
+    }
+
+    /// Adds the profiles of a request.
+    pub fn add_read(&mut self, read: Read) {
+        for resource in read.0 {
             self.resource(resource);
         }
-        Ok(())
     }
 
     fn resource(&mut self, mut from: ResourceProfiles) {
@@ -170,11 +204,7 @@ impl Aggregator {
     /// The profile as it is to be merged; without its samples when these are kept for the end.
     fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Profile {
         let kind = Kind::of(&profile.header);
-        let (dictionary, _) = self.merger.dictionary();
-        let gauge = self
-            .options
-            .gauges
-            .get(dictionary.text(kind.sample_type.kind));
+        let gauge = self.gauge(&profile.header);
         let most = match gauge {
             // The value of one moment is no part of an average.
             Some(_) => 0,
@@ -201,11 +231,23 @@ impl Aggregator {
         match gauge {
             None => profile,
             Some(gauge) => {
-                self.gauges.add((instance, scope, kind), *gauge, &profile);
+                self.gauges.add((instance, scope, kind), gauge, &profile);
                 // Keeps its place between the others: the order of sample types is part of what pprof files say.
                 profile.samples = Samples::default();
                 profile
             }
+        }
+    }
+
+    /// What becomes of the values over time where they are not just added up.
+    fn gauge(&mut self, header: &Header) -> Option<Gauge> {
+        let (dictionary, _) = self.merger.dictionary();
+        let ValueType { kind, unit } = header.sample_type;
+        let (kind, unit) = (dictionary.text(kind), dictionary.text(unit));
+        match self.options.gauges.get(kind) {
+            Some(Gauge::Sum) => None,
+            Some(gauge) => Some(*gauge),
+            None => names::is_cumulative(kind, unit, header.duration).then_some(Gauge::Last),
         }
     }
 
@@ -226,8 +268,9 @@ impl Aggregator {
             + exemplars
     }
 
-    /// The summary: a request, and how many samples it has.
-    pub fn finish(mut self) -> (Bytes, usize) {
+    /// The summary.
+    pub fn finish(mut self) -> Summary {
+        let mut saturated = self.gauges.saturated();
         for ((_, scope, _), profile) in self.gauges.finish() {
             let Some((resource, head)) = self.scopes.get(scope) else {
                 continue;
@@ -241,6 +284,7 @@ impl Aggregator {
             resource.scopes.push(scope);
             self.merger.add_profiles(&[resource]);
         }
+        saturated += self.merger.counts().saturated;
         let Profiles {
             mut dictionary,
             mut resources,
@@ -256,7 +300,8 @@ impl Aggregator {
                     }
                     if self.options.max_nodes > 0 {
                         let most = self.options.max_nodes;
-                        truncate::truncate(&mut profile.samples, most, &mut dictionary);
+                        saturated +=
+                            truncate::truncate(&mut profile.samples, most, &mut dictionary);
                     }
                 }
             }
@@ -277,7 +322,11 @@ impl Aggregator {
             dictionary,
             resources,
         };
-        (profiles.encode(), profiles.samples())
+        Summary {
+            request: profiles.encode(),
+            samples: profiles.samples(),
+            saturated,
+        }
     }
 }
 

@@ -23,12 +23,14 @@ fn aggregate(
     for request in requests {
         aggregator.add(request).unwrap();
     }
-    let (bytes, samples) = aggregator.finish();
+    let Summary {
+        request, samples, ..
+    } = aggregator.finish();
     assert_eq!(
-        crate::wire::count(crate::batch::Signal::Profiles, &bytes),
+        crate::wire::count(crate::batch::Signal::Profiles, &request),
         samples
     );
-    ExportProfilesServiceRequest::decode(bytes).unwrap()
+    ExportProfilesServiceRequest::decode(request).unwrap()
 }
 
 /// What is counted, by scope, type, stack (the names of its functions, the innermost first) and, if asked for, span.
@@ -310,4 +312,83 @@ fn a_series_is_known_by_what_would_become_one() {
         of(&a, &["service.name"]),
         of(&other_type, &["service.name"])
     );
+}
+
+/// The same of another sample type, over so many nanoseconds.
+fn of_type(
+    mut request: ExportProfilesServiceRequest,
+    (kind, unit): (&str, &str),
+    duration: u64,
+) -> ExportProfilesServiceRequest {
+    let strings = &mut request.dictionary.as_mut().unwrap().string_table;
+    strings[1] = kind.to_owned();
+    strings[2] = unit.to_owned();
+    request.resource_profiles[0].scope_profiles[0].profiles[0].duration_nano = duration;
+    request
+}
+
+#[test]
+fn what_counts_from_the_start_of_a_process_is_not_added_up_but_differences_of_it_are() {
+    let sum = |options: &Options, name, duration| {
+        let requests = [level("a", 1, 10), level("a", 2, 15), level("b", 2, 100)];
+        let requests = requests.map(|request| of_type(request, name, duration));
+        only(&aggregate(options, &requests)).2
+    };
+    let default = options(&["service.name"]);
+    let go = [
+        ("alloc_space", "bytes"),
+        ("alloc_objects", "count"),
+        ("contentions", "count"),
+        ("delay", "nanoseconds"),
+    ];
+    for name in go {
+        assert_eq!(sum(&default, name, 0), 115, "{name:?}");
+        assert_eq!(sum(&default, name, 10), 125, "{name:?}");
+        let summed = Options {
+            gauges: [(name.0.to_owned(), Gauge::Sum)].into(),
+            ..default.clone()
+        };
+        assert_eq!(sum(&summed, name, 0), 125, "{name:?}");
+    }
+    assert_eq!(sum(&default, ("samples", "count"), 0), 125);
+}
+
+#[test]
+fn of_equally_heavy_nodes_as_many_stay_as_may() {
+    let names: Vec<String> = (0..200).map(|at| at.to_string()).collect();
+    let request = named("s", 1, names.iter().map(String::as_str));
+    let options = Options {
+        max_nodes: 50,
+        ..options(&[])
+    };
+    let found = totals(&aggregate(&options, &[request]), false);
+    let is_other = |stack: &Vec<String>| *stack == [truncate::OTHER];
+    let kept = found.keys().filter(|(_, _, stack, _)| !is_other(stack));
+    assert_eq!(kept.count(), 50);
+    assert_eq!(found.values().sum::<i64>(), 200);
+}
+
+#[test]
+fn sums_that_do_not_fit_are_counted() {
+    let finish = |options: &Options, values: &[i64]| {
+        let mut aggregator = Aggregator::new(options.clone());
+        for value in values {
+            aggregator.add(&level("a", 1, *value)).unwrap();
+        }
+        aggregator.finish().saturated
+    };
+    let plain = options(&[]);
+    assert_eq!(finish(&plain, &[1, 2]), 0);
+    assert_eq!(finish(&plain, &[i64::MAX, 2]), 1);
+    // Folded into one frame.
+    let mut wide = named("s", 1, ["a", "b", "c"]);
+    for sample in &mut wide.resource_profiles[0].scope_profiles[0].profiles[0].samples {
+        sample.values = vec![i64::MAX];
+    }
+    let mut aggregator = Aggregator::new(Options {
+        max_nodes: 1,
+        ..plain
+    });
+    aggregator.add(&wide).unwrap();
+    assert_eq!(aggregator.finish().saturated, 1);
 }

@@ -1,5 +1,6 @@
 //! The lightest parts of a call tree become one frame each.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -16,8 +17,9 @@ pub(super) const OTHER: &str = "other";
 type Node = usize;
 
 /// Keeps the `most` heaviest nodes of the call tree. What is below one of them and not kept becomes a frame `other` under
-/// it, so that the total of every kept node stays. A node is as heavy as all values under it, whatever their sign.
-pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dictionary) {
+/// it, so that the total of every kept node stays. A node is as heavy as all values under it, whatever their sign; of
+/// equally heavy ones those stay that came first. Returns how many sums did not fit.
+pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dictionary) -> u64 {
     let mut children: HashMap<(Node, LocationId), Node, RandomState> = HashMap::default();
     let mut weights: Vec<u128> = vec![0];
     for sample in samples.iter() {
@@ -35,15 +37,25 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
         }
     }
     if weights.len() - 1 <= most {
-        return;
+        return 0;
     }
-    // A node is never heavier than the one it is called from, so the heaviest are a tree.
-    let mut order = weights.get(1..).unwrap_or_default().to_vec();
-    let (_, threshold, _) = order.select_nth_unstable_by(most, |a, b| b.cmp(a));
-    let threshold = *threshold;
+    // A node is never heavier than the one it is called from, and comes after it: so the first ones are a tree.
+    let mut order: Vec<(Reverse<u128>, Node)> = (0..)
+        .zip(&weights)
+        .skip(1)
+        .map(|(node, weight)| (Reverse(*weight), node))
+        .collect();
+    let (heaviest, _, _) = order.select_nth_unstable(most);
+    let mut keep = vec![false; weights.len()];
+    for (_, node) in heaviest {
+        if let Some(keep) = keep.get_mut(*node) {
+            *keep = true;
+        }
+    }
     let other = other(dictionary);
     let mut keys = Records::<SampleId, SampleKey>::without_zero();
     let mut totals: Vec<i64> = Vec::new();
+    let mut saturated = 0;
     for sample in samples.iter() {
         let stack = dictionary.locations(sample.key.stack);
         let mut node = 0;
@@ -52,7 +64,7 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
             let Some(next) = children.get(&(node, *location)) else {
                 break;
             };
-            if weights.get(*next).is_none_or(|weight| *weight <= threshold) {
+            if !keep.get(*next).is_some_and(|keep| *keep) {
                 break;
             }
             node = *next;
@@ -69,7 +81,10 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
             totals.resize(at + 1, 0);
         }
         if let Some(total) = totals.get_mut(at) {
-            *total = total.saturating_add(sample.total().0);
+            let (value, cut) = sample.total();
+            let sum = total.checked_add(value);
+            saturated += u64::from(cut || sum.is_none());
+            *total = sum.unwrap_or_else(|| total.saturating_add(value));
         }
     }
     let mut truncated = Samples::default();
@@ -79,6 +94,7 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
         }
     }
     *samples = truncated;
+    saturated
 }
 
 fn other(dictionary: &mut Dictionary) -> LocationId {

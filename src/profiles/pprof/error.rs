@@ -1,6 +1,7 @@
 //! Why a file is not converted.
 
 use crate::compression::decompress::DecompressError;
+use crate::memory::NoRoom;
 use crate::wire::reader::Fault;
 
 /// The tables of a pprof file.
@@ -47,12 +48,16 @@ fn hint(place: &str, fault: Fault) -> &'static str {
     }
 }
 
-/// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory.
+/// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory, and
+/// [`Error::NoRoom`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It cannot be decompressed.
     #[error("cannot decompress it: {0}")]
     Compressed(#[from] DecompressError),
+    /// There is no memory for what is in it.
+    #[error("no memory to read it: {0}")]
+    NoRoom(#[from] NoRoom),
     /// It has more than this many bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
@@ -84,6 +89,9 @@ pub enum Error {
     /// Nothing says what is counted.
     #[error("it has no sample types")]
     NoSampleTypes,
+    /// There are more sample types than this. Each becomes a profile, with all that is said about the file.
+    #[error("it has more than {0} sample types")]
+    SampleTypes(usize),
     /// Each sample must have a value for each sample type.
     #[error("a sample has {values} values, but there are {types} sample types")]
     Values {

@@ -103,7 +103,8 @@ impl Reader {
     /// The profiles of a file, with or without gzip. What they refer to goes into `into`, and only that; addresses
     /// move where there are `relocations`.
     ///
-    /// The decompressed file is held by `permit` while this runs. Equal samples become one.
+    /// While this runs, `permit` is for the decompressed file, too, and for what many small entries take beyond their
+    /// bytes. What comes out of it is the caller's to account for. Equal samples become one.
     ///
     /// # Errors
     /// See [`Error`]. Entries that are already in the dictionary stay, and are not written unless something refers to
@@ -127,8 +128,11 @@ impl Reader {
             0 => Err(Error::Empty),
             len if len > limit => Err(Error::TooLarge(limit)),
             _ => self
-                .convert(bytes, options, into, relocations)
-                .map_err(|error| legacy::instead(bytes).map_or(error, Error::Foreign)),
+                .convert(bytes, options, permit, into, relocations)
+                .map_err(|error| match error {
+                    Error::NoRoom(_) => error,
+                    error => legacy::instead(bytes).map_or(error, Error::Foreign),
+                }),
         };
         drop(decompressed);
         permit.shrink_to(held);
@@ -145,13 +149,14 @@ impl Reader {
         &mut self,
         bytes: &[u8],
         options: &Options,
+        permit: &mut Permit,
         into: &mut Dictionary,
         relocations: Option<&mut Relocations>,
     ) -> Result<Converted, Error> {
-        let tables = Tables::new(bytes, std::mem::take(&mut self.tables))?;
+        let tables = Tables::new(bytes, std::mem::take(&mut self.tables), permit)?;
         let mut memo = std::mem::take(&mut self.memo);
         let mut source = Source::new(&tables, into, &mut memo, relocations);
-        let profiles = self.profiles(&mut source, options);
+        let profiles = self.profiles(&mut source, options, permit);
         let (main, repairs) = (source.main(), source.repairs);
         self.memo = memo;
         self.tables = tables.emptied();
@@ -166,13 +171,19 @@ impl Reader {
         &mut self,
         source: &mut Source<'_, '_>,
         options: &Options,
+        permit: &mut Permit,
     ) -> Result<ScopeProfiles, Error> {
         let header = header(source)?;
         let mut sample_types = Vec::new();
         for message in &source.tables.sample_types {
             sample_types.push(source.value_type(message)?);
         }
-        let columns = self.samples(source, sample_types.len(), options)?;
+        let types = sample_types.len();
+        self.samples(source, types, options)?;
+        // A value is a byte in the file, and a sample with its key in each profile.
+        let filled = self.totals.iter().filter(|total| **total != 0).count();
+        permit.grow(filled.saturating_mul(Samples::BYTES))?;
+        let columns = (0..types).map(|of| column(self.keys.entries(), &self.totals, types, of));
         let profiles = sample_types.into_iter().zip(columns);
         let profiles: Vec<Profile> = profiles
             .map(|(sample_type, samples)| Profile {
@@ -190,13 +201,13 @@ impl Reader {
         })
     }
 
-    /// The samples, by sample type.
+    /// The keys of the samples, and the totals of each.
     fn samples(
         &mut self,
         source: &mut Source<'_, '_>,
         types: usize,
         options: &Options,
-    ) -> Result<Vec<Samples>, Error> {
+    ) -> Result<(), Error> {
         const PLACE: &str = "a sample";
         let mut labels = Labels::new(source, &options.links);
         self.keys.clear();
@@ -255,9 +266,7 @@ impl Reader {
                 }
             }
         }
-        Ok((0..types)
-            .map(|of| column(self.keys.entries(), &self.totals, types, of))
-            .collect())
+        Ok(())
     }
 }
 
@@ -314,7 +323,7 @@ fn attributes(source: &mut Source<'_, '_>) -> Result<AttributeSetId, Error> {
         let text = source.string(*index)?;
         let text = source.into.text(text).to_owned();
         left = left
-            .checked_sub(text.len())
+            .checked_sub(text.len() + size_of::<AnyValue>())
             .ok_or(Error::Expansion(references::LIMIT))?;
         comments.push(any(Any::StringValue(text)));
     }

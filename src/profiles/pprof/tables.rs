@@ -3,10 +3,22 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
 
 use super::super::table::emptied;
 use super::error::{Error, Table};
+use crate::memory::Permit;
 use crate::wire::reader::{Fields, Value, varint};
+
+/// The most sample types of a file. Go's heap profiles have four, the JVM's profilers about ten.
+pub(super) const SAMPLE_TYPES: usize = 64;
+
+/// What an entry takes while a file is read, however few bytes it has in the file: its slice and, in a table of ids, its
+/// place, twice, because lists double; or a comment with its value.
+const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
+
+/// Entries that are charged for together: nothing is asked for ordinary files, which are paid for by their bytes.
+const CHARGED: usize = 1024;
 
 /// The parts of a file.
 #[derive(Debug, Default)]
@@ -145,11 +157,20 @@ pub(super) fn integers(
 }
 
 impl<'f> Tables<'f> {
-    /// Uses the memory of another file's.
-    pub(super) fn new(file: &'f [u8], memory: Tables<'_>) -> Result<Self, Error> {
+    /// Uses the memory of another file's. `permit` grows with what entries take beyond their bytes.
+    pub(super) fn new(
+        file: &'f [u8],
+        memory: Tables<'_>,
+        permit: &mut Permit,
+    ) -> Result<Self, Error> {
         const PLACE: &str = "the profile";
         let mut tables = memory.emptied();
+        let mut entries: usize = 0;
         for field in Fields::new(file) {
+            entries += 1;
+            if entries.is_multiple_of(CHARGED) {
+                permit.grow(CHARGED * ENTRY_BYTES)?;
+            }
             let field = field.map_err(|fault| Error::Wire {
                 place: PLACE,
                 fault,
@@ -158,6 +179,9 @@ impl<'f> Tables<'f> {
             let message = || bytes(PLACE, number, value);
             let integer = || integer(PLACE, number, value);
             match number {
+                1 if tables.sample_types.len() == SAMPLE_TYPES => {
+                    return Err(Error::SampleTypes(SAMPLE_TYPES));
+                }
                 1 => tables.sample_types.push(message()?),
                 2 => tables.samples.push(message()?),
                 3 => tables.mappings.push(Table::Mapping, message()?)?,
@@ -171,10 +195,15 @@ impl<'f> Tables<'f> {
                 10 => tables.duration = integer()?.cast_signed(),
                 11 => tables.period_type = message()?,
                 12 => tables.period = integer()?.cast_signed(),
-                13 => integers(PLACE, number, value, |comment| {
-                    tables.comments.push(comment);
-                    Ok(())
-                })?,
+                13 => {
+                    if let Value::Bytes(packed) = value {
+                        permit.grow(packed.len().saturating_mul(ENTRY_BYTES))?;
+                    }
+                    integers(PLACE, number, value, |comment| {
+                        tables.comments.push(comment);
+                        Ok(())
+                    })?;
+                }
                 14 => tables.default_sample_type = integer()?,
                 15 => tables.doc_url = integer()?,
                 _ => {}

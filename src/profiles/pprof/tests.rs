@@ -436,3 +436,58 @@ fn lists_of_long_strings_are_bounded() {
     file.sample = vec![sample(&[1], &[label; 65])];
     assert!(matches!(error(&file), Error::Expansion(_)));
 }
+
+#[test]
+fn a_few_bytes_that_stand_for_many_entries_are_charged_before_they_take_memory() {
+    let budget = Budget::new(4 << 20);
+    let refused = |plain: &[u8]| {
+        let file = gzip(plain);
+        assert!(file.len() < 20_000, "{}", file.len());
+        let mut permit = budget.acquire(file.len()).unwrap();
+        let mut dictionary = Dictionary::new();
+        let options = Options::default();
+        let read = Reader::new().read(&file, &options, &mut permit, &mut dictionary, None);
+        assert_eq!(permit.bytes(), file.len());
+        assert!(dictionary.bytes() < 64 << 10);
+        read.unwrap_err()
+    };
+    let many = |entry: &[u8]| entry.repeat((1 << 20) / entry.len());
+    let of_one_type = |rest: &[u8]| [&[0x0a, 0], rest].concat();
+    // Sample types; samples, mappings, locations and strings; comments, one by one and packed.
+    assert_eq!(refused(&many(&[0x0a, 0])), Error::SampleTypes(64));
+    for entry in [[0x12, 0], [0x32, 0], [0x68, 0]] {
+        let error = refused(&of_one_type(&many(&entry)));
+        assert!(matches!(error, Error::NoRoom(_)), "{entry:?}: {error}");
+    }
+    let mut packed = vec![0x6a];
+    crate::wire::reader::put_varint(1 << 20, &mut packed);
+    packed.resize(packed.len() + (1 << 20), 0);
+    let error = refused(&of_one_type(&packed));
+    assert!(matches!(error, Error::NoRoom(_)), "{error}");
+}
+
+#[test]
+fn a_file_may_have_64_sample_types_and_no_more() {
+    let of = |types: usize| {
+        let mut file = small();
+        file.sample_type = vec![ValueType { kind: 1, unit: 2 }; types];
+        for sample in &mut file.sample {
+            sample.value = vec![1; types];
+        }
+        read(&file).map(|(_, converted)| converted.profiles.profiles.len())
+    };
+    assert_eq!(of(64), Ok(64));
+    assert_eq!(of(65), Err(Error::SampleTypes(64)));
+}
+
+#[test]
+fn empty_comments_are_not_free() {
+    let mut file = small();
+    file.comment = vec![0; (64 << 20) / 16];
+    let bytes = file.encode_to_vec();
+    let mut permit = Budget::new(1 << 30).acquire(0).unwrap();
+    let mut dictionary = Dictionary::new();
+    let options = Options::default();
+    let read = Reader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
+    assert!(matches!(read, Err(Error::Expansion(_))), "{read:?}");
+}

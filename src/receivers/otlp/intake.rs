@@ -1,10 +1,9 @@
 //! What happens to a body after it was read, whichever way it came: decompress, transcode, validate, hand on.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::sync::Semaphore;
 
 use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::Outputs;
@@ -12,13 +11,14 @@ use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::Budget;
-use crate::net::server::{Peer, cores};
+use crate::net::server::Peer;
 use crate::profiles::layout::{self, OldLayout};
 use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
 use crate::receivers::serving::metadata;
 use crate::receivers::serving::refusal::log_refusal;
 use crate::telemetry::ReceiverMetrics;
 use crate::telemetry::sampled_log::SampledLog;
+use crate::turns::on_a_turn;
 use crate::wire;
 use crate::wire::stamp::Stamp;
 
@@ -162,20 +162,10 @@ impl Intake {
             }
         }
         // A connection's own turns first: one that brings a thousand bombs waits behind itself.
-        let turns = (peer.turns.acquire().await, TURNS.acquire().await);
-        let (Ok(_own), Ok(turn)) = turns else {
-            return Err(Nack::unavailable("the collector is shutting down"));
-        };
-        let run = move || {
-            let _turn = turn;
-            work.run(held)
-        };
-        tokio::task::spawn_blocking(run)
-            .await
-            .unwrap_or_else(|failed| match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(Nack::unavailable("the collector is shutting down")),
-            })
+        let ending = || Nack::unavailable("the collector is shutting down");
+        let _own = peer.turns.acquire().await.map_err(|_| ending())?;
+        let done = on_a_turn(move || work.run(held)).await;
+        done.ok_or_else(ending)?
     }
 }
 
@@ -320,9 +310,6 @@ const SMALL_JSON: usize = 1 << 10;
 const PACKED_BYTES_PER_BYTE: usize = 4;
 /// What a short body may unpack to.
 const SHORT_OUTPUT: usize = 1 << 20;
-/// Turns at what takes long, for all receivers of the process.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-
 /// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
 /// empty span has six bytes; without this a flood of them would hold forty times what the budget says.
 const BATCH_BYTES: usize = 512;

@@ -8,6 +8,7 @@ use super::own::OwnConfig;
 use super::pressure::Adaptive;
 use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
+use crate::config::units::ByteSize;
 use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 use crate::profiles::pprof::{IdLabel, LinkLabels};
 
@@ -22,6 +23,12 @@ pub struct Config {
     /// How many requests of `remote` and `targets` are under way at most; 0 is no limit. A CPU profile is a request that
     /// takes its seconds. Default: 256.
     pub max_concurrent_scrapes: usize,
+    /// With `delta` in `targets`: the memory that the profiles to subtract may take, of all targets together, as in `256MiB`;
+    /// never more than a quarter of the memory budget, in which it counts. One of 300 stacks takes about 100 KB, one of
+    /// 10,000 stacks 3 MB, and a Go target has four of them, so the default is enough for some hundred targets. Where it is
+    /// not, the targets that came last are without differences: the log says so, and
+    /// `tributary_receiver_pprof_forgotten_series` counts it. Default: 256MiB.
+    pub delta_max_bytes: ByteSize,
     /// Stretches the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
     pub adaptive: Section<Adaptive>,
     /// Takes the files that are sent to `POST /v1/pprof`. Absent: does not listen.
@@ -90,6 +97,7 @@ impl Default for Config {
             remote: Section(None),
             targets: Vec::new(),
             max_concurrent_scrapes: 256,
+            delta_max_bytes: ByteSize::mib(256),
             adaptive: Section(None),
             server: Section(None),
             file: Section(None),
@@ -112,6 +120,9 @@ impl Config {
     }
 }
 
+/// What one small profile takes.
+const LEAST_DELTA_BYTES: u64 = 64 << 10;
+
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         if !self.has_sections() {
@@ -122,6 +133,9 @@ impl Validate for Config {
         }
         if let Some(remote) = &*self.remote {
             problems.within("remote", remote);
+        }
+        if self.delta_max_bytes.0 < LEAST_DELTA_BYTES {
+            problems.error(&["delta_max_bytes"], "must be at least 64KiB");
         }
         for (at, target) in self.targets.iter().enumerate() {
             let mut inner = Problems::default();

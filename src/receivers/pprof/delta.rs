@@ -173,6 +173,9 @@ impl Series {
         if last.time != 0 && last.time < header.time {
             header.duration = header.time - last.time;
             header.time = last.time;
+        } else {
+            // Without a duration the next one would take it for a counter.
+            header.duration = 1;
         }
     }
 
@@ -280,21 +283,13 @@ fn totals(samples: &Samples) -> HashMap<SampleKey, i64, RandomState> {
     totals
 }
 
-/// Whether the values count from the start of a process. OTLP does not say it since 1.9, so the names decide: those of
-/// Go's profiles. One with a duration is of that duration.
 fn is_cumulative(dictionary: &Dictionary, header: &Header) -> bool {
-    const CUMULATIVE: [(&str, &str); 4] = [
-        ("alloc_objects", "count"),
-        ("alloc_space", "bytes"),
-        ("contentions", "count"),
-        ("delay", "nanoseconds"),
-    ];
-    let sample_type = header.sample_type;
-    let names = (
-        dictionary.text(sample_type.kind),
-        dictionary.text(sample_type.unit),
-    );
-    header.duration == 0 && CUMULATIVE.contains(&names)
+    let ValueType { kind, unit } = header.sample_type;
+    names::is_cumulative(
+        dictionary.text(kind),
+        dictionary.text(unit),
+        header.duration,
+    )
 }
 
 /// Leaves some of the profiles. The scope says where each one was in pprof's list, so it is told.

@@ -1,10 +1,9 @@
 //! What happens to a pprof file, whichever way it came: decompress, convert, count, hand on.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::config::Config;
 use super::delta::{Deltas, Difference, Fit, Series};
@@ -15,7 +14,6 @@ use crate::compression::Codec;
 use crate::compression::decompress::{DecompressError, decompress};
 use crate::config::ComponentId;
 use crate::memory::{Budget, NoRoom, Permit};
-use crate::net::server::cores;
 use crate::pipeline::Consumer;
 use crate::profiles::pprof::{self, Options, Reader};
 use crate::profiles::relocations::Relocations;
@@ -24,6 +22,7 @@ use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
 /// A file, with or without gzip, and the right to hold it.
 pub(super) use crate::receivers::serving::body::Held;
 use crate::telemetry::ReceiverMetrics;
+use crate::turns;
 
 /// The way into the pipeline that all sections of the receiver share. Clones are the same one.
 #[derive(Clone)]
@@ -182,9 +181,17 @@ impl Intake {
                 Ok(converted)
             }
             Err(refused) => {
-                self.metrics.unreadable(Signal::Profiles);
+                self.not_converted(&refused);
                 Err(refused)
             }
+        }
+    }
+
+    /// Counts a file that can never become profiles. One for which there is no memory now is not unreadable: scrapes
+    /// count it as dropped, the server as a refusal.
+    fn not_converted(&self, refused: &Refused) {
+        if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
+            self.metrics.unreadable(Signal::Profiles);
         }
     }
 
@@ -209,7 +216,7 @@ impl Intake {
             Ok(held)
         });
         let unpacked = unpacked.await.and_then(std::convert::identity);
-        unpacked.inspect_err(|_| self.metrics.unreadable(Signal::Profiles))
+        unpacked.inspect_err(|refused| self.not_converted(refused))
     }
 
     /// Takes a file of a series, and hands on what happened since the last one of that name: see [`delta`](super::delta).
@@ -223,20 +230,20 @@ impl Intake {
         deltas: &Deltas,
         name: &str,
     ) -> Result<(Accepted, Fit), Refused> {
-        let mut series = deltas.take(name);
+        let mut taken = deltas.take(name);
         // The file is no original of what is left of it.
         let rules = self.rules(false);
-        let (mut series, subtracted) = on_a_turn(move || {
-            let subtracted = subtract(held, &origin, &rules, &mut series);
-            (series, subtracted)
+        let (mut taken, subtracted) = on_a_turn(move || {
+            let subtracted = subtract(held, &origin, &rules, &mut taken.series);
+            (taken, subtracted)
         })
         .await?;
         let forgotten = |count: usize| self.repaired.forgotten(count);
         let (held, difference, repairs) = match subtracted {
             Ok(subtracted) => subtracted,
             Err(refused) => {
-                forgotten(deltas.put(name, series));
-                self.metrics.unreadable(Signal::Profiles);
+                forgotten(deltas.put(name, taken));
+                self.not_converted(&refused);
                 return Err(refused);
             }
         };
@@ -253,9 +260,9 @@ impl Intake {
             .err()
             .is_none_or(|refused| !refused.is_retryable())
         {
-            series.delivered(difference);
+            taken.series.delivered(difference);
         }
-        forgotten(deltas.put(name, series));
+        forgotten(deltas.put(name, taken));
         result.map(|()| (accepted, fit))
     }
 
@@ -353,7 +360,9 @@ fn convert(
         dictionary,
         resources: vec![resource],
     };
-    permit.shrink_to(bytes_of(&profiles));
+    permit
+        .resize(bytes_of(&profiles))
+        .map_err(Refused::NoRoom)?;
     let converted = Converted {
         profiles,
         metadata: None,
@@ -376,7 +385,9 @@ fn subtract(
     let difference = series.difference(scope);
     resource.scopes.push(difference.profiles.clone());
     let bytes = encode(series.dictionary(), &[resource]);
-    permit.shrink_to(bytes.len().saturating_add(BATCH_BYTES));
+    permit
+        .resize(bytes.len().saturating_add(BATCH_BYTES))
+        .map_err(Refused::NoRoom)?;
     Ok((Held { bytes, permit }, difference, repairs))
 }
 
@@ -435,7 +446,8 @@ fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
         | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
             Refused::TooLarge(limit, limit_key)
         }
-        pprof::Error::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
+        pprof::Error::Compressed(DecompressError::NoMemory(no_room))
+        | pprof::Error::NoRoom(no_room) => Refused::NoRoom(no_room),
         error => Refused::Unreadable(error),
     }
 }
@@ -446,23 +458,11 @@ fn bytes_of(profiles: &Profiles) -> usize {
     profiles.dictionary.bytes() + samples.sum::<usize>()
 }
 
-/// Runs what takes long on a thread of its own when it is its turn.
+/// Runs what takes long on another thread when it is its turn.
 async fn on_a_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refused> {
-    let Ok(turn) = TURNS.acquire().await else {
-        return Err(Refused::ShuttingDown);
-    };
-    let run = move || {
-        let _turn = turn;
-        work()
-    };
-    tokio::task::spawn_blocking(run)
-        .await
-        .map_err(|failed| match failed.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Refused::ShuttingDown,
-        })
+    turns::on_a_turn(work).await.ok_or(Refused::ShuttingDown)
 }
 
 /// Counts samples as refused unless they were accepted.
@@ -493,9 +493,49 @@ const CONVERTED_BYTES_PER_BYTE: usize = 8;
 /// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue.
 const BATCH_BYTES: usize = 512;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Turns at what takes long, for all receivers of the process.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
-    // Tests on paused time must not wait for each other: their clocks would run on.
-    let turns = if cfg!(test) { 1 << 20 } else { cores() };
-    Semaphore::new(turns)
-});
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::receivers::pprof::origin::Subject;
+    use crate::receivers::pprof::testing::{Sink, small_file};
+
+    #[tokio::test]
+    async fn a_file_that_there_is_no_room_for_is_not_unreadable() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let budget = Budget::new(1000);
+        let id = "pprof".parse().unwrap();
+        let intake = metrics::with_local_recorder(&recorder, || {
+            let consumer = Arc::new(Sink::default());
+            Intake::new(&id, consumer, budget.clone(), "http", 1 << 20, "limit")
+        });
+        let take = async |bytes: Vec<u8>| {
+            let held = Held {
+                permit: budget.acquire(bytes.len()).unwrap(),
+                bytes: bytes.into(),
+            };
+            let origin = Origin {
+                subject: Arc::new(Subject::default()),
+                profile: None,
+                start: 1,
+                duration: Duration::ZERO,
+            };
+            intake.take(held, origin).await.unwrap_err()
+        };
+        let unreadable = || {
+            let page = page.render();
+            let line = page
+                .lines()
+                .find(|line| line.starts_with("tributary_receiver_unreadable_requests"));
+            line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        };
+        let _others = budget.acquire(800).unwrap();
+        assert!(matches!(take(small_file(1)).await, Refused::NoRoom(_)));
+        assert_eq!(unreadable(), 0);
+        assert!(matches!(take(vec![0xff]).await, Refused::Unreadable(_)));
+        assert_eq!(unreadable(), 1);
+    }
+}

@@ -78,7 +78,7 @@ impl Config {
             sections.push(config.build(&cx.id, intake)?);
         }
         if let Some(config) = &*self.own {
-            sections.push(config.build(&cx.id, intake("self", usize::MAX, ""))?);
+            sections.push(config.build(cx, intake("self", usize::MAX, ""))?);
         }
         Ok(sections)
     }

@@ -5,6 +5,7 @@
 //!
 //! A profile that the pipeline refuses for now goes on: the next one begins where it began.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
@@ -15,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::intake::{Converted, Intake};
-use super::origin::{Origin, SERVICE_NAME, Subject, text};
-use crate::component::BuildError;
+use super::origin::{Origin, Subject, text};
+use crate::component::{BuildContext, BuildError};
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
 use crate::cpu_profile::{self, BuildId, Mapped, Profiler, Stacks};
@@ -24,9 +25,10 @@ use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::profiles::dictionary::{Location, Mapping, SampleKey, ValueType};
 use crate::profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
 use crate::profiles::{Dictionary, Profiles, names};
+use crate::telemetry::identity;
 
-/// Profiles the CPU time of this process. Linux only, on x86-64 and arm64. The resource is that of the collector; frames
-/// have addresses and build ids, and no names.
+/// Profiles the CPU time of this process. Linux only, on x86-64 and arm64. The resource is that of the collector's own
+/// metrics, see `service.telemetry.resource`; frames have addresses and build ids, and no names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OwnConfig {
@@ -60,18 +62,18 @@ impl Default for OwnConfig {
 }
 
 impl OwnConfig {
-    /// The section of the receiver `id`.
+    /// The section of a receiver.
     ///
     /// # Errors
     /// When this system cannot do it.
     pub(super) fn build(
         &self,
-        id: &ComponentId,
+        cx: &BuildContext,
         intake: Intake,
     ) -> Result<Box<dyn Component>, BuildError> {
         cpu_profile::supported().map_err(|error| BuildError(format!("self::{error}")))?;
         Ok(Box::new(Section {
-            waiting: Some((self.clone(), id.clone(), intake)),
+            waiting: Some((self.clone(), origin(&cx.resource), cx.id.clone(), intake)),
             stop: CancellationToken::new(),
             task: None,
         }))
@@ -110,16 +112,16 @@ impl Validate for OwnConfig {
 }
 
 struct Section {
-    waiting: Option<(OwnConfig, ComponentId, Intake)>,
+    waiting: Option<(OwnConfig, Origin, ComponentId, Intake)>,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
 
 impl Component for Section {
     fn start(&mut self) {
-        if let Some((config, id, intake)) = self.waiting.take() {
+        if let Some((config, origin, id, intake)) = self.waiting.take() {
             let stop = self.stop.clone();
-            self.task = Some(tokio::spawn(run(config, id, intake, stop)));
+            self.task = Some(tokio::spawn(run(config, origin, id, intake, stop)));
         }
     }
 
@@ -137,14 +139,19 @@ impl Component for Section {
     }
 }
 
-async fn run(config: OwnConfig, id: ComponentId, intake: Intake, stop: CancellationToken) {
+async fn run(
+    config: OwnConfig,
+    origin: Origin,
+    id: ComponentId,
+    intake: Intake,
+    stop: CancellationToken,
+) {
     let Some(every) = config.collection_interval.unless_zero() else {
         return;
     };
     let Some(mut profiler) = begin(config.frequency, &id, &stop).await else {
         return;
     };
-    let origin = origin();
     let mut ticks = interval(COLLECT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut taken = Taken::new();
@@ -198,13 +205,14 @@ async fn run(config: OwnConfig, id: ComponentId, intake: Intake, stop: Cancellat
 
 /// Starts the profiler. There is one in a process: after a reload the old one may still be there for a moment.
 async fn begin(frequency: u32, id: &ComponentId, stop: &CancellationToken) -> Option<Profiler> {
-    let mut told = false;
+    let mut attempts: u32 = 0;
     loop {
         // It reads binaries.
         let started = tokio::task::spawn_blocking(move || Profiler::start(frequency)).await;
         match started.ok()? {
             Ok(profiler) => return Some(profiler),
-            Err(error) if !std::mem::replace(&mut told, true) => warn!(
+            // The first failure is what a reload looks like.
+            Err(error) if attempts == 1 => warn!(
                 otelcol.component.id = %id,
                 otelcol.component.kind = "receiver",
                 %error,
@@ -212,6 +220,7 @@ async fn begin(frequency: u32, id: &ComponentId, stop: &CancellationToken) -> Op
             ),
             Err(_) => {}
         }
+        attempts = attempts.saturating_add(1);
         tokio::select! {
             () = stop.cancelled() => return None,
             () = tokio::time::sleep(AGAIN) => {}
@@ -327,15 +336,12 @@ impl Taken {
     }
 }
 
-/// This process.
-fn origin() -> Origin {
-    let attributes = vec![
-        text(SERVICE_NAME, env!("CARGO_PKG_NAME")),
-        text("service.version", env!("CARGO_PKG_VERSION")),
-        text("service.instance.id", &std::process::id().to_string()),
-    ];
+/// This process, as its metrics tell it: what is known of it is found together.
+fn origin(configured: &BTreeMap<String, Option<String>>) -> Origin {
+    let attributes = identity::resource(configured);
+    let attributes = attributes.iter().map(|(key, value)| text(key, value));
     Origin {
-        subject: Subject::new(attributes, None).into(),
+        subject: Subject::new(attributes.collect(), None).into(),
         profile: Some("profile".into()),
         start: 0,
         duration: std::time::Duration::ZERO,
@@ -374,7 +380,7 @@ mod tests {
             mapped(1, "/bin/a", BuildId::Gnu("00ff".to_owned())),
             mapped(2, "/lib/b", BuildId::Hash("00".repeat(16))),
         ];
-        let profiles = taken.profiles(&binaries, 100, &origin());
+        let profiles = taken.profiles(&binaries, 100, &origin(&BTreeMap::new()));
         let request = ExportProfilesServiceRequest::decode(profiles.encode()).unwrap();
         let report = check(&request);
         assert!(report.is_clean(), "{:?}", report.findings());
@@ -415,5 +421,19 @@ mod tests {
             found,
             expected.map(|(key, warning)| (key.to_owned(), warning))
         );
+    }
+
+    #[test]
+    fn the_resource_is_that_of_the_own_metrics() {
+        let configured = BTreeMap::from([("service.name".to_owned(), Some("mine".to_owned()))]);
+        let resource = origin(&configured)
+            .subject
+            .resource(&Dictionary::new(), None);
+        let attributes = identity::resource(&configured);
+        let expected: Vec<_> = attributes
+            .iter()
+            .map(|(key, value)| text(key, value))
+            .collect();
+        assert_eq!(resource.attributes, expected);
     }
 }

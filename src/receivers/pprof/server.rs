@@ -5,13 +5,16 @@
 //!
 //! | answer | when |
 //! |---|---|
-//! | 204 | the pipeline has it |
-//! | 400 | it is no pprof file or a broken one, or the query is not understood |
+//! | 204 | the pipeline has it, or there is no sample in it |
+//! | 400 | it is no pprof file or a broken one, or the query or the encoding is not understood |
 //! | 401, 403 | the client may not send |
 //! | 404, 405 | another path, another method |
-//! | 413 | it is larger than `max_request_body_size`, or than the memory limit |
+//! | 413 | it is larger than `max_request_body_size`, or takes more memory than the limit |
 //! | 429, 503 | not now: `Retry-After` says when. The Collector answers 500, which clients take for final |
 //! | 500 | the pipeline refused it for good |
+//!
+//! What the pipeline, or the next hop behind it, refuses for good with a reason of its own has the answer of that: 400
+//! for what it finds invalid, 413 for what is too large for it, 401, 403 or 404 for what it does not let in.
 //!
 //! The content type is not looked at: there is none for pprof files, and clients send all kinds.
 

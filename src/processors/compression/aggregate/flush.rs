@@ -60,10 +60,12 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<Batch> {
         permit,
         others,
     } = pending;
-    let (bytes, left) = away(aggregator.bytes(), move || aggregator.finish()).await?;
+    let summary = away(aggregator.bytes(), move || aggregator.finish()).await?;
+    let left = summary.samples;
+    gatherer.metrics.saturated.increment(summary.saturated);
     gatherer.holding.merged(items, left);
     gatherer.holding.settle(items.saturating_sub(left));
-    let mut batch = Batch::new(Signal::Profiles, left, bytes);
+    let mut batch = Batch::new(Signal::Profiles, left, summary.request);
     batch.mark_joined();
     if let Some(mut permit) = permit {
         permit.shrink_to(batch.bytes());

@@ -233,3 +233,40 @@ async fn a_summary_that_is_refused_for_good_is_offered_in_pieces() {
     assert_eq!(f.taken(), [["a"], ["b"], ["c"]]);
     assert!(f.component.idle());
 }
+
+#[tokio::test(start_paused = true)]
+async fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+    let f = fixture(&config(), Scripted::new([]));
+    let free = f.budget.limit() - f.budget.used();
+    let others = f.budget.acquire(free - 2_000).unwrap();
+    let nack = f.send("s", &["a"]).await.unwrap_err();
+    assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
+    drop(others);
+    f.send("s", &["a"]).await.unwrap();
+    later(1).await;
+    assert_eq!(f.taken(), [["a"]]);
+}
+
+#[test]
+fn no_request_makes_the_list_of_series_longer_than_it_may_be() {
+    let host = Host::for_tests();
+    let gatherer = Gatherer {
+        settings: Settings {
+            options: Options::default(),
+            interval: Duration::from_secs(10),
+            max_bytes: 1 << 20,
+        },
+        metrics: Metrics::new("compression"),
+        budget: host.budget,
+        hashes: RandomState::default(),
+        window: Arc::default(),
+        holding: Holding::new(Next {
+            consumer: Scripted::new([]),
+            account: Account::of_pipeline("profiles"),
+        }),
+    };
+    let mut window = Window::default();
+    let series: Vec<u64> = (0..2 * MAX_SERIES as u64 + 10).collect();
+    gatherer.note(&mut window, &series);
+    assert!(window.seen.len() <= MAX_SERIES, "{}", window.seen.len());
+}

@@ -107,6 +107,8 @@ impl Fixture {
             listeners: Listeners::default(),
             health: Arc::default(),
             extensions: Extensions::from_iter([authenticator()]),
+            pipeline: String::new(),
+            resource: Arc::default(),
         };
         let sink = Arc::new(Sink {
             taken: Mutex::default(),

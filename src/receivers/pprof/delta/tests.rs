@@ -1,12 +1,12 @@
 //! What holds for every series of profiles.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use proptest::prelude::*;
 
-use super::remembered::MEMORY;
 use super::*;
 use crate::memory::Budget;
 use crate::profiles::dictionary::Location;
@@ -21,8 +21,14 @@ const HEAP: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
+const MEMORY: usize = 64 << 20;
+
 fn budget() -> Arc<Budget> {
     Budget::new(1 << 30)
+}
+
+fn keeping(limit: usize, budget: &Arc<Budget>) -> Deltas {
+    Deltas::new(&"pprof".parse().unwrap(), limit, budget)
 }
 
 /// A heap profile, as the reader would make it.
@@ -110,12 +116,13 @@ fn told(series: &Series, profiles: &ScopeProfiles) -> Vec<Told> {
 
 /// Takes a profile in and delivers it.
 fn scrape(deltas: &Deltas, time: u64, values: &Values) -> (Fit, Vec<Told>) {
-    let mut series = deltas.take("a");
-    let profiles = heap(&mut series, time, values);
+    let mut taken = deltas.take("a");
+    let series = &mut taken.series;
+    let profiles = heap(series, time, values);
     let difference = series.difference(profiles);
-    let result = (difference.fit, told(&series, &difference.profiles));
+    let result = (difference.fit, told(series, &difference.profiles));
     series.delivered(difference);
-    deltas.put("a", series);
+    deltas.put("a", taken);
     result
 }
 
@@ -143,7 +150,7 @@ fn the_first_profile_is_only_remembered_but_its_levels_pass() {
 
 #[test]
 fn a_difference_is_of_the_time_between_two_profiles() {
-    let deltas = Deltas::new(MEMORY, &budget());
+    let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let mut both = one(7, 9);
     both.extend(one(8, 1));
@@ -163,7 +170,7 @@ fn a_difference_is_of_the_time_between_two_profiles() {
 
 #[test]
 fn nothing_new_is_no_sample_and_no_profile() {
-    let deltas = Deltas::new(MEMORY, &budget());
+    let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let (fit, told) = scrape(&deltas, 2000, &one(7, 5));
     assert_eq!(fit, Fit::Continued);
@@ -172,7 +179,7 @@ fn nothing_new_is_no_sample_and_no_profile() {
 
 #[test]
 fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count() {
-    let deltas = Deltas::new(MEMORY, &budget());
+    let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 50));
     let (fit, told) = scrape(&deltas, 2000, &one(7, 4));
     assert_eq!(fit, Fit::Restarted);
@@ -195,12 +202,12 @@ fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count
 
 #[test]
 fn what_was_not_delivered_comes_with_the_next_difference() {
-    let deltas = Deltas::new(MEMORY, &budget());
+    let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
-    let mut series = deltas.take("a");
-    let profiles = heap(&mut series, 2000, &one(7, 6));
-    drop(series.difference(profiles));
-    deltas.put("a", series);
+    let mut taken = deltas.take("a");
+    let profiles = heap(&mut taken.series, 2000, &one(7, 6));
+    drop(taken.series.difference(profiles));
+    deltas.put("a", taken);
     let (_, told) = scrape(&deltas, 3000, &one(7, 9));
     let since_the_first = ("alloc_objects".to_owned(), 1000, 2000, [(7, 4)].into());
     assert_eq!(told[0], since_the_first);
@@ -222,76 +229,97 @@ fn what_says_how_long_it_took_is_no_counter() {
 }
 
 #[test]
-fn a_clock_that_goes_back_leaves_a_difference_without_a_duration() {
-    let deltas = Deltas::new(MEMORY, &budget());
+fn a_clock_that_goes_back_leaves_a_difference_that_is_no_counter() {
+    let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 2000, &one(7, 5));
     let (_, told) = scrape(&deltas, 1000, &one(7, 6));
     assert_eq!(
         told[0],
-        ("alloc_objects".to_owned(), 1000, 0, [(7, 1)].into())
+        ("alloc_objects".to_owned(), 1000, 1, [(7, 1)].into())
+    );
+}
+
+/// Puts a series with many stacks back; returns how many were forgotten for it.
+fn put(deltas: &Deltas, name: &str) -> usize {
+    let many: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
+    let mut taken = deltas.take(name);
+    let profiles = heap(&mut taken.series, 1000, &many);
+    let difference = taken.series.difference(profiles);
+    taken.series.delivered(difference);
+    deltas.put(name, taken)
+}
+
+fn knows(deltas: &Deltas, name: &str) -> bool {
+    let taken = deltas.take(name);
+    let known = taken.series.last.is_some();
+    deltas.put(name, taken);
+    known
+}
+
+/// With room for two, as large as `put` makes them.
+fn with_room_for_two() -> Deltas {
+    let deltas = keeping(MEMORY, &budget());
+    assert_eq!(put(&deltas, "a"), 0);
+    let each = deltas.bytes();
+    keeping(each * 5 / 2, &budget())
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_limit_newcomers_are_left_out_and_what_is_in_use_stays() {
+    let deltas = with_room_for_two();
+    for _ in 0..5 {
+        assert_eq!(["a", "b", "c"].map(|name| put(&deltas, name)), [0, 0, 1]);
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    assert_eq!(
+        ["a", "b", "c"].map(|name| knows(&deltas, name)),
+        [true, true, false]
+    );
+    // One that is too large by itself is not kept either.
+    let deltas = keeping(deltas.bytes() / 4, &budget());
+    assert_eq!((put(&deltas, "a"), deltas.bytes()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_away_makes_room_but_not_what_always_comes_late() {
+    let deltas = with_room_for_two();
+    let hour = Duration::from_secs(3600);
+    // Every hour.
+    put(&deltas, "slow");
+    tokio::time::advance(hour).await;
+    put(&deltas, "slow");
+    put(&deltas, "gone");
+    tokio::time::advance(hour).await;
+    assert_eq!(put(&deltas, "new"), 1);
+    assert_eq!(
+        ["slow", "gone", "new"].map(|name| knows(&deltas, name)),
+        [true, false, true]
     );
 }
 
 #[test]
-fn the_series_used_longest_ago_are_forgotten_at_the_limit() {
-    let many: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
-    let put = |deltas: &Deltas, name: &str| {
-        let mut series = deltas.take(name);
-        let profiles = heap(&mut series, 1000, &many);
-        let difference = series.difference(profiles);
-        series.delivered(difference);
-        deltas.put(name, series)
-    };
-    let deltas = Deltas::new(MEMORY, &budget());
-    assert_eq!(put(&deltas, "a"), 0);
-    let each = deltas.bytes();
-    let deltas = Deltas::new(each * 5 / 2, &budget());
-    let forgotten: usize = ["a", "b", "a", "c"]
-        .map(|name| put(&deltas, name))
-        .iter()
-        .sum();
-    assert_eq!(forgotten, 1);
-    assert!(deltas.bytes() <= each * 5 / 2);
-    assert!(deltas.take("a").last.is_some());
-    assert!(deltas.take("b").last.is_none());
-    assert!(deltas.take("c").last.is_some());
-    assert_eq!(deltas.bytes(), 0);
-    // One that is too large by itself is not kept either.
-    let deltas = Deltas::new(each / 2, &budget());
-    assert_eq!((put(&deltas, "a"), deltas.bytes()), (1, 0));
-}
-
-#[test]
 fn what_is_kept_counts_in_the_memory_budget_and_is_a_quarter_of_it_at_most() {
-    let few: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
-    let put = |deltas: &Deltas, name: &str| {
-        let mut series = deltas.take(name);
-        let profiles = heap(&mut series, 1000, &few);
-        let difference = series.difference(profiles);
-        series.delivered(difference);
-        deltas.put(name, series)
-    };
     let large = budget();
-    let deltas = Deltas::new(MEMORY, &large);
+    let deltas = keeping(MEMORY, &large);
     assert_eq!(put(&deltas, "a"), 0);
     let each = deltas.bytes();
     assert_eq!(large.used(), each);
     drop(deltas);
     assert_eq!(large.used(), 0);
     let small = Budget::new(each * 10);
-    let deltas = Deltas::new(MEMORY, &small);
+    let deltas = keeping(MEMORY, &small);
     assert_eq!(["a", "b", "c"].map(|name| put(&deltas, name)), [0, 0, 1]);
     assert_eq!(small.used(), deltas.bytes());
     // Others need it.
-    let deltas = Deltas::new(MEMORY, &large);
+    let deltas = keeping(MEMORY, &large);
     let _others = large.acquire(large.limit() - each * 3 / 2).unwrap();
     assert_eq!(["a", "b"].map(|name| put(&deltas, name)), [0, 1]);
-    assert!(deltas.take("b").last.is_some());
+    assert!(knows(&deltas, "a"));
 }
 
 #[test]
 fn the_dictionary_does_not_grow_with_the_processes_that_were() {
-    let deltas = Deltas::new(MEMORY, &budget());
+    let deltas = keeping(MEMORY, &budget());
     let mut largest = 0;
     for process in 1..=60 {
         let values: Values = (0..500)
@@ -364,11 +392,10 @@ proptest! {
         steps in proptest::collection::vec(
             proptest::collection::btree_map(0u64..6, [0i64..5, 0..5, 0..5, 0..5], 0..6), 0..12),
     ) {
-        let deltas = Deltas::new(MEMORY, &budget());
-        let mut fits = BTreeSet::new();
+        let deltas = keeping(MEMORY, &budget());
         for (at, values) in steps.iter().enumerate() {
             let (fit, told) = scrape(&deltas, at as u64, values);
-            fits.insert(format!("{fit:?}"));
+            prop_assert_eq!(fit == Fit::First, at == 0, "{:?}", fit);
             for (kind, _, _, values) in told.iter().filter(|told| told.0.starts_with("alloc")) {
                 prop_assert!(values.values().all(|value| *value > 0), "{} {:?}", kind, values);
             }

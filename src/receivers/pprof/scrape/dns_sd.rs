@@ -1,6 +1,7 @@
 //! Discovery by DNS: the addresses of names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,8 @@ use crate::config::{ComponentId, Problems, Validate};
 pub struct DnsSd {
     /// The names.
     pub names: Vec<String>,
-    /// `A` for IPv4, `AAAA` for IPv6. Default: both.
+    /// `A` for IPv4, `AAAA` for IPv6. Default: `A`, or `AAAA` for a name without any `A`: a server that has both kinds of
+    /// addresses is one target.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<RecordType>,
     /// The port of all servers. Required.
@@ -99,12 +101,8 @@ impl Dns {
         for name in &self.config.names {
             match lookup_host((name.as_str(), self.config.port)).await {
                 Ok(addresses) => {
-                    let wanted = addresses.filter(|address| match self.config.kind {
-                        None => true,
-                        Some(RecordType::A) => address.is_ipv4(),
-                        Some(RecordType::Aaaa) => address.is_ipv6(),
-                    });
-                    let found = wanted.map(|address| Found {
+                    let found = wanted(addresses.collect(), self.config.kind);
+                    let found = found.into_iter().map(|address| Found {
                         address: address.to_string(),
                         name: Some(name.clone()),
                         labels: BTreeMap::new(),
@@ -124,9 +122,35 @@ impl Dns {
     }
 }
 
+/// The addresses of a name that are targets.
+fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
+    let kind = kind.unwrap_or(match addresses.iter().any(SocketAddr::is_ipv4) {
+        true => RecordType::A,
+        false => RecordType::Aaaa,
+    });
+    addresses.retain(|address| match kind {
+        RecordType::A => address.is_ipv4(),
+        RecordType::Aaaa => address.is_ipv6(),
+    });
+    addresses
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_with_both_kinds_of_addresses_is_one_target() {
+        let parse = |addresses: &[&str]| -> Vec<SocketAddr> {
+            addresses.iter().map(|a| a.parse().unwrap()).collect()
+        };
+        let (v4, v6) = ("10.0.0.1:6060", "[fd00::1]:6060");
+        assert_eq!(wanted(parse(&[v6, v4]), None), parse(&[v4]));
+        assert_eq!(wanted(parse(&[v6]), None), parse(&[v6]));
+        let aaaa = Some(RecordType::Aaaa);
+        assert_eq!(wanted(parse(&[v4, v6]), aaaa), parse(&[v6]));
+        assert!(wanted(parse(&[v6]), Some(RecordType::A)).is_empty());
+    }
 
     #[tokio::test]
     async fn the_addresses_of_a_name_are_targets_and_one_that_does_not_resolve_is_none() {

@@ -75,7 +75,7 @@ impl Job {
         // What the last line in the log said.
         let mut said = String::new();
         loop {
-            sleep_until(due).await;
+            self.wait(due, failures, &mut stretch).await;
             match self.scrape(&shared, gate.as_deref(), &watch).await {
                 Ok(Accepted { samples, .. }) => {
                     self.metrics.scraped.increment(samples as u64);
@@ -97,6 +97,19 @@ impl Job {
             }
             let factor = *stretch.borrow_and_update();
             due = self.pace.next(Instant::now(), failures, factor);
+        }
+    }
+
+    /// Waits until the profile is due: at `due`, or sooner when the host becomes calm in the meantime. Back-off stays.
+    async fn wait(&self, mut due: Instant, failures: u32, stretch: &mut watch::Receiver<u32>) {
+        loop {
+            tokio::select! {
+                () = sleep_until(due) => return,
+                Ok(()) = stretch.changed(), if failures < 2 => {
+                    let factor = *stretch.borrow_and_update();
+                    due = due.min(self.pace.next(Instant::now(), failures, factor));
+                }
+            }
         }
     }
 

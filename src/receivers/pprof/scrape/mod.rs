@@ -103,7 +103,12 @@ pub(super) fn section(
                 id: cx.id.clone(),
                 slots: (most > 0).then(|| Semaphore::new(most)),
                 stretch,
-                deltas: Deltas::of(&cx.id, &config.links.labels(), &cx.budget),
+                deltas: Deltas::of(
+                    &cx.id,
+                    &config.links.labels(),
+                    config.delta_max_bytes.as_usize(),
+                    &cx.budget,
+                ),
                 failures: SampledLog::default(),
                 refusals: SampledLog::default(),
             }),

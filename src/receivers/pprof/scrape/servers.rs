@@ -21,6 +21,7 @@ use crate::config::ComponentId;
 use crate::net::client::{host_of, parse_url};
 use crate::receivers::pprof::intake::Intake;
 use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
+use crate::telemetry::identity::host_name;
 
 /// The resource attribute that tells instances of a service apart.
 const INSTANCE_ID: &str = "service.instance.id";
@@ -154,6 +155,8 @@ impl Servers {
         let (attributes, fallback) = identity(url, self.attributes(labels));
         let subject = Arc::new(Subject::new(attributes, Some(fallback)));
         let target = label(url);
+        // Else all sidecars would ask at the same moment what each calls `localhost:6060`.
+        let instance = instance(url);
         let now = Instant::now();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         let wall = wall.unwrap_or_default();
@@ -173,7 +176,7 @@ impl Servers {
             let interval = settings
                 .collection_interval
                 .unwrap_or(self.target.collection_interval);
-            let key = format!("{target}\0{}", settings.name);
+            let key = format!("{instance}\0{}", settings.name);
             Ok(Job {
                 target: target.clone(),
                 profile: settings.name.as_str().into(),
@@ -218,23 +221,34 @@ pub(super) fn label(url: &Uri) -> Arc<str> {
     }
 }
 
-/// The attributes of a server's resource, and the name of its service if nothing tells one. What is on this machine is
-/// called `localhost` on all machines, which tells nobody apart.
+/// The attributes of a server's resource, and the name of its service if nothing tells one.
 pub(super) fn identity(url: &Uri, mut attributes: Vec<KeyValue>) -> (Vec<KeyValue>, String) {
-    let host = host_of(url);
-    let address = host.parse::<std::net::IpAddr>();
-    let is_local = host.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.is_loopback());
-    if is_local {
-        return (attributes, UNKNOWN.to_owned());
-    }
     if !attributes
         .iter()
         .any(|attribute| attribute.key == INSTANCE_ID)
     {
-        attributes.push(text(INSTANCE_ID, &label(url)));
+        attributes.push(text(INSTANCE_ID, &instance(url)));
     }
-    (attributes, host.to_owned())
+    let fallback = match is_local(url) {
+        true => UNKNOWN,
+        false => host_of(url),
+    };
+    (attributes, fallback.to_owned())
+}
+
+/// What tells a server from all others: its host and port. What is on this machine is called `localhost` on all
+/// machines, so there it is the name of the machine.
+fn instance(url: &Uri) -> Arc<str> {
+    match host_name() {
+        Some(name) if is_local(url) => format!("{name}:{}", port_of(url)).into(),
+        _ => label(url),
+    }
+}
+
+fn is_local(url: &Uri) -> bool {
+    let host = host_of(url);
+    let address = host.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The same server's URL of another path and query.
@@ -243,4 +257,27 @@ fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
     let path = path.parse::<http::uri::PathAndQuery>();
     parts.path_and_query = Some(path.map_err(|error| error.to_string())?);
     Uri::from_parts(parts).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_local_is_told_apart_by_the_name_of_the_machine() {
+        let of = |url: &str| instance(&url.parse().unwrap()).to_string();
+        let machine = host_name().unwrap();
+        for local in [
+            "http://localhost:6060",
+            "http://127.0.0.1:6060",
+            "http://[::1]:6060",
+        ] {
+            assert_eq!(of(local), format!("{machine}:6060"));
+        }
+        assert_eq!(of("http://10.0.0.1:6060"), "10.0.0.1:6060");
+        assert_eq!(of("http://[fd00::1]:6060"), "[fd00::1]:6060");
+        let given = vec![text(INSTANCE_ID, "mine")];
+        let (attributes, name) = identity(&"http://localhost:6060".parse().unwrap(), given.clone());
+        assert_eq!((attributes, name.as_str()), (given, UNKNOWN));
+    }
 }

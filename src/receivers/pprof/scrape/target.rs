@@ -18,8 +18,8 @@ use crate::net::tls::ClientTls;
 /// Servers that offer the same profiles. One of `endpoint`, `file_sd` and `dns_sd` says which.
 ///
 /// What a profile was taken from becomes its resource: the attributes of `resource`, the labels that were discovered
-/// with it, `service.instance.id` (host and port, unless it is this machine), and `service.name`: if it is not given,
-/// the file name of the program as the profile tells it, or else the host.
+/// with it, `service.instance.id` (host and port; for `localhost` the name of this machine, or of the pod, and the port),
+/// and `service.name`: if it is not given, the file name of the program as the profile tells it, or else the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Target {
@@ -51,8 +51,7 @@ pub struct Target {
     pub max_response_body_size: ByteSize,
     /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
     /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
-    /// What is remembered of all targets takes at most 64 MiB, and at most a quarter of the memory budget, in which it
-    /// counts: see `tributary_receiver_pprof_forgotten_series`. A reload keeps it. Default: false.
+    /// What is remembered of all targets takes at most `delta_max_bytes`. A reload keeps it. Default: false.
     pub delta: bool,
     /// Attributes of the resource of all profiles. Default: none.
     pub resource: BTreeMap<String, String>,

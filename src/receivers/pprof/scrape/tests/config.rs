@@ -42,6 +42,10 @@ fn every_rule_is_reported_at_its_key() {
         ),
         ("targets: [{}]", vec!["targets::0"]),
         (
+            "delta_max_bytes: 1KiB\ntargets: [{endpoint: 'http://a'}]",
+            vec!["delta_max_bytes"],
+        ),
+        (
             "targets: [{endpoint: 'http://a'}, {endpoint: 'http://b/debug/pprof/'}]",
             vec!["targets::1::endpoint"],
         ),
@@ -184,12 +188,9 @@ async fn labels_of_a_discovered_server_say_where_its_profiles_are_and_what_it_is
 }
 
 #[test]
-fn what_is_on_this_machine_is_not_told_apart_by_its_address() {
+fn the_host_is_the_name_of_a_service_without_one_unless_it_is_this_machine() {
     let of = |url: &str| identity(&url.parse().unwrap(), Vec::new());
-    assert_eq!(
-        of("http://localhost:6060"),
-        (Vec::new(), "unknown_service".to_owned())
-    );
+    assert_eq!(of("http://localhost:6060").1, "unknown_service");
     let (attributes, name) = of("http://[2001:db8::1]:6060/x");
     assert_eq!(name, "2001:db8::1");
     assert_eq!(attributes.len(), 1);

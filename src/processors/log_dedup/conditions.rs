@@ -1,0 +1,134 @@
+//! Which records are counted: those for which one of some conditions is true. The others pass.
+
+use tracing::warn;
+
+use crate::batch::{Nack, Requests, Signal};
+use crate::ottl::path::Context;
+use crate::ottl::{Condition, Here, parse};
+use crate::telemetry::sampled_log::SampledLog;
+use crate::wire;
+use crate::wire::edit::Editor;
+use crate::wire::reader::Field;
+use crate::wire::sieve::{Sieve, Sieved, sieve};
+use crate::wire::view::{Message, ResourceEntry, ScopeEntry};
+
+/// Conditions, of which one must be true. Without any, all records are counted.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    conditions: Vec<Condition>,
+    log: SampledLog,
+}
+
+/// The records of a batch.
+#[derive(Debug)]
+pub(super) struct Divided {
+    /// To be counted, and how many they are.
+    pub(super) counted: (Requests, usize),
+    /// To be handed on as they are.
+    pub(super) passing: (Requests, usize),
+}
+
+impl Conditions {
+    /// The conditions as they are written. What is none has been reported.
+    pub(super) fn new(texts: &[String]) -> Self {
+        let conditions = texts.iter().filter_map(|text| condition(text).ok());
+        Conditions {
+            conditions: conditions.collect(),
+            log: SampledLog::default(),
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Divides the records of some requests.
+    ///
+    /// # Errors
+    /// When one is not valid.
+    pub(super) fn divide(&self, requests: &Requests) -> Result<Divided, Nack> {
+        let part = |counted: bool| -> Result<(Requests, usize), Nack> {
+            let mut left = Requests::default();
+            let mut records = 0;
+            for request in requests.parts() {
+                let mut choice = Choice {
+                    conditions: self,
+                    counted,
+                    here: Here::default(),
+                };
+                let sieved = sieve(request, &mut choice);
+                let sieved = sieved
+                    .map_err(|error| Nack::invalid(format!("malformed logs request: {error}")))?;
+                let stays = match sieved {
+                    Sieved::Same => request.clone(),
+                    Sieved::Changed(stays) => stays.into(),
+                    Sieved::Nothing => continue,
+                };
+                match wire::count(Signal::Logs, &stays) {
+                    0 => {}
+                    count => {
+                        records += count;
+                        left.push(stays);
+                    }
+                }
+            }
+            Ok((left, records))
+        };
+        Ok(Divided {
+            counted: part(true)?,
+            passing: part(false)?,
+        })
+    }
+
+    /// Whether one of them is true. What cannot be decided is not: it passes, as with the Collector.
+    fn any_is_true(&self, here: &Here<'_>) -> bool {
+        self.conditions
+            .iter()
+            .any(|condition| match condition.is_true(here) {
+                Ok(is_true) => is_true,
+                Err(undecided) => {
+                    if let Some(suppressed) = self.log.admit() {
+                        warn!(
+                            condition = condition.text,
+                            suppressed, "a condition of log_dedup {undecided}; the record passes"
+                        );
+                    }
+                    false
+                }
+            })
+    }
+}
+
+/// A condition as it is written.
+///
+/// # Errors
+/// What is wrong with it, with its place in the text.
+pub(super) fn condition(text: &str) -> Result<Condition, String> {
+    let parsed = parse(text, Signal::Logs, Some(Context::Log));
+    parsed.map_err(|mistake| mistake.in_text(text))
+}
+
+/// A walk through a request that leaves what is counted, or the rest.
+struct Choice<'c, 'a> {
+    conditions: &'c Conditions,
+    counted: bool,
+    here: Here<'a>,
+}
+
+impl<'a> Sieve<'a> for Choice<'_, 'a> {
+    fn resource(&mut self, entry: ResourceEntry<'a>) -> bool {
+        self.here.resource = entry.message();
+        true
+    }
+
+    fn scope(&mut self, entry: ScopeEntry<'a>) -> bool {
+        self.here.scope = entry.message();
+        true
+    }
+
+    fn item(&mut self, item: &Field<'a>, _: &mut Editor<'a>) -> bool {
+        self.here.item = Message::new(item.value.bytes().unwrap_or_default());
+        self.conditions.any_is_true(&self.here) == self.counted
+    }
+}
