@@ -4,14 +4,14 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Collector, raw, within};
+use crate::harness::{Collector, GLANCE, raw, within};
 
 /// A collector whose metrics end in the exporter.
 async fn collector(more: &str) -> Collector {
@@ -252,7 +252,7 @@ impl Prometheus {
                 if let Some(value) = self.query(query).await.filter(|value| fits(*value)) {
                     return value;
                 }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(GLANCE).await;
             }
         })
         .await

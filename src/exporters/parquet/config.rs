@@ -82,7 +82,7 @@ pub type StoreOptions = std::collections::BTreeMap<String, crate::config::Secret
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotationConfig {
-    /// The size from which no row group is added any more. Default: 128MiB.
+    /// The size from which no row group is added any more; in an object store at most 10000 parts. Default: 128MiB.
     pub max_bytes: ByteSize,
     /// The same in rows; 0 is no limit. Default: 0.
     pub max_rows: usize,
@@ -233,6 +233,10 @@ impl Config {
     }
 }
 
+/// Of one upload, in S3 and in Google Cloud Storage:
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>.
+const MOST_PARTS: u64 = 10_000;
+
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match &*self.object_store {
@@ -248,6 +252,17 @@ impl Validate for Config {
         }
         if let Some(store) = &*self.object_store {
             problems.within("object_store", store);
+            let most = store.part_size.0.saturating_mul(MOST_PARTS);
+            // The row group that makes a file that large is written as a whole.
+            let most = ByteSize(most.saturating_sub(self.row_group.max_bytes.0));
+            if self.rotation.max_bytes > most {
+                let reason = format!(
+                    "must be at most {most}: an object has no more than {MOST_PARTS} parts, here of {} \
+                     (`object_store.part_size`), and room for a row group has to be left",
+                    store.part_size
+                );
+                problems.error(&["rotation", "max_bytes"], reason);
+            }
             if self.manifest {
                 let reason = "objects cannot be appended to: `manifest` is for directories only";
                 problems.error(&["manifest"], reason);
