@@ -2,9 +2,14 @@
 //!
 //! Every `*.yaml` here has its expected report beside it as `*.txt`. A file starts with comments
 //! that say how it is loaded: `# strict`, `# set: KEY=VALUE`, `# over: OTHER.yaml` (laid over by
-//! that file), `# built with: FEATURE` and `# built without: FEATURE` (left out of other builds). Files called `over-*` are such others. `UPDATE_EXPECTED=1` rewrites the reports.
+//! that file), `# built with: FEATURE` and `# built without: FEATURE` (left out of other builds). Files called
+//! `over-*` are such others. `UPDATE_EXPECTED=1` rewrites the reports.
 
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod command_line;
 

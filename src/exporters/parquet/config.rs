@@ -8,12 +8,14 @@ use crate::config::units::Duration;
 use crate::config::{ByteSize, Problems, Section, Validate};
 use crate::queue::{QueueConfig, RetryConfig};
 
-/// Writes telemetry into Parquet files, a series of files for each signal: `signal=logs/date=2026-09-14/hour=05/part-ID.parquet`
-/// below `path`. Hours are UTC, and those of the items' own times.
+/// Writes telemetry into Parquet files, a series of files for each signal:
+/// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Hours are UTC, and those of the items' own
+/// times.
 ///
-/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue until the
-/// files that hold them are finished. Without a queue the client is answered then, so that what is acknowledged survives
-/// whatever happens to the collector; `rotation.interval` must then be shorter than the time that clients wait.
+/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue
+/// until the files that hold them are finished. Without a queue the client is answered then, so that what is
+/// acknowledged survives whatever happens to the collector; `rotation.interval` must then be shorter than the time
+/// that clients wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -38,24 +40,27 @@ pub struct Config {
     pub compression_level: i32,
     /// Attributes that have columns of their own, besides their entries in the maps. Default: none.
     pub promote: PromoteConfig,
-    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its stack, and
-    /// a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
+    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its
+    /// stack, and a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
     pub layout: ProfilesLayout,
     /// Whether columns of ids have bloom filters, for looking up single traces. Default: true.
     pub bloom_filters: bool,
     /// The most files that are open at the same time. Where more are needed the oldest are finished early. Default: 64.
     pub max_open_files: usize,
-    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not uploaded
-    /// yet; never more than half of the process's memory budget. Where more is needed the largest file is finished early. Default: 128MiB.
+    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not
+    /// uploaded yet; never more than half of the process's memory budget. Where more is needed the largest file is
+    /// finished early. Default: 128MiB.
     pub max_memory: ByteSize,
-    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows, bytes,
-    /// and the times of its first and last row. It also says which directories have many small files, worth merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
+    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows,
+    /// bytes, and the times of its first and last row. It also says which directories have many small files, worth
+    /// merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
     pub manifest: bool,
-    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of it are taken
-    /// they are finished early. `compression: lz4` also holds what is in unfinished files compressed. Default: on.
+    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of
+    /// it are taken they are finished early. `compression: lz4` also holds what is in unfinished files compressed.
+    /// Default: on.
     pub sending_queue: Section<QueueConfig>,
-    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one. Without a queue
-    /// there are none: the sender hears of a failure and still has its data. Default: on.
+    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one.
+    /// Without a queue there are none: the sender hears of a failure and still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
 }
 
@@ -63,11 +68,12 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectStoreConfig {
-    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`. Required.
+    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`.
+    /// Required.
     pub url: String,
-    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names are those
-    /// of the crate object_store. Without credentials here those of the environment (variables, instance metadata) are used.
-    /// Default: none.
+    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names
+    /// are those of the crate object_store. Without credentials here those of the environment (variables, instance
+    /// metadata) are used. Default: none.
     pub options: StoreOptions,
     /// How large a part is; files below that are uploaded as one. At least 5MiB. Default: 8MiB.
     pub part_size: ByteSize,
@@ -303,8 +309,8 @@ impl Validate for ObjectStoreConfig {
             "s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "https://",
         ];
         if cfg!(not(feature = "object-store")) {
-            let reason = "this collector was built without object stores: build it with `cargo build --release --features object-store`, \
-                 or write to a directory, with `path`";
+            let reason = "this collector was built without object stores: build it with \
+                 `cargo build --release --features object-store`, or write to a directory, with `path`";
             problems.error(&[], reason);
         }
         if !SCHEMES.iter().any(|scheme| self.url.starts_with(scheme)) {
