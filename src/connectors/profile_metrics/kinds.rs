@@ -210,9 +210,9 @@ const TIME: Unit = Unit::Time(1);
 const MEMORY: Unit = Unit::Memory(1);
 const COUNT: Unit = Unit::Count;
 
-/// Sample types, with underscores between words. `true`: it counts from the start of the process unless its profile has a
-/// duration, as Go's do. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc (jemalloc_pprof,
-/// jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF profiler.
+/// Sample types, with underscores between words. `true`: it counts from the start of the process unless its profile
+/// has a duration, as Go's do. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc
+/// (jemalloc_pprof, jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF profiler.
 const SAMPLE_TYPES: [(&str, Unit, Kind, bool); 34] = [
     ("cpu", TIME, Kind::CpuTime, false),
     ("cpu_time", TIME, Kind::CpuTime, false),
