@@ -1,5 +1,5 @@
-//! Prometheus scrapes what comes over OTLP, and gets it right. The tests with a real one run when `PROMETHEUS` is the path of
-//! its program, and `promtool` is beside it: version 2.40 or later.
+//! Prometheus scrapes what comes over OTLP, and gets it right. The tests with a real one run when `PROMETHEUS` is the
+//! path of its program, and `promtool` is beside it: version 2.40 or later.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -140,7 +140,8 @@ async fn a_page_is_served_in_the_format_that_was_asked_for() {
     collector.terminate().await;
 }
 
-/// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the page once.
+/// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the
+/// page once.
 #[tokio::test]
 async fn what_is_counted_under_load_is_on_the_page_once_across_reloads() {
     let yaml = |number: usize| {
