@@ -57,7 +57,10 @@ impl Moment {
         within(&format!("{self:?}"), async {
             match self {
                 Moment::Acknowledged(least) => {
-                    acknowledged.wait_for(|count| *count >= least).await.unwrap();
+                    acknowledged
+                        .wait_for(|count| *count >= least)
+                        .await
+                        .unwrap();
                 }
                 Moment::Writing => {
                     while !is_writing(directory) {
@@ -102,8 +105,8 @@ async fn send_until_the_end(
     }
 }
 
-/// Starts a collector several times while clients of all signals send, and kills it at these moments. Returns the ids that were
-/// sent and those that were acknowledged, by signal.
+/// Starts a collector several times while clients of all signals send, and kills it at these moments. Returns the ids
+/// that were sent and those that were acknowledged, by signal.
 async fn killed(
     moments: &[Moment],
     signals: &[Signal],

@@ -229,8 +229,10 @@ async fn everything_gets_through_all_tiers_and_says_which_way_it_came_whatever_i
     tiers.assert_kept();
     let page = tiers.zone.server("Starting HTTP server", "prometheus");
     let page = raw::http(page, Method::GET, "/metrics", &[], "").await;
-    let metrics = Metrics::parse(page.text());
-    assert!(metrics.has("target_info", &[]), "{metrics}");
+    let shown = Metrics::parse(page.text()).labels("queue_depth").len();
+    let record = tiers.backend.record();
+    let is_metric = |id: &&String| id.contains("-metrics-");
+    assert_eq!(shown, record.arrivals.keys().filter(is_metric).count());
 }
 
 #[tokio::test]
