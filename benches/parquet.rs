@@ -1,9 +1,9 @@
-//! What the exporter `parquet` costs: processor time per row from the bytes of requests to compressed row groups, and bytes per
-//! row.
+//! What the exporter `parquet` costs: processor time per row from the bytes of requests to compressed row groups, and
+//! bytes per row.
 //!
-//! `cargo bench --bench parquet` prints a line per signal. `cargo bench --bench parquet -- DIRECTORY` also writes the files
-//! there, for `benches/parquet_pyarrow.py`, which compares them with what pyarrow takes to write the same columns.
-//! `cargo test --benches` runs it over a few rows.
+//! `cargo bench --bench parquet` prints a line per signal. `cargo bench --bench parquet -- DIRECTORY` also writes the
+//! files there, for `benches/parquet_pyarrow.py`, which compares them with what pyarrow takes to write the same
+//! columns. `cargo test --benches` runs it over a few rows.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -3,8 +3,8 @@
     cargo bench --bench parquet --no-run                  # says where the program is
     python benches/parquet_pyarrow.py PROGRAM [ROUNDS]
 
-Ours begins with the bytes of requests; pyarrow begins with columns in memory, of texts as a decoder leaves them, and has
-only to write. Both on one thread with zstd at level 3. The fastest of all rounds counts.
+Ours begins with the bytes of requests; pyarrow begins with columns in memory, of texts as a decoder leaves them, and
+has only to write. Both on one thread with zstd at level 3. The fastest of all rounds counts.
 """
 
 import collections

@@ -36,4 +36,14 @@ impl Recorded {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
             .sum()
     }
+
+    /// The sum of all series of that name.
+    pub(crate) fn sum(&self, metric: &str) -> f64 {
+        let page = self.0.handle().render();
+        let series = page.lines().filter_map(|line| line.split_once('{'));
+        let series = series.filter(|(name, _)| *name == metric);
+        series
+            .filter_map(|(_, rest)| rest.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Frames that a profile asks to drop are left out, and what was counted in them belongs to who called them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -97,13 +98,64 @@ pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
     )
 }
 
-/// Counts the selected samples of some profiles of a sample type together.
-pub fn top_of<'p>(
+fn top_of<'p>(
     dictionary: &Dictionary,
     profiles: impl Iterator<Item = &'p Profile>,
     kind: ValueType,
     selection: &Selection,
 ) -> Top {
+    let counts = count(dictionary, profiles, selection);
+    let rows = counts.rows(dictionary).map(|(name, flat, cumulative)| Row {
+        name: name.into_owned(),
+        flat,
+        cumulative,
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| (row.flat.saturating_abs(), row.cumulative.saturating_abs());
+        key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
+    });
+    Top {
+        sample_type: (
+            dictionary.text(kind.kind).to_owned(),
+            dictionary.text(kind.unit).to_owned(),
+        ),
+        total: counts.total,
+        rows,
+        notes: counts.notes,
+    }
+}
+
+/// What some profiles of a sample type have together.
+#[derive(Debug)]
+pub struct Counts {
+    /// The sum of all values, without their signs; also of those that were not selected.
+    pub total: i64,
+    /// What a profile asks to drop, but cannot be understood.
+    pub notes: Vec<String>,
+    rows: Vec<(Node, i64, i64)>,
+}
+
+impl Counts {
+    /// Functions, in no order: the name (of a binary the name of the file in brackets), what was counted in itself, and that
+    /// with what it calls. Two binaries may have one name.
+    pub fn rows<'d>(
+        &self,
+        dictionary: &'d Dictionary,
+    ) -> impl Iterator<Item = (Cow<'d, str>, i64, i64)> {
+        // Frames that are dropped have no values, nor do those of samples that were not selected.
+        let rows = self.rows.iter();
+        let rows = rows.filter(|(_, flat, cumulative)| (*flat, *cumulative) != (0, 0));
+        rows.map(|(node, flat, cumulative)| (name(dictionary, *node), *flat, *cumulative))
+    }
+}
+
+/// Counts the selected samples of some profiles of a sample type together.
+pub fn count<'p>(
+    dictionary: &Dictionary,
+    profiles: impl Iterator<Item = &'p Profile>,
+    selection: &Selection,
+) -> Counts {
     let mut nodes = Nodes::default();
     let mut views = Views::default();
     let mut notes = Vec::new();
@@ -149,28 +201,10 @@ pub fn top_of<'p>(
             }
         }
     }
-    let rows = nodes.rows.into_iter();
-    // Frames that are dropped have no values, nor do those of samples that were not selected.
-    let rows = rows.filter(|(_, flat, cumulative)| (*flat, *cumulative) != (0, 0));
-    let mut rows: Vec<Row> = rows
-        .map(|(node, flat, cumulative)| Row {
-            name: name(dictionary, node),
-            flat,
-            cumulative,
-        })
-        .collect();
-    rows.sort_by(|a, b| {
-        let key = |row: &Row| (row.flat.saturating_abs(), row.cumulative.saturating_abs());
-        key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
-    });
-    Top {
-        sample_type: (
-            dictionary.text(kind.kind).to_owned(),
-            dictionary.text(kind.unit).to_owned(),
-        ),
+    Counts {
         total,
-        rows,
         notes,
+        rows: nodes.rows,
     }
 }
 
@@ -300,20 +334,23 @@ fn frames(dictionary: &Dictionary, id: LocationId, lines: &[Line]) -> Vec<Node> 
 pub fn frame_names(dictionary: &Dictionary, id: LocationId) -> Vec<String> {
     let lines = dictionary.get_lines(dictionary.get_location(id).lines);
     let frames = frames(dictionary, id, lines).into_iter();
-    frames.map(|node| name(dictionary, node)).collect()
+    frames
+        .map(|node| name(dictionary, node).into_owned())
+        .collect()
 }
 
-fn name(dictionary: &Dictionary, node: Node) -> String {
-    let text = match node {
-        Node::Function(name) => dictionary.text(name).to_owned(),
-        Node::Binary(file) => match dictionary.text(file).rsplit('/').next() {
-            None | Some("") => String::new(),
-            Some(file) => format!("[{file}]"),
-        },
+fn name(dictionary: &Dictionary, node: Node) -> Cow<'_, str> {
+    let (text, is_function) = match node {
+        Node::Function(name) => (dictionary.text(name), true),
+        Node::Binary(path) => (
+            dictionary.text(path).rsplit('/').next().unwrap_or(""),
+            false,
+        ),
     };
-    match text.as_str() {
-        "" => "<unknown>".to_owned(),
-        _ => text,
+    match (text, is_function) {
+        ("", _) => "<unknown>".into(),
+        (name, true) => name.into(),
+        (file, false) => format!("[{file}]").into(),
     }
 }
 

@@ -1,19 +1,19 @@
 //! `parquet` without a queue: what is acknowledged is in a finished file, whatever happens to the collector.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use parquet::record::Field;
 use tempfile::TempDir;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+use crate::harness::parquet::{files, texts};
 use crate::harness::telemetry::ID;
-use crate::harness::{Client, Collector, Oracle, Signal, Telemetry, yaml};
+use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, Telemetry, within, yaml};
 
 /// A request of log records whose bodies are their ids.
 fn logs(client: &Client, items: usize) -> Telemetry {
@@ -36,47 +36,58 @@ fn logs(client: &Client, items: usize) -> Telemetry {
     Telemetry::Logs(request)
 }
 
-fn parquet_files(path: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| match path.is_dir() {
-        true => parquet_files(&path),
-        false => vec![path],
-    });
-    files
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "parquet")
-        })
-        .collect()
-}
-
-/// How often each body is in the files.
-fn bodies(directory: &Path) -> BTreeMap<String, usize> {
-    let mut bodies = BTreeMap::new();
-    for path in parquet_files(directory) {
-        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-        for row in reader.get_row_iter(None).unwrap() {
-            let row = row.unwrap();
-            let mut columns = row.get_column_iter();
-            match columns.find(|(name, _)| *name == "body").unwrap().1 {
-                Field::Str(body) => *bodies.entry(body.clone()).or_default() += 1,
-                other => panic!("not a text: {other:?}"),
-            }
-        }
-    }
-    bodies
-}
-
 fn exporter(directory: &TempDir, more: &str) -> String {
     let path = directory.path().display();
     let parquet = format!("{{path: '{path}', sending_queue: {{enabled: false}}{more}}}");
     yaml(&[], &[("parquet", &parquet)])
 }
 
+/// When a collector is killed.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// After so many requests were acknowledged.
+    Acknowledged(usize),
+    /// While a file is written.
+    Writing,
+}
+
+impl Moment {
+    /// Waits for it, in this round.
+    async fn come(self, directory: &Path, acknowledged: &mut watch::Receiver<usize>) {
+        within(&format!("{self:?}"), async {
+            match self {
+                Moment::Acknowledged(least) => {
+                    acknowledged
+                        .wait_for(|count| *count >= least)
+                        .await
+                        .unwrap();
+                }
+                Moment::Writing => {
+                    while !is_writing(directory) {
+                        sleep(GLANCE).await;
+                    }
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// Whether a running collector has an unfinished file. What a killed one has left is removed when the next one starts.
+fn is_writing(directory: &Path) -> bool {
+    let own = fs::read_dir(directory.join("_unfinished")).unwrap();
+    let own = own.map(|entry| entry.unwrap().path());
+    // A file may be gone, but not the directory, which is there as long as the collector runs.
+    own.filter(|path| path.is_dir())
+        .any(|path| fs::read_dir(path).unwrap().count() > 1)
+}
+
 /// Sends until the collector is gone. Returns the ids that were sent, and those that were acknowledged.
-async fn send_until_the_end(client: Client, signal: Signal) -> (Vec<String>, Vec<String>) {
+async fn send_until_the_end(
+    client: Client,
+    signal: Signal,
+    count: watch::Sender<usize>,
+) -> (Vec<String>, Vec<String>) {
     let (mut sent, mut acknowledged) = (Vec::new(), Vec::new());
     loop {
         let request = match signal {
@@ -85,53 +96,40 @@ async fn send_until_the_end(client: Client, signal: Signal) -> (Vec<String>, Vec
         };
         sent.extend(request.ids());
         match client.send(&request).await {
-            Ok(()) => acknowledged.extend(request.ids()),
+            Ok(()) => {
+                acknowledged.extend(request.ids());
+                count.send_modify(|count| *count += 1);
+            }
             Err(_) => return (sent, acknowledged),
         }
     }
 }
 
-/// How often each id is in the files of a signal, in the column that [`killed`] promotes it to.
-fn ids(directory: &Path, signal: Signal) -> BTreeMap<String, usize> {
-    let mut ids = BTreeMap::new();
-    for path in parquet_files(&directory.join(format!("signal={signal}"))) {
-        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-        for row in reader.get_row_iter(None).unwrap() {
-            let row = row.unwrap();
-            let mut columns = row.get_column_iter();
-            match columns
-                .find(|(name, _)| *name == "attribute_test_id")
-                .unwrap()
-                .1
-            {
-                Field::Str(id) => *ids.entry(id.clone()).or_default() += 1,
-                other => panic!("not a text: {other:?}"),
-            }
-        }
-    }
-    ids
-}
-
-/// Starts a collector several times while clients of all signals send, and kills it. Returns the ids that were sent and those that
-/// were acknowledged, by signal.
+/// Starts a collector several times while clients of all signals send, and kills it at these moments. Returns the ids
+/// that were sent and those that were acknowledged, by signal.
 async fn killed(
-    rounds: usize,
+    moments: &[Moment],
     signals: &[Signal],
     config: &str,
+    directory: &Path,
 ) -> BTreeMap<Signal, (Vec<String>, Vec<String>)> {
     let mut all: BTreeMap<Signal, (Vec<String>, Vec<String>)> = BTreeMap::new();
-    for round in 0..rounds {
+    for (round, moment) in moments.iter().enumerate() {
+        let (count, mut acknowledged) = watch::channel(0);
         let collector = Collector::start(config).await;
         let mut clients = JoinSet::new();
         for number in 0..4 {
             for signal in signals.iter().copied() {
                 let name = format!("{round}-{number}");
                 let client = Client::grpc(&name, collector.grpc(), &Oracle::default()).await;
-                clients.spawn(async move { (signal, send_until_the_end(client, signal).await) });
+                let count = count.clone();
+                clients.spawn(async move {
+                    let ids = send_until_the_end(client, signal, count).await;
+                    (signal, ids)
+                });
             }
         }
-        // Any moment is a good one to be killed.
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(10..150))).await;
+        moment.come(directory, &mut acknowledged).await;
         collector.signal("KILL");
         while let Some(outcome) = clients.join_next().await {
             let (signal, (of_client, taken)) = outcome.unwrap();
@@ -150,10 +148,13 @@ async fn every_acknowledged_row_is_in_a_finished_file_exactly_once_after_fifty_k
         &directory,
         ", rotation: {interval: 30ms}, row_group: {max_rows: 10}",
     );
-    let mut all = killed(50, &[Signal::Logs], &config).await;
+    let moments: Vec<Moment> = (0..25)
+        .flat_map(|count| [Moment::Acknowledged(count % 13), Moment::Writing])
+        .collect();
+    let mut all = killed(&moments, &[Signal::Logs], &config, directory.path()).await;
     let (mut sent, acknowledged) = all.remove(&Signal::Logs).unwrap();
     assert!(acknowledged.len() > 100, "{}", acknowledged.len());
-    let found = bodies(directory.path());
+    let found = texts(directory.path(), "body");
     for id in &acknowledged {
         assert_eq!(found.get(id), Some(&1), "{id} of {}", acknowledged.len());
     }
@@ -176,11 +177,13 @@ async fn acknowledged_rows_of_all_signals_survive_kills_exactly_once() {
     let directory = TempDir::new().unwrap();
     let more = format!(", rotation: {{interval: 50ms}}, promote: {{item: [{ID}]}}");
     let config = exporter(&directory, &more);
-    let all = killed(5, &Signal::ALL, &config).await;
+    let moments = [1, 5, 9, 20, 40].map(Moment::Acknowledged);
+    let all = killed(&moments, &Signal::ALL, &config, directory.path()).await;
     for signal in Signal::ALL {
         let (sent, acknowledged) = &all[&signal];
         assert!(!acknowledged.is_empty(), "{signal}");
-        let found = ids(directory.path(), signal);
+        let files = directory.path().join(format!("signal={signal}"));
+        let found = texts(&files, "attribute_test_id");
         for id in acknowledged {
             assert_eq!(found.get(id), Some(&1), "{id}");
         }
@@ -204,10 +207,10 @@ async fn those_who_wait_are_answered_when_the_collector_is_told_to_end() {
     collector
         .wait_for_metrics("three open files", |metrics| metrics.sum(open, &[]) == 3.0)
         .await;
-    assert!(parquet_files(directory.path()).is_empty());
+    assert!(files(directory.path()).is_empty());
     assert!(collector.terminate().await.status.success());
     waiting.await.unwrap().unwrap();
-    let found = bodies(directory.path());
+    let found = texts(directory.path(), "body");
     assert_eq!(found.len(), 6);
     assert!(ids.iter().all(|id| found.get(id) == Some(&1)));
 }
@@ -230,8 +233,8 @@ async fn a_reload_finishes_the_files_of_the_old_configuration_at_once() {
             metrics.sum(files, &[]) == 3.0
         })
         .await;
-    assert_eq!(bodies(directory.path()).len(), 6);
+    assert_eq!(texts(directory.path(), "body").len(), 6);
     client.send(&logs(&client, 6)).await.unwrap();
     assert!(collector.terminate().await.status.success());
-    assert_eq!(bodies(directory.path()).len(), 12);
+    assert_eq!(texts(directory.path(), "body").len(), 12);
 }

@@ -1,17 +1,17 @@
-//! Prometheus scrapes what comes over OTLP, and gets it right. The tests with a real one run when `PROMETHEUS` is the path of
-//! its program, and `promtool` is beside it: version 2.40 or later.
+//! Prometheus scrapes what comes over OTLP, and gets it right. The tests with a real one run when `PROMETHEUS` is the
+//! path of its program, and `promtool` is beside it: version 2.40 or later.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Collector, raw, within};
+use crate::harness::{Collector, GLANCE, raw, within};
 
 /// A collector whose metrics end in the exporter.
 async fn collector(more: &str) -> Collector {
@@ -140,7 +140,8 @@ async fn a_page_is_served_in_the_format_that_was_asked_for() {
     collector.terminate().await;
 }
 
-/// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the page once.
+/// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the
+/// page once.
 #[tokio::test]
 async fn what_is_counted_under_load_is_on_the_page_once_across_reloads() {
     let yaml = |number: usize| {
@@ -252,7 +253,7 @@ impl Prometheus {
                 if let Some(value) = self.query(query).await.filter(|value| fits(*value)) {
                     return value;
                 }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(GLANCE).await;
             }
         })
         .await

@@ -3,14 +3,18 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use http::Method;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
 use crate::harness::certificates::Certificates;
-use crate::harness::telemetry::text;
-use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, within};
+use crate::harness::metrics::Metrics;
+use crate::harness::parquet::texts;
+use crate::harness::telemetry::{ID, text};
+use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, raw, within};
 use crate::sdk;
 
 const SIDECAR: &str = "spiffe://example.com/sidecar";
@@ -20,6 +24,8 @@ struct Tiers {
     certificates: Certificates,
     backend: Backend,
     zone: Collector,
+    /// Where the zone keeps everything.
+    files: TempDir,
     rack: Option<Collector>,
     sidecar: Collector,
     /// Keeps the rack's port while there is no rack: bound, never listening.
@@ -32,7 +38,15 @@ impl Tiers {
     async fn start() -> Option<Self> {
         let certificates = Certificates::make()?;
         let backend = Backend::start().await;
-        let zone = tier(&certificates, "zone.yaml", backend.grpc(), "127.0.0.1:0").await;
+        let files = TempDir::new().unwrap();
+        let outputs = [
+            format!("--set=exporters.parquet.path={}", files.path().display()),
+            format!("--set=exporters.parquet.promote.item=[{ID}]"),
+            "--set=exporters.parquet.rotation.interval=100ms".to_owned(),
+            "--set=exporters.prometheus.endpoint=127.0.0.1:0".to_owned(),
+        ];
+        let any = "127.0.0.1:0";
+        let zone = tier(&certificates, "zone.yaml", backend.grpc(), any, &outputs).await;
         let place = TcpSocket::new_v4().unwrap();
         place.set_reuseaddr(true).unwrap();
         place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -42,13 +56,15 @@ impl Tiers {
             "rack.yaml",
             zone.grpc(),
             &rack_address.to_string(),
+            &[],
         )
         .await;
-        let sidecar = tier(&certificates, "sidecar.yaml", rack_address, "127.0.0.1:0").await;
+        let sidecar = tier(&certificates, "sidecar.yaml", rack_address, any, &[]).await;
         Some(Tiers {
             certificates,
             backend,
             zone,
+            files,
             rack: Some(rack),
             sidecar,
             _place: place,
@@ -63,8 +79,19 @@ impl Tiers {
 
     async fn start_rack(&mut self) {
         let address = self.rack_address.to_string();
-        let rack = tier(&self.certificates, "rack.yaml", self.zone.grpc(), &address).await;
+        let next = self.zone.grpc();
+        let rack = tier(&self.certificates, "rack.yaml", next, &address, &[]).await;
         self.rack = Some(rack);
+    }
+
+    /// The zone's files have what the backend has got, each item once. To be called when nothing is in flight.
+    fn assert_kept(&self) {
+        let kept = texts(self.files.path(), "attribute_test_id");
+        let record = self.backend.record();
+        let mut arrived: Vec<&String> = record.arrivals.keys().collect();
+        arrived.sort();
+        assert!(kept.keys().eq(arrived), "{} were kept", kept.len());
+        assert!(kept.values().all(|times| *times == 1));
     }
 
     async fn assert_conservation(&self) {
@@ -88,7 +115,13 @@ impl Tiers {
 }
 
 /// One tier, from its example: on other ports, with the next hop there.
-async fn tier(certificates: &Certificates, name: &str, next: SocketAddr, grpc: &str) -> Collector {
+async fn tier(
+    certificates: &Certificates,
+    name: &str,
+    next: SocketAddr,
+    grpc: &str,
+    more: &[String],
+) -> Collector {
     let retries = "exporters.otlp_grpc.retry_on_failure";
     let arguments = [
         format!("--set=receivers.otlp.protocols.grpc.endpoint={grpc}"),
@@ -99,7 +132,8 @@ async fn tier(certificates: &Certificates, name: &str, next: SocketAddr, grpc: &
         format!("--set={retries}.initial_interval=10ms"),
         format!("--set={retries}.max_interval=100ms"),
     ];
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let arguments = arguments.iter().chain(more).map(String::as_str);
+    let arguments: Vec<&str> = arguments.collect();
     Collector::start_with(&certificates.example(name), &arguments).await
 }
 
@@ -192,6 +226,13 @@ async fn everything_gets_through_all_tiers_and_says_which_way_it_came_whatever_i
         }
     }
     tiers.assert_conservation().await;
+    tiers.assert_kept();
+    let page = tiers.zone.server("Starting HTTP server", "prometheus");
+    let page = raw::http(page, Method::GET, "/metrics", &[], "").await;
+    let shown = Metrics::parse(page.text()).labels("queue_depth").len();
+    let record = tiers.backend.record();
+    let is_metric = |id: &&String| id.contains("-metrics-");
+    assert_eq!(shown, record.arrivals.keys().filter(is_metric).count());
 }
 
 #[tokio::test]
@@ -252,4 +293,5 @@ async fn what_comes_while_the_middle_tier_is_dead_arrives_when_it_is_back() {
     assert_eq!(oracle.settle(&tiers.backend).await, 0);
     tiers.assert_stamped();
     tiers.assert_conservation().await;
+    tiers.assert_kept();
 }

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 /// Gives each count a time of its own: it begins where the one before it ended, and ends now.
 ///
-/// The times of what is counted would say more, but two requests may have the same last time (of a file whose lines have
-/// seconds), or the second an earlier one. Delta points of one series must not: who adds them up takes an end that was
-/// there before for a repetition, and drops it.
+/// The times of what is counted would say more, but two requests may have the same last time (of a file whose lines
+/// have seconds), or the second an earlier one. Delta points of one series must not: who adds them up takes an end
+/// that was there before for a repetition, and drops it.
 #[derive(Debug)]
 pub(super) struct Clock(AtomicU64);
 
@@ -17,7 +17,8 @@ impl Clock {
         Clock(AtomicU64::new(now()))
     }
 
-    /// The start and the end of a count, in nanoseconds since 1970. Ends only grow, also where the system's clock goes back.
+    /// The start and the end of a count, in nanoseconds since 1970. Ends only grow, also where the system's clock
+    /// goes back.
     pub(super) fn tick(&self) -> (u64, u64) {
         let now = now();
         let end = |last: u64| now.max(last.saturating_add(1));

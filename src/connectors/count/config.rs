@@ -10,8 +10,8 @@ use crate::config::{Problems, Validate};
 use crate::ottl::parse;
 use crate::ottl::path::Context;
 
-/// What is counted: metrics by name, for each kind of telemetry. A kind that is not mentioned has its default metric; one
-/// that is has those that are written, and no others.
+/// What is counted: metrics by name, for each kind of telemetry. A kind that is not mentioned has its default metric;
+/// one that is has those that are written, and no others.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -36,12 +36,12 @@ pub struct MetricConfig {
     /// What it means: the description of the metric.
     pub description: String,
     /// Only what one of these conditions is true of is counted; without any, everything. The language is that of the
-    /// `filter` processor; paths without a context in front belong to what is counted, as in `attributes["env"] == "prod"`.
-    /// A condition that cannot be evaluated is not true, and logged.
+    /// `filter` processor; paths without a context in front belong to what is counted, as in `attributes["env"] ==
+    /// "prod"`. A condition that cannot be evaluated is not true, and logged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Each combination of values of these attributes has a count of its own, a data point of the metric. An attribute of
-    /// the resource or the scope counts where what is counted has none of that key.
+    /// Each combination of values of these attributes has a count of its own, a data point of the metric. An
+    /// attribute of the resource or the scope counts where what is counted has none of that key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<AttributeConfig>,
 }
@@ -52,8 +52,8 @@ pub struct MetricConfig {
 pub struct AttributeConfig {
     /// Its key.
     pub key: String,
-    /// Its value where it is missing: a text or a number, not empty and not 0. Without one, what lacks the attribute is not
-    /// counted.
+    /// Its value where it is missing: a text or a number, not empty and not 0. Without one, what lacks the attribute
+    /// is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_value: Option<DefaultValue>,
 }

@@ -1,12 +1,13 @@
 //! Counts spans, span events, metrics, data points, log records and profiles, and makes metrics of the counts.
 //!
-//! Keys, names and defaults are those of the Collector's connector of this name. Each request becomes one of metrics: for
-//! each of its resources the sums of what was counted in it, monotonic and of delta temporality. Who sent the request is told that it was accepted when the pipelines of metrics have
-//! accepted the counts; a request that nothing is counted in is accepted at once.
+//! Keys, names and defaults are those of the Collector's connector of this name. Each request becomes one of metrics:
+//! for each of its resources the sums of what was counted in it, monotonic and of delta temporality. Who sent the
+//! request is told that it was accepted when the pipelines of metrics have accepted the counts; a request that
+//! nothing is counted in is accepted at once.
 //!
-//! Unlike there, a condition that cannot be evaluated does not cost a client its request, and attributes that are neither
-//! texts nor numbers keep counts apart, by their texts. And counts have the time at which they were counted, not that of
-//! what was counted: no two of a series have the same, so whoever adds them up misses none.
+//! Unlike there, a condition that cannot be evaluated does not cost a client its request, and attributes that are
+//! neither texts nor numbers keep counts apart, by their texts. And counts have the time at which they were counted,
+//! not that of what was counted: no two of a series have the same, so whoever adds them up misses none.
 
 mod clock;
 mod config;

@@ -286,8 +286,8 @@ async fn profiles_are_counted_not_their_samples() {
     assert_eq!(points(&made)[0][0].1, r#"service.name="shop""#);
 }
 
-/// Counts of equal things that are handed on in another order, or of one resource twice in a request, are no repetitions of
-/// each other.
+/// Counts of equal things that are handed on in another order, or of one resource twice in a request, are no
+/// repetitions of each other.
 #[tokio::test]
 async fn no_two_counts_have_the_same_time() {
     let next = Scripted::new([]);

@@ -14,8 +14,8 @@ use crate::memory::Budget;
 
 const MOST_RESOURCES: usize = 3;
 
-/// The metrics of a window that these requests of profiles came in, with so many functions; `None` if one of them breaks
-/// the rules of its dictionary.
+/// The metrics of a window that these requests of profiles came in, with so many functions; `None` if one of them
+/// breaks the rules of its dictionary.
 pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> {
     let (mut window, mut series) = empty();
     for request in requests {

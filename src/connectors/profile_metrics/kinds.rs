@@ -212,8 +212,9 @@ const TIME: Unit = Unit::Time(1);
 const MEMORY: Unit = Unit::Memory(1);
 const COUNT: Unit = Unit::Count;
 
-/// Sample types, with underscores between words. Of pprof itself and Go (runtime/pprof, and its mutex and block profiles), jemalloc (jemalloc_pprof,
-/// jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF profiler.
+/// Sample types, with underscores between words. Of pprof itself and Go (runtime/pprof, and its mutex and block
+/// profiles), jemalloc (jemalloc_pprof, jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF
+/// profiler.
 const SAMPLE_TYPES: [(&str, Unit, Kind); 34] = [
     ("cpu", TIME, Kind::CpuTime),
     ("cpu_time", TIME, Kind::CpuTime),

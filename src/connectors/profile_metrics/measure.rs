@@ -18,7 +18,7 @@ use crate::profiles::ingest::ingest;
 use crate::profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
 use crate::profiles::names;
 use crate::profiles::reindex::{Fault, Memo};
-use crate::profiles::top::top_of;
+use crate::profiles::top::count;
 use crate::wire::edit::put_delimited;
 
 /// What one resource sent.
@@ -66,10 +66,51 @@ pub(super) struct Measurement {
     pub(super) time: u64,
     /// What it goes on from, where it counts from the start of a process: equal for the profile before it.
     pub(super) series: Option<Vec<u8>>,
-    pub(super) values: Values,
+    pub(super) values: Counted,
 }
 
-/// Values in nanoseconds, bytes, or numbers of things.
+/// What a profile counted, in nanoseconds, bytes, or numbers of things. Nearly all of it is added up and forgotten,
+/// so its names are in one piece of memory.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) total: i128,
+    names: String,
+    /// Each with the end of its name.
+    functions: Vec<(usize, Function)>,
+}
+
+impl Counted {
+    /// So much, of no function so far.
+    pub(super) fn new(total: i128) -> Self {
+        Counted {
+            total,
+            ..Counted::default()
+        }
+    }
+
+    /// A function has this; it may have something already.
+    pub(super) fn push(&mut self, name: &str, function: Function) {
+        self.names.push_str(name);
+        self.functions.push((self.names.len(), function));
+    }
+
+    /// What functions have, in no order. A name may come several times: its values add up.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Function)> {
+        let mut start = 0;
+        self.functions.iter().map(move |(end, function)| {
+            let name = self.names.get(start..*end).unwrap_or_default();
+            start = *end;
+            (name, *function)
+        })
+    }
+
+    /// The memory it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.names.len() + self.functions.len() * size_of::<(usize, Function)>()
+    }
+}
+
+/// The sum of what several profiles counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) total: i128,
@@ -93,18 +134,21 @@ const LARGEST: i128 = 1 << 90;
 const FUNCTION_BYTES: usize = 96;
 
 impl Values {
-    /// Adds others. Returns by how many bytes it grew.
-    pub(super) fn add(&mut self, more: Values) -> usize {
+    /// Adds what a profile counted. Returns by how many bytes it grew.
+    pub(super) fn add(&mut self, more: &Counted) -> usize {
         self.total += more.total;
         let mut grown = 0;
-        for (name, value) in more.functions {
-            let bytes = name.len() + FUNCTION_BYTES;
-            let function = self.functions.entry(name).or_insert_with(|| {
-                grown += bytes;
-                Function::default()
-            });
-            function.own += value.own;
-            function.total += value.total;
+        for (name, value) in more.functions() {
+            match self.functions.get_mut(name) {
+                Some(function) => {
+                    function.own += value.own;
+                    function.total += value.total;
+                }
+                None => {
+                    grown += name.len() + FUNCTION_BYTES;
+                    self.functions.insert(name.into(), value);
+                }
+            }
         }
         grown
     }
@@ -226,26 +270,22 @@ impl Reader<'_> {
         recognize_by_period(self.names(header.sample_type), period_type, header.period)
     }
 
-    fn values(&self, profile: &Profile, meaning: Meaning) -> Values {
-        let kind = profile.header.sample_type;
+    fn values(&self, profile: &Profile, meaning: Meaning) -> Counted {
         let one = std::iter::once(profile);
-        let top = top_of(self.dictionary, one, kind, &Selection::default());
+        let counts = count(self.dictionary, one, &Selection::default());
         let scaled = |value: i64| {
             let value = i128::from(value).saturating_mul(meaning.scale);
             value.clamp(-LARGEST, LARGEST)
         };
-        let mut values = Values {
-            total: scaled(top.total),
-            functions: HashMap::default(),
-        };
-        if !meaning.kind.metric().of_functions {
-            return values;
-        }
-        values.functions.reserve(top.rows.len());
-        for row in top.rows {
-            let function = values.functions.entry(row.name.into()).or_default();
-            function.own += scaled(row.flat);
-            function.total += scaled(row.cumulative);
+        let mut values = Counted::new(scaled(counts.total));
+        if meaning.kind.metric().of_functions {
+            for (name, own, total) in counts.rows(self.dictionary) {
+                let function = Function {
+                    own: scaled(own),
+                    total: scaled(total),
+                };
+                values.push(&name, function);
+            }
         }
         values
     }

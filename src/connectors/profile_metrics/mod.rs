@@ -1,22 +1,24 @@
 //! Makes metrics of profiles: what a service spends, where, and per request.
 //!
-//! Profiles are gathered over a window. At its end each resource has its totals (CPU time, memory allocated and in use,
-//! waits for locks, goroutines and more, by what [`METRICS`] knows) and, for the functions with the most, what they have in
-//! themselves and with what they call; a function that is in a stack several times counts once. What is in no function
-//! that is named adds up under `other`, so the functions' own values add up to the total. Values with what is called
-//! overlap: there is no rest of those.
+//! Profiles are gathered over a window. At its end each resource has its totals (CPU time, memory allocated and in
+//! use, waits for locks, goroutines and more, by what [`METRICS`] knows) and, for the functions with the most, what
+//! they have in themselves and with what they call; a function that is in a stack several times counts once. What is
+//! in no function that is named adds up under `other`, so the functions' own values add up to the total. Values with
+//! what is called overlap: there is no rest of those.
 //!
-//! What adds up is a sum of delta temporality. Levels, such as memory in use, are gauges: the last one of each instance in
-//! the window, added up over the instances that became one resource. What counts from the start of a process, as Go's
-//! allocations, mutex and block profiles do unless something made differences of them before, counts from its second profile
-//! on; the differences are made here, for each instance. Profiles that only say how often they looked count by their period.
+//! What adds up is a sum of delta temporality. Levels, such as memory in use, are gauges: the last one of each
+//! instance in the window, added up over the instances that became one resource. What counts from the start of a
+//! process, as Go's allocations, mutex and block profiles do unless something made differences of them before, counts
+//! from its second profile on; the differences are made here, for each instance. Profiles that only say how often
+//! they looked count by their period.
 //!
 //! Traces and metrics that flow in make no metrics but the number of requests of their service: spans of the kinds
 //! `SERVER` and `CONSUMER`, or what its own counters say. Then its CPU time and allocations are also given per request.
 //!
-//! A batch is acknowledged when it is counted, in memory that is bounded. What the pipelines of metrics refuse for now is
-//! offered until they take it; while eight windows wait for that, senders are refused. What they refuse for good is cut in
-//! pieces, and what is refused then is dropped, logged and counted. A shutdown and a reload hand on what is there.
+//! A batch is acknowledged when it is counted, in memory that is bounded. What the pipelines of metrics refuse for
+//! now is offered until they take it; while eight windows wait for that, senders are refused. What they refuse for
+//! good is cut in pieces, and what is refused then is dropped, logged and counted. A shutdown and a reload hand on
+//! what is there.
 
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
@@ -66,8 +68,8 @@ pub struct Config {
     /// How long profiles are gathered before their metrics leave. Above 0; at least as long as the interval between two
     /// profiles of one process, or levels come and go. Default: 60s.
     pub interval: Duration,
-    /// The resource attributes that stay. Profiles whose resources have equal values of all of them are added up. Default:
-    /// `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
+    /// The resource attributes that stay. Profiles whose resources have equal values of all of them are added up.
+    /// Default: `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
     pub resource_attributes: Vec<String>,
     /// How many functions of a resource have data points of their own, for each of its totals: so many with the most in
     /// themselves, and so many with the most with what they call. 0: none, only totals. Default: 20.
@@ -75,8 +77,8 @@ pub struct Config {
     /// Metrics that count the requests of a service: monotonic sums, or histograms. Default:
     /// `http.server.request.duration`, `http.server.duration`, `rpc.server.call.duration`, `rpc.server.duration`.
     pub request_metrics: Vec<String>,
-    /// How many resources a window may have, and how many services. What comes of further ones is added up under a resource
-    /// with the attribute `otel.metric.overflow`. Above 0. Default: 1000.
+    /// How many resources a window may have, and how many services. What comes of further ones is added up under a
+    /// resource with the attribute `otel.metric.overflow`. Above 0. Default: 1000.
     pub max_resources: u32,
     /// The memory that a window may take, as in `64MiB`; above it the window ends early. As much again is used for what
     /// counts from the start of processes. At least 64KiB. Default: 64MiB.

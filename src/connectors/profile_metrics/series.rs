@@ -1,14 +1,14 @@
 //! What counts from the start of a process, as it was last seen: what came since is the difference.
 //!
-//! The first of a series yields nothing, for since when it counts nobody knows. One that fell is of another process, all
-//! of which came since. What there is no room for is forgotten, the longest unused first, and begins anew.
+//! The first of a series yields nothing, for since when it counts nobody knows. One that fell is of another process,
+//! all of which came since. What there is no room for is forgotten, the longest unused first, and begins anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::measure::{Function, Values};
+use super::measure::{Counted, Function, Values};
 use crate::memory::{Budget, Permit};
 
 /// The last of each series.
@@ -42,9 +42,13 @@ impl Series {
     }
 
     /// What came since the profile before this one of its series. `None` for the first one, and for one that is older.
-    pub(super) fn profile(&mut self, key: Vec<u8>, time: u64, values: Values) -> Option<Values> {
-        let known = self.take(&key);
-        let (next, difference) = match known {
+    pub(super) fn profile(
+        &mut self,
+        key: Vec<u8>,
+        time: u64,
+        counted: &Counted,
+    ) -> Option<Counted> {
+        let (next, difference) = match self.take(&key) {
             Some(Last::Profile {
                 time: last,
                 values: before,
@@ -56,10 +60,14 @@ impl Series {
                 (kept, None)
             }
             Some(Last::Profile { values: before, .. }) => {
+                let values = after(counted, &before);
                 let difference = difference(&before, &values);
                 (Last::Profile { time, values }, Some(difference))
             }
-            _ => (Last::Profile { time, values }, None),
+            _ => {
+                let values = after(counted, &Values::default());
+                (Last::Profile { time, values }, None)
+            }
         };
         self.put(key, next);
         difference
@@ -116,20 +124,33 @@ fn cost(key: &[u8], last: &Last) -> usize {
     key.len() + ENTRY_BYTES + values
 }
 
+/// What was counted, by function. The names are those of `before`, as far as it has them.
+fn after(counted: &Counted, before: &Values) -> Values {
+    let mut values = Values {
+        total: counted.total,
+        ..Values::default()
+    };
+    for (name, more) in counted.functions() {
+        let known = before.functions.get_key_value(name);
+        let name = known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
+        let function = values.functions.entry(name).or_default();
+        function.own += more.own;
+        function.total += more.total;
+    }
+    values
+}
+
 /// What is new in `after`, all of it if it is of another process: nothing that counts falls.
-fn difference(before: &Values, after: &Values) -> Values {
+fn difference(before: &Values, after: &Values) -> Counted {
     let fell = |name: &Arc<str>, was: &Function| {
         let now = after.functions.get(name).copied().unwrap_or_default();
         now.own < was.own || now.total < was.total
     };
     let mut functions = before.functions.iter();
     if after.total < before.total || functions.any(|(name, was)| fell(name, was)) {
-        return after.clone();
+        return difference(&Values::default(), after);
     }
-    let mut difference = Values {
-        total: after.total - before.total,
-        functions: HashMap::default(),
-    };
+    let mut difference = Counted::new(after.total - before.total);
     for (name, now) in &after.functions {
         let was = before.functions.get(name).copied().unwrap_or_default();
         let more = Function {
@@ -137,7 +158,7 @@ fn difference(before: &Values, after: &Values) -> Values {
             total: now.total - was.total,
         };
         if more != Function::default() {
-            difference.functions.insert(name.clone(), more);
+            difference.push(name, more);
         }
     }
     difference
@@ -147,18 +168,20 @@ fn difference(before: &Values, after: &Values) -> Values {
 mod tests {
     use super::*;
 
-    fn values(total: i128, functions: &[(&str, i128)]) -> Values {
-        let function = |(name, own): &(&str, i128)| {
+    fn counted(total: i128, functions: &[(&str, i128)]) -> Counted {
+        let mut counted = Counted::new(total);
+        for (name, own) in functions {
             let function = Function {
                 own: *own,
                 total: *own,
             };
-            (Arc::from(*name), function)
-        };
-        Values {
-            total,
-            functions: functions.iter().map(function).collect(),
+            counted.push(name, function);
         }
+        counted
+    }
+
+    fn values(counted: &Counted) -> Values {
+        after(counted, &Values::default())
     }
 
     fn series(limit: usize) -> Series {
@@ -168,17 +191,23 @@ mod tests {
     #[test]
     fn what_came_since_the_last_profile_counts_once() {
         let mut series = series(1 << 20);
-        let mut next = |time, values| series.profile(b"a".to_vec(), time, values);
-        assert_eq!(next(1, values(10, &[("f", 10)])), None);
-        let second = values(15, &[("f", 12), ("g", 3)]);
-        let more = Some(values(5, &[("f", 2), ("g", 3)]));
-        assert_eq!(next(2, second.clone()), more);
-        assert_eq!(next(2, second), Some(values(0, &[])));
+        let mut next = |time, total, functions: &[_]| {
+            let more = series.profile(b"a".to_vec(), time, &counted(total, functions));
+            more.as_ref().map(values)
+        };
+        let expected = |total, functions: &[_]| Some(values(&counted(total, functions)));
+        assert_eq!(next(1, 10, &[("f", 10)]), None);
+        let second = [("f", 12), ("g", 3)];
+        assert_eq!(next(2, 15, &second), expected(5, &[("f", 2), ("g", 3)]));
+        assert_eq!(next(2, 15, &second), expected(0, &[]));
         // An older one comes late.
-        assert_eq!(next(1, values(10, &[("f", 10)])), None);
-        // Another process.
-        let restarted = values(20, &[("f", 1), ("g", 19)]);
-        assert_eq!(next(3, restarted.clone()), Some(restarted));
+        assert_eq!(next(1, 10, &[("f", 10)]), None);
+        // Another process, with two binaries of one name.
+        let restarted = [("f", 1), ("[b]", 9), ("[b]", 10)];
+        assert_eq!(
+            next(3, 20, &restarted),
+            expected(20, &[("f", 1), ("[b]", 19)])
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::kinds::Kind;
-use super::measure::{Measured, Measurement, Received, Values};
+use super::measure::{Counted, Measured, Measurement, Received, Values};
 use super::requests::Served;
 use super::series::Series;
 use super::subject::overflow;
@@ -55,7 +55,7 @@ pub(super) enum Gathered {
     /// What adds up.
     Sum(Values),
     /// The last level of each instance, with its time.
-    Levels(HashMap<Vec<u8>, (u64, Values), RandomState>),
+    Levels(HashMap<Vec<u8>, (u64, Counted), RandomState>),
 }
 
 /// The requests of a service.
@@ -115,7 +115,7 @@ impl Window {
                 mut values,
             } = profile;
             if let Some(counts) = counts {
-                match series.profile(counts, time, values) {
+                match series.profile(counts, time, &values) {
                     Some(difference) => values = difference,
                     None => {
                         added.first += 1;
@@ -158,7 +158,7 @@ impl Resource {
         mut key: (Kind, Option<Arc<str>>),
         instance: &[u8],
         time: u64,
-        values: Values,
+        values: Counted,
     ) -> usize {
         if self.gathered.len() >= MOST_GATHERED && !self.gathered.contains_key(&key) {
             key.1 = None;
@@ -173,7 +173,7 @@ impl Resource {
             }
         });
         match gathered {
-            Gathered::Sum(sum) => grown + sum.add(values),
+            Gathered::Sum(sum) => grown + sum.add(&values),
             Gathered::Levels(levels) => match levels.get_mut(instance) {
                 Some((last, _)) if *last > time => grown,
                 // The one before it stays counted: this is a bound, not a balance.

@@ -213,8 +213,8 @@ impl Writer {
         ranked
     }
 
-    /// The functions with the largest values; of equal ones the first by name. What calls it `other` itself is part of the
-    /// rest: two data points of one name would be one too many.
+    /// The functions with the largest values; of equal ones the first by name. What calls it `other` itself is part
+    /// of the rest: two data points of one name would be one too many.
     fn ranked<'v>(
         &self,
         values: &'v Values,
@@ -311,7 +311,7 @@ fn sources(resource: &Resource, kind: Kind) -> Sources<'_> {
                 Gathered::Levels(levels) => {
                     let mut sum = Values::default();
                     for (_, values) in levels.values() {
-                        sum.add(values.clone());
+                        sum.add(values);
                     }
                     Cow::Owned(sum)
                 }

@@ -13,23 +13,23 @@ use crate::queue::{QueueConfig, RetryConfig};
 
 /// Writes telemetry to a file, one request after the other. All signals go into the same file.
 ///
-/// What is acknowledged has been given to the operating system: it survives the end of the collector, however that comes
-/// (`kill -9`). What was written within the last `flush_interval` may be lost when the machine loses its power.
+/// What is acknowledged has been given to the operating system: it survives the end of the collector, however that
+/// comes (`kill -9`). What was written within the last `flush_interval` may be lost when the machine loses its power.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The file. When it is moved or deleted by somebody else, the next request makes a new one. New files can be read by
-    /// their owner only (mode 0600). Required.
+    /// The file. When it is moved or deleted by somebody else, the next request makes a new one. New files can be
+    /// read by their owner only (mode 0600). Required.
     pub path: String,
     /// When to begin a new file, and which of the old ones to keep. Present but empty means on with its defaults.
     /// Default: off.
     pub rotation: Section<RotationConfig>,
-    /// `json`: OTLP/JSON, one request in a line. `proto`: OTLP in protobuf, each request behind its length in 4 bytes, most
-    /// significant first; it does not say of which signal a request is, so give each signal a file of its own. Default:
-    /// `json`.
+    /// `json`: OTLP/JSON, one request in a line. `proto`: OTLP in protobuf, each request behind its length in 4
+    /// bytes, most significant first; it does not say of which signal a request is, so give each signal a file of its
+    /// own. Default: `json`.
     pub format: Format,
-    /// `zstd` compresses each request for itself and puts it behind the length of the compressed bytes, in 4 bytes, most
-    /// significant first, whatever `format` is. Default: `none`.
+    /// `zstd` compresses each request for itself and puts it behind the length of the compressed bytes, in 4 bytes,
+    /// most significant first, whatever `format` is. Default: `none`.
     pub compression: Compression,
     /// How hard to compress.
     pub compression_params: CompressionParams,

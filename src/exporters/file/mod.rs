@@ -1,7 +1,7 @@
 //! `file`: writes requests to a file, as JSON lines or behind their lengths.
 //!
-//! A request is written with one call, and cut off again if that fails halfway; then the sender hears of it and still has
-//! its data. So is what a crash leaves of a request when the file is opened next.
+//! A request is written with one call, and cut off again if that fails halfway; then the sender hears of it and still
+//! has its data. So is what a crash leaves of a request when the file is opened next.
 
 mod backups;
 mod config;

@@ -9,12 +9,14 @@ use crate::config::{ByteSize, Problems, Section, Validate};
 use crate::net::object_store::{Bucket, StoreOptions};
 use crate::queue::{QueueConfig, RetryConfig};
 
-/// Writes telemetry into Parquet files, a series of files for each signal: `signal=logs/date=2026-09-14/hour=05/part-ID.parquet`
-/// below `path`. Hours are UTC, and those of the items' own times.
+/// Writes telemetry into Parquet files, a series of files for each signal:
+/// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Hours are UTC, and those of the items' own
+/// times.
 ///
-/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue until the
-/// files that hold them are finished. Without a queue the client is answered then, so that what is acknowledged survives
-/// whatever happens to the collector; `rotation.interval` must then be shorter than the time that clients wait.
+/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue
+/// until the files that hold them are finished. Without a queue the client is answered then, so that what is
+/// acknowledged survives whatever happens to the collector; `rotation.interval` must then be shorter than the time
+/// that clients wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -39,24 +41,27 @@ pub struct Config {
     pub compression_level: i32,
     /// Attributes that have columns of their own, besides their entries in the maps. Default: none.
     pub promote: PromoteConfig,
-    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its stack, and
-    /// a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
+    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its
+    /// stack, and a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
     pub layout: ProfilesLayout,
     /// Whether columns of ids have bloom filters, for looking up single traces. Default: true.
     pub bloom_filters: bool,
     /// The most files that are open at the same time. Where more are needed the oldest are finished early. Default: 64.
     pub max_open_files: usize,
-    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not uploaded
-    /// yet; never more than half of the process's memory budget. Where more is needed the largest file is finished early. Default: 128MiB.
+    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not
+    /// uploaded yet; never more than half of the process's memory budget. Where more is needed the largest file is
+    /// finished early. Default: 128MiB.
     pub max_memory: ByteSize,
-    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows, bytes,
-    /// and the times of its first and last row. It also says which directories have many small files, worth merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
+    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows,
+    /// bytes, and the times of its first and last row. It also says which directories have many small files, worth
+    /// merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
     pub manifest: bool,
-    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of it are taken
-    /// they are finished early. `compression: lz4` also holds what is in unfinished files compressed. Default: on.
+    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of
+    /// it are taken they are finished early. `compression: lz4` also holds what is in unfinished files compressed.
+    /// Default: on.
     pub sending_queue: Section<QueueConfig>,
-    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one. Without a queue
-    /// there are none: the sender hears of a failure and still has its data. Default: on.
+    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one.
+    /// Without a queue there are none: the sender hears of a failure and still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
 }
 
@@ -64,11 +69,12 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectStoreConfig {
-    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`. Required.
+    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`.
+    /// Required.
     pub url: String,
-    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names are those
-    /// of the crate object_store. Without credentials here those of the environment (variables, instance metadata) are used.
-    /// Default: none.
+    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names
+    /// are those of the crate object_store. Without credentials here those of the environment (variables, instance
+    /// metadata) are used. Default: none.
     pub options: StoreOptions,
     /// How large a part is; files below that are uploaded as one. At least 5MiB. Default: 8MiB.
     pub part_size: ByteSize,
@@ -80,7 +86,7 @@ pub struct ObjectStoreConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotationConfig {
-    /// The size from which no row group is added any more. Default: 128MiB.
+    /// The size from which no row group is added any more; in an object store at most 10000 parts. Default: 128MiB.
     pub max_bytes: ByteSize,
     /// The same in rows; 0 is no limit. Default: 0.
     pub max_rows: usize,
@@ -231,6 +237,10 @@ impl Config {
     }
 }
 
+/// Of one upload, in S3 and in Google Cloud Storage:
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>.
+const MOST_PARTS: u64 = 10_000;
+
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match &*self.object_store {
@@ -246,6 +256,17 @@ impl Validate for Config {
         }
         if let Some(store) = &*self.object_store {
             problems.within("object_store", store);
+            let most = store.part_size.0.saturating_mul(MOST_PARTS);
+            // The row group that makes a file that large is written as a whole.
+            let most = ByteSize(most.saturating_sub(self.row_group.max_bytes.0));
+            if self.rotation.max_bytes > most {
+                let reason = format!(
+                    "must be at most {most}: an object has no more than {MOST_PARTS} parts, here of {} \
+                     (`object_store.part_size`), and room for a row group has to be left",
+                    store.part_size
+                );
+                problems.error(&["rotation", "max_bytes"], reason);
+            }
             if self.manifest {
                 let reason = "objects cannot be appended to: `manifest` is for directories only";
                 problems.error(&["manifest"], reason);

@@ -102,7 +102,8 @@ impl Files {
         })
     }
 
-    /// Makes rows of a batch. It is delivered when what is returned says so: when all files that have rows of it are finished.
+    /// Makes rows of a batch. It is delivered when what is returned says so: when all files that have rows of it are
+    /// finished.
     ///
     /// # Errors
     /// No row of it is anywhere.
@@ -246,7 +247,8 @@ impl Files {
         part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
     }
 
-    /// Waits until a batch fits that takes `held` bytes while it waits, and its rows `rows`; files are finished early for it.
+    /// Waits until a batch fits that takes `held` bytes while it waits, and its rows `rows`; files are finished early
+    /// for it.
     async fn make_room(self: &Arc<Self>, held: usize, rows: usize) -> Result<Charge, SendError> {
         let waited = timeout(LONGEST_WAIT, async {
             loop {

@@ -36,8 +36,8 @@ impl Memory {
         })
     }
 
-    /// Room for a request that takes `held` bytes while it waits, and for rows of `rows` bytes; `None` when there is none. One
-    /// request always has room: it could never be written otherwise.
+    /// Room for a request that takes `held` bytes while it waits, and for rows of `rows` bytes; `None` when there is
+    /// none. One request always has room: it could never be written otherwise.
     pub(super) fn reserve(self: &Arc<Self>, held: usize, rows: usize) -> Option<Charge> {
         let needed = held.saturating_add(rows);
         let limit = self.most.min(self.budget.limit() / 2);
@@ -90,7 +90,8 @@ impl Charge {
         self.bytes
     }
 
-    /// Makes it so much. The rows are there already, so they are counted here even where the process's budget has no room.
+    /// Makes it so much. The rows are there already, so they are counted here even where the process's budget has no
+    /// room.
     pub(super) fn set(&mut self, bytes: usize) {
         self.memory.used.fetch_add(bytes, Relaxed);
         self.memory.used.fetch_sub(self.bytes, Relaxed);

@@ -6,8 +6,8 @@
 //!   +------------------------------ outcome of each batch (ticket) --------------------------+
 //! ```
 //!
-//! The queue holds a batch until every file that has rows of it is finished. A file that cannot be finished is lost as a
-//! whole, and its batches go into another one; what of them is in finished files already is left out then.
+//! The queue holds a batch until every file that has rows of it is finished. A file that cannot be finished is lost
+//! as a whole, and its batches go into another one; what of them is in finished files already is left out then.
 
 mod config;
 mod files;

@@ -33,8 +33,8 @@ impl Key {
         }
     }
 
-    /// The directory below the root: `signal=logs/date=2026-09-14/hour=05`, as Hive writes it, with `/service=...` where files
-    /// are kept apart by it.
+    /// The directory below the root: `signal=logs/date=2026-09-14/hour=05`, as Hive writes it, with `/service=...`
+    /// where files are kept apart by it.
     pub(super) fn directory(&self) -> String {
         let second = self.hour.saturating_mul(3600);
         let time = Timestamp::from_second(second).map(|time| time.to_zoned(TimeZone::UTC));
@@ -53,8 +53,8 @@ impl Key {
         directory
     }
 
-    /// A name that no other file has, of any process: a UUID of version 7 (RFC 9562, section 5.7), so that names are in the
-    /// order of time.
+    /// A name that no other file has, of any process: a UUID of version 7 (RFC 9562, section 5.7), so that names are
+    /// in the order of time.
     pub(super) fn file(&self) -> String {
         format!("{}/part-{}.parquet", self.directory(), unique())
     }

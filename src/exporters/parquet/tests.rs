@@ -15,6 +15,9 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+#[cfg(feature = "object-store")]
+mod object_store;
+
 use super::*;
 use crate::batch::{Batch, Nack};
 use crate::config::{Problems, Validate as _};
@@ -65,6 +68,10 @@ impl Bench {
         let mut problems = Problems::default();
         config.validate(&mut problems);
         assert!(problems.found().is_empty(), "{:?}", problems.found());
+        Bench::of(&config, directory)
+    }
+
+    fn of(config: &Config, directory: TempDir) -> Self {
         let recorded = Recorded::new();
         let cx = context("parquet");
         let mut terminal = recorded.within(|| config.build(&cx, &Signal::ALL).unwrap());
@@ -378,6 +385,33 @@ async fn memory_is_bounded_and_files_are_finished_early_for_it() {
     assert_eq!(bench.cx.budget.used(), 0);
 }
 
+/// The accounts are those of what the columns have allocated: a file with a row or two takes some kilobytes.
+#[tokio::test(start_paused = true)]
+async fn many_open_files_together_take_no_more_memory_than_is_allowed() {
+    const LIMIT: usize = 2 << 20;
+    let mut bench = Bench::new(
+        ", rotation: {interval: 1h}, max_memory: 2MiB, sending_queue: {queue_size: 10000}",
+    );
+    let open = "tributary_exporter_parquet_open_files";
+    let (mut most_open, mut most_used) = (0.0_f64, 0);
+    for round in 0..40 {
+        for hour in 0..64 {
+            let body = format!("{round} {}", "x".repeat(round * 10));
+            bench.send(&[(&body, hour)]).await.unwrap();
+        }
+        sleep(SECS(1)).await;
+        most_open = most_open.max(bench.recorded.sum(open));
+        most_used = most_used.max(bench.cx.budget.used());
+        assert!(most_used <= LIMIT, "{most_used} in round {round}");
+    }
+    assert!(most_open > 32.0, "{most_open}");
+    assert!(most_used > LIMIT / 2, "{most_used}");
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.rows().len(), 40 * 64);
+    drop(bench.terminal);
+    assert_eq!(bench.cx.budget.used(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_too_many_files_are_open_the_oldest_are_finished() {
     let mut bench = Bench::new(", rotation: {interval: 1h}, max_open_files: 4");
@@ -457,4 +491,21 @@ fn every_rule_is_reported_at_its_key() {
             "max_memory",
         ]
     );
+}
+
+#[test]
+fn the_options_of_a_store_are_secrets_wherever_they_are_shown() {
+    let yaml =
+        "{object_store: {url: s3://bucket, options: {secret_access_key: hush, region: somewhere}}}";
+    let config: Config = serde_yaml::from_str(yaml).unwrap();
+    for shown in [
+        serde_yaml::to_string(&config).unwrap(),
+        format!("{config:?}"),
+    ] {
+        assert!(shown.contains("secret_access_key"), "{shown}");
+        assert!(
+            !shown.contains("hush") && !shown.contains("somewhere"),
+            "{shown}"
+        );
+    }
 }

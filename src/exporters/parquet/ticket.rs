@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 use super::partition::Key;
 use crate::queue::{Outcome, SendError, Settled};
 
-/// A batch that was taken over. Every file that has rows of it has a clone; the last one that is dropped tells the queue.
+/// A batch that was taken over. Every file that has rows of it has a clone; the last one that is dropped tells the
+/// queue.
 pub(super) struct Ticket {
     batch: Weak<()>,
     state: Mutex<State>,
@@ -23,8 +24,8 @@ struct State {
     failed: Option<SendError>,
 }
 
-/// Which batches are in finished files in part, because another file with rows of theirs has failed. When such a batch comes
-/// again, what is finished is left out.
+/// Which batches are in finished files in part, because another file with rows of theirs has failed. When such a
+/// batch comes again, what is finished is left out.
 #[derive(Default)]
 pub(super) struct Partly(Mutex<Vec<(Weak<()>, Finished)>>);
 

@@ -40,21 +40,21 @@ pub struct Config {
     pub namespace: String,
     /// Labels of all series, by name. They take precedence over what clients say. Default none.
     pub const_labels: BTreeMap<String, String>,
-    /// Tell Prometheus when each value was measured. Default false: it takes the time of the scrape, and notices by itself
-    /// when a series ends.
+    /// Tell Prometheus when each value was measured. Default false: it takes the time of the scrape, and notices by
+    /// itself when a series ends.
     pub send_timestamps: bool,
     /// How long a series is exposed after its last point. Default 5m; 0 means for ever.
     pub metric_expiration: Duration,
     /// Offer the OpenMetrics format, which has exemplars and units. Default false.
     pub enable_open_metrics: bool,
-    /// Leave out the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and those of the attributes of
-    /// scopes. Default false.
+    /// Leave out the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and those of the
+    /// attributes of scopes. Default false.
     pub without_scope_info: bool,
     /// How names of metrics and attributes become names of metrics and labels. Default
     /// `UnderscoreEscapingWithSuffixes`.
     pub translation_strategy: Option<Strategy>,
-    /// The older way to say `translation_strategy: UnderscoreEscapingWithoutSuffixes`, which is what `false` means where
-    /// no strategy is given. Default true.
+    /// The older way to say `translation_strategy: UnderscoreEscapingWithoutSuffixes`, which is what `false` means
+    /// where no strategy is given. Default true.
     pub add_metric_suffixes: bool,
     /// The older way to make all resource attributes labels; `resource_constant_labels` can choose.
     pub resource_to_telemetry_conversion: ResourceConversion,

@@ -1,18 +1,20 @@
 //! Which deltas a series is made of, as far back as matters: what comes again is told from what comes late.
 
+use smallvec::{SmallVec, smallvec};
+
 /// So many ends are known in any case: a delivery that is repeated comes soon.
 const LEAST: usize = 8;
 /// And so many at most.
 const MOST: usize = 1024;
-/// Between these bounds, those of so many nanoseconds. Deltas overtake each other where several requests are under way at
-/// once, and where several clients have series with the same labels.
+/// Between these bounds, those of so many nanoseconds. Deltas overtake each other where several requests are under
+/// way at once, and where several clients have series with the same labels.
 const BACK: u64 = 5_000_000_000;
 
 /// The ends of the last deltas of a series, in nanoseconds since 1970.
 #[derive(Debug, Clone)]
 pub(super) struct Ends {
-    /// Ascending.
-    known: Vec<u64>,
+    /// Ascending. In place while they are few: a vector of its own would take half as much again.
+    known: SmallVec<[u64; LEAST]>,
     /// The newest one that was forgotten: what is not newer may have been there before.
     forgotten: u64,
 }
@@ -20,10 +22,8 @@ pub(super) struct Ends {
 impl Ends {
     /// After a delta that ended then.
     pub(super) fn new(end: u64) -> Self {
-        let mut known = Vec::with_capacity(LEAST);
-        known.push(end);
         Ends {
-            known,
+            known: smallvec![end],
             forgotten: 0,
         }
     }
@@ -54,7 +54,11 @@ impl Ends {
 
     /// The bytes of memory that it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Ends>() + self.known.capacity() * size_of::<u64>()
+        let apart = match self.known.spilled() {
+            true => self.known.capacity() * size_of::<u64>(),
+            false => 0,
+        };
+        size_of::<Ends>() + apart
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::wire::view::{self, Number};
 
-/// An exemplar as it is kept. Its attributes are not: OpenMetrics has room for 128 characters, and what makes an exemplar
-/// worth having is the trace.
+/// An exemplar as it is kept. Its attributes are not: OpenMetrics has room for 128 characters, and what makes an
+/// exemplar worth having is the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Exemplar {
     pub(super) value: f64,

@@ -28,8 +28,8 @@ pub(super) struct Side {
 }
 
 impl Exponential {
-    /// A point; none when Prometheus could not show it: its buckets are wider than those of scale -4, or are not for any
-    /// `double`, or its counts are more than a counter can count.
+    /// A point; none when Prometheus could not show it: its buckets are wider than those of scale -4, or are not for
+    /// any `double`, or its counts are more than a counter can count.
     pub(super) fn read(point: &ExponentialHistogramPoint<'_>) -> Option<Self> {
         let scale = point.scale();
         if !(LOWEST_SCALE..=20).contains(&scale) {

@@ -193,9 +193,9 @@ impl Rejection {
 impl Series {
     /// Takes a point.
     ///
-    /// Of cumulative points, and of gauges, the newest counts. Deltas are added up, over gaps too: what was counted in a gap
-    /// nobody knows, but what came before it stays counted. One that ends where another one ended is the same again,
-    /// delivered twice; one that is late counts as long as it can be told from those.
+    /// Of cumulative points, and of gauges, the newest counts. Deltas are added up, over gaps too: what was counted
+    /// in a gap nobody knows, but what came before it stays counted. One that ends where another one ended is the
+    /// same again, delivered twice; one that is late counts as long as it can be told from those.
     pub(super) fn take<'a>(
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,
@@ -383,7 +383,8 @@ impl Slot {
         (self.value.series(), own + self.value.bytes() + exemplars)
     }
 
-    /// Whether a delta that ends then was not there before. A late one with other buckets cannot be added, and begins nothing.
+    /// Whether a delta that ends then was not there before. A late one with other buckets cannot be added, and begins
+    /// nothing.
     fn admit(&mut self, end: u64, value: &Value) -> bool {
         if end < self.time && !self.value.adds_up_with(value) {
             return false;

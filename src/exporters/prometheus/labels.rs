@@ -57,8 +57,9 @@ impl Labels {
         }
     }
 
-    /// Packs the attributes of a point. What `origin` says already goes under a name with `exported_`, as Prometheus does
-    /// with labels of targets that it has itself; several values of one name are joined, sorted by the keys they had.
+    /// Packs the attributes of a point. What `origin` says already goes under a name with `exported_`, as Prometheus
+    /// does with labels of targets that it has itself; several values of one name are joined, sorted by the keys they
+    /// had.
     pub(super) fn pack<'a>(
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,

@@ -1,7 +1,9 @@
 //! Names of metrics and labels, as the Collector's `prometheus` exporter makes them.
 //!
-//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification, as far as they go,
-//! and those of Prometheus' `otlptranslator`, version 1.0, where they do not.
+//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification, as far as they
+//! go, and those of Prometheus' `otlptranslator`, version 1.0, where they do not. Underscores in names of labels stay
+//! as they are, first ones and double ones, as in the Collector since its gate `PermissiveLabelSanitization` is on by
+//! default.
 
 use std::borrow::Cow;
 

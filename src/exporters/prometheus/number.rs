@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-/// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus' names for what is none.
+/// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus' names for what is
+/// none.
 pub(super) fn float(value: f64, output: &mut Vec<u8>) {
     // Most values count something.
     if value.abs() < 1e6 && value.trunc() == value {

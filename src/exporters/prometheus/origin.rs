@@ -150,8 +150,8 @@ impl Target {
 struct Shared(Vec<Label>);
 
 impl Shared {
-    /// Adds a label, unless there is one of that name. One without a value is none. What the lines of some type need for
-    /// themselves goes under another name for all types: these labels are those of metrics of any type.
+    /// Adds a label, unless there is one of that name. One without a value is none. What the lines of some type need
+    /// for themselves goes under another name for all types: these labels are those of metrics of any type.
     fn add(&mut self, name: Option<String>, value: &str) {
         let Some(name) = name.filter(|_| !value.is_empty()) else {
             return;

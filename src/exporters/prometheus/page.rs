@@ -1,7 +1,8 @@
 //! The page, written while it is sent.
 //!
-//! It is the body of the response: each time the connection has room for more, some hundred series are written. So a page
-//! of any size takes little memory, a client that reads slowly holds up nobody, and no lock is held while anything waits.
+//! It is the body of the response: each time the connection has room for more, some hundred series are written. So a
+//! page of any size takes little memory, a client that reads slowly holds up nobody, and no lock is held while
+//! anything waits.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -203,6 +204,6 @@ fn is_before(born: u32, scrape: u32) -> bool {
 const CHUNK: usize = 64 << 10;
 /// Series to write while a family is locked: who brings points of it waits for these.
 const SERIES: usize = 256;
-/// In protobuf a family is one message, and so must be complete before its first byte can be sent. One that is larger than
-/// this is several messages of the same name, which Prometheus reads as one.
+/// In protobuf a family is one message, and so must be complete before its first byte can be sent. One that is larger
+/// than this is several messages of the same name, which Prometheus reads as one.
 const FAMILY: usize = 4 << 20;

@@ -1,5 +1,5 @@
-//! The protobuf format: `io.prometheus.client.MetricFamily` messages, each behind its length. The only one that has native
-//! histograms.
+//! The protobuf format: `io.prometheus.client.MetricFamily` messages, each behind its length. The only one that has
+//! native histograms.
 //!
 //! Field numbers are those of `metrics.proto` in Prometheus' `client_model`.
 
@@ -244,8 +244,9 @@ impl Protobuf {
     }
 }
 
-/// The buckets in Prometheus' form: spans of adjacent ones (the gap before each, and its length), and the difference of each
-/// count to the one before. Gaps of up to two buckets are cheaper as empty buckets than as a span of their own.
+/// The buckets in Prometheus' form: spans of adjacent ones (the gap before each, and its length), and the difference
+/// of each count to the one before. Gaps of up to two buckets are cheaper as empty buckets than as a span of their
+/// own.
 fn sparse(side: &Side) -> (Vec<(i64, u64)>, Vec<i64>) {
     let mut spans: Vec<(i64, u64)> = Vec::new();
     let mut deltas = Vec::with_capacity(side.counts.len());

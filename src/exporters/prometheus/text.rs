@@ -42,8 +42,8 @@ impl Text {
         }
     }
 
-    /// What stands before the series. `shadowed`: OpenMetrics would call the family as another one is called, so it has no
-    /// type there.
+    /// What stands before the series. `shadowed`: OpenMetrics would call the family as another one is called, so it
+    /// has no type there.
     pub(super) fn head(&mut self, family: &Family, shadowed: bool, output: &mut Vec<u8>) {
         let name = family.name.spelled(self.utf8);
         let (name, kind) = match (self.open_metrics, family.kind) {
@@ -136,8 +136,8 @@ impl Text {
         self.labels = own;
     }
 
-    /// The metric that describes targets: a gauge in OpenMetrics too, as the Collector has it. As an `info` it would be called
-    /// `target`, which others may be called.
+    /// The metric that describes targets: a gauge in OpenMetrics too, as the Collector has it. As an `info` it would
+    /// be called `target`, which others may be called.
     pub(super) fn target_info<'a>(
         &mut self,
         name: &Name,

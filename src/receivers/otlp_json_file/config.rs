@@ -19,8 +19,8 @@ pub struct Config {
     pub include: Vec<String>,
     /// Which of these files not. Default: none.
     pub exclude: Vec<String>,
-    /// Where to begin with files that are there at the start, `beginning` or `end`; files that appear later are read from
-    /// the beginning. Default: `end`.
+    /// Where to begin with files that are there at the start, `beginning` or `end`; files that appear later are read
+    /// from the beginning. Default: `end`.
     pub start_at: StartAt,
     /// How often to look for new files and lines. Default: 200ms.
     pub poll_interval: Duration,

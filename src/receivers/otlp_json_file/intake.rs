@@ -178,8 +178,8 @@ impl Reading {
     }
 }
 
-/// Of which signal an OTLP/JSON request is, by its keys; nothing when it has none. What comes after the key that says it
-/// is read once only, by who knows what it is.
+/// Of which signal an OTLP/JSON request is, by its keys; nothing when it has none. What comes after the key that says
+/// it is read once only, by who knows what it is.
 fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
     let signal = Cell::new(None);
     let read = serde_json::Deserializer::from_slice(json).deserialize_map(Keys(&signal));

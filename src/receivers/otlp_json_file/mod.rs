@@ -1,8 +1,8 @@
 //! `otlp_json_file`, alias `otlpjsonfile`: reads the files that the `file` exporter writes.
 //!
-//! A file's position moves on when the pipeline has accepted a record, or when the record can never be accepted; what the
-//! pipeline refuses for now is tried again. Files are known by device and inode, and stay open: one that is renamed or
-//! deleted is read to its end.
+//! A file's position moves on when the pipeline has accepted a record, or when the record can never be accepted; what
+//! the pipeline refuses for now is tried again. Files are known by device and inode, and stay open: one that is
+//! renamed or deleted is read to its end.
 
 mod config;
 mod intake;
@@ -157,6 +157,10 @@ impl Files {
                 let Ok(metadata) = std::fs::metadata(&path) else {
                     continue;
                 };
+                // Directories have no lines, and opening a pipe would wait for somebody who writes to it.
+                if !metadata.is_file() {
+                    continue;
+                }
                 let identity = identity_of(&metadata);
                 let room = MOST.saturating_sub(known.len());
                 if known.contains(&identity) {

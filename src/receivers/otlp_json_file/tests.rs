@@ -271,3 +271,16 @@ async fn a_last_line_without_its_newline_is_tried_again_too() {
     assert_eq!(trial.next().await, (Signal::Logs, 1));
     assert_eq!(trial.rest().await, []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pipes_and_directories_whose_names_match_do_not_keep_files_from_being_read() {
+    let directory = TempDir::new().unwrap();
+    fs::create_dir(directory.path().join("a.json")).unwrap();
+    let pipe = directory.path().join("b.json");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status();
+    assert!(made.unwrap().success());
+    append(&directory, "c.json", &line(logs(2)));
+    let mut trial = Trial::new(directory, BEGINNING, &[Signal::Logs], Vec::new());
+    assert_eq!(trial.next().await, (Signal::Logs, 2));
+    assert_eq!(trial.rest().await, []);
+}

@@ -9,6 +9,7 @@ pub mod collector;
 pub mod http2;
 pub mod metrics;
 pub mod oracle;
+pub mod parquet;
 pub mod pprof;
 pub mod raw;
 pub mod site;

@@ -11,8 +11,8 @@ use tracing::{info, warn};
 use super::super::partition::unique;
 use super::{Out, PlaceError};
 
-/// A directory, and one in it of our own for what is not finished: `_unfinished/ID`. Its lock tells other processes that
-/// somebody is still at it; one without is what a crash has left, and is removed.
+/// A directory, and one in it of our own for what is not finished: `_unfinished/ID`. Its lock tells other processes
+/// that somebody is still at it; one without is what a crash has left, and is removed.
 #[derive(Debug)]
 pub(in super::super) struct Directory {
     root: PathBuf,

@@ -1,4 +1,5 @@
-//! An object store. A file is uploaded in parts while it is written, and is an object when the last one is acknowledged.
+//! An object store. A file is uploaded in parts while it is written, and is an object when the last one is
+//! acknowledged.
 
 use std::fmt::Display;
 use std::io;
@@ -13,6 +14,8 @@ use super::super::config::ObjectStoreConfig;
 use super::super::memory::{Charge, Memory};
 use super::{Out, PlaceError};
 
+#[cfg(test)]
+pub(in super::super) mod testing;
 #[cfg(test)]
 mod tests;
 

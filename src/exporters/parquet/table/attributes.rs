@@ -1,21 +1,24 @@
 //! Attributes: pairs of key and value that are kept once, and which rows have which.
 
+use super::gathered::gathered;
+use super::ranges::Ranges;
 use super::strings::{NONE, Strings};
 use super::text::{self, letter};
 use crate::wire::reader::{Fields, put_varint};
 use crate::wire::view::{AnyValue, Message, View as _};
 
-/// Pairs of key and value, known by numbers. Most are found again by the bytes they came as.
-#[derive(Debug, Default)]
-pub(super) struct Pairs {
-    /// `KeyValue` messages.
-    raw: Strings,
-    pub(super) keys: Strings,
-    /// The values of the pairs, by the numbers of the pairs.
-    pub(super) values: Strings,
-    key: Vec<u32>,
-    letter: Vec<u8>,
-    scratch: Vec<u8>,
+gathered! {
+    /// Pairs of key and value, known by numbers. Most are found again by the bytes they came as.
+    pub(super) struct Pairs {
+        /// `KeyValue` messages.
+        raw: Strings,
+        pub(super) keys: Strings,
+        /// The values of the pairs, by the numbers of the pairs.
+        pub(super) values: Strings,
+        key: Vec<u32>,
+        letter: Vec<u8>,
+        scratch: Vec<u8>,
+    }
 }
 
 impl Pairs {
@@ -70,26 +73,10 @@ impl Pairs {
         let letter = self.letter.get(pair as usize);
         letter.copied().unwrap_or(letter::NONE)
     }
-
-    pub(super) fn clear(&mut self) {
-        self.raw.clear();
-        self.keys.clear();
-        self.values.clear();
-        self.key.clear();
-        self.letter.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.raw.memory()
-            + self.keys.memory()
-            + self.values.memory()
-            + self.key.capacity() * size_of::<u32>()
-            + self.letter.capacity()
-    }
 }
 
 /// An encoded `KeyValue` of a key and bytes.
-pub(super) fn encode_bytes(key: &[u8], bytes: &[u8]) -> Vec<u8> {
+fn encode_bytes(key: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(bytes.len() + 8);
     put_bytes(7, bytes, &mut value);
     encode_value(key, &value)
@@ -109,13 +96,14 @@ fn put_bytes(number: u8, bytes: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(bytes);
 }
 
-/// Sets of attributes, one after the other: one for each row, event, link or exemplar.
-#[derive(Debug, Default)]
-pub(super) struct Sets {
-    pairs: Vec<u32>,
-    ends: Vec<usize>,
-    /// The letters of the types; an empty text where all are texts.
-    types: Vec<u32>,
+gathered! {
+    /// Sets of attributes, one after the other: one for each row, event, link or exemplar.
+    pub(super) struct Sets {
+        pairs: Vec<u32>,
+        ranges: Ranges,
+        /// The letters of the types; an empty text where all are texts.
+        types: Vec<u32>,
+    }
 }
 
 impl Sets {
@@ -125,10 +113,25 @@ impl Sets {
         self.pairs.push(pair);
     }
 
+    /// An id as its column has it. One of another length becomes an attribute of the set, and is null in its column.
+    #[inline]
+    pub(super) fn id<const N: usize>(
+        &mut self,
+        key: &[u8],
+        id: &[u8],
+        pairs: &mut Pairs,
+    ) -> Option<[u8; N]> {
+        let fitting = id.try_into().ok();
+        if fitting.is_none() && !id.is_empty() {
+            self.push(pairs.add(&encode_bytes(key, id)));
+        }
+        fitting
+    }
+
     /// Ends a set.
     #[inline]
     pub(super) fn end(&mut self, pairs: &Pairs, texts: &mut Strings) {
-        let start = self.ends.last().copied().unwrap_or_default();
+        let start = self.ranges.end();
         let set = self.pairs.get(start..).unwrap_or_default();
         let mut letters = [0; 64];
         let types = match letters.get_mut(..set.len()) {
@@ -145,19 +148,14 @@ impl Sets {
                 texts.intern(&letters)
             }
         };
-        self.ends.push(self.pairs.len());
+        self.ranges.push(self.pairs.len());
         self.types.push(types);
     }
 
     /// The pairs of a set.
     #[inline]
     pub(super) fn get(&self, at: usize) -> &[u32] {
-        let start = match at {
-            0 => 0,
-            at => self.ends.get(at - 1).copied().unwrap_or_default(),
-        };
-        let end = self.ends.get(at).copied().unwrap_or(start);
-        self.pairs.get(start..end).unwrap_or_default()
+        self.pairs.get(self.ranges.get(at)).unwrap_or_default()
     }
 
     /// The types of a set.
@@ -167,18 +165,6 @@ impl Sets {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.pairs.clear();
-        self.ends.clear();
-        self.types.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.pairs.capacity() * size_of::<u32>()
-            + self.ends.capacity() * size_of::<usize>()
-            + self.types.capacity() * size_of::<u32>()
+        self.types.len()
     }
 }

@@ -8,21 +8,20 @@ use parquet::bloom_filter::Sbbf;
 use parquet::column::page::{CompressedPage, Page, PageWriter as _};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, FixedLenByteArray};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
 };
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
-use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+use parquet::schema::types::ColumnDescPtr;
 
 use super::WriteError;
 use super::compress::Compressor;
 use super::encoding::Hybrid;
-use super::values::{Bounds, Encoder, Source, Texts};
+use super::values::{Bounds, Encoder};
 
-/// The most rows of a page.
-const PAGE_ROWS: usize = 20_000;
+/// The most rows of a page: the 20000 of other writers, in whole [`LOOK_ROWS`].
+pub(super) const PAGE_ROWS: usize = 20_000 / LOOK_ROWS * LOOK_ROWS;
 /// A page ends with the row that makes it that large, before compression.
 const PAGE_BYTES: usize = 1 << 20;
 /// Compression has to save one in so many bytes.
@@ -30,282 +29,20 @@ const WORTH: usize = 32;
 /// Rows between two looks at the size of a page.
 const LOOK_ROWS: usize = 64;
 
-/// Takes finished chunks, in the order of the schema.
-pub(super) type Sink<'s> = &'s mut dyn FnMut(Bytes, ColumnCloseResult) -> Result<(), ParquetError>;
-
-/// The columns of one row group, written one after the other in the order of the schema.
-pub(super) struct RowGroup<'g> {
-    schema: &'g SchemaDescriptor,
-    next: usize,
-    rows: usize,
-    compressor: &'g mut Compressor,
-    bloom_filters: bool,
-    /// Whether to say where pages are and what is in them.
-    page_index: bool,
-    sink: Sink<'g>,
-}
-
-impl<'g> RowGroup<'g> {
-    pub(super) fn new(
-        schema: &'g SchemaDescriptor,
-        rows: usize,
-        compressor: &'g mut Compressor,
-        bloom_filters: bool,
-        page_index: bool,
-        sink: Sink<'g>,
-    ) -> Self {
-        RowGroup {
-            schema,
-            next: 0,
-            rows,
-            compressor,
-            bloom_filters,
-            page_index,
-            sink,
-        }
-    }
-
-    pub(super) fn bloom_filters(&self) -> bool {
-        self.bloom_filters
-    }
-
-    /// A value in every row.
-    pub(super) fn flat<E: Encoder>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        rows: impl Iterator<Item = E::Item>,
-    ) -> Result<(), WriteError> {
-        let mut chunk = self.chunk(name, encoder)?;
-        for value in rows {
-            chunk.encoder.push(value);
-            chunk.levels += 1;
-            chunk.end_row(self.compressor)?;
-        }
-        self.finish(chunk)
-    }
-
-    /// A value or null in every row.
-    pub(super) fn optional<E: Encoder>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        rows: impl Iterator<Item = Option<E::Item>>,
-    ) -> Result<(), WriteError> {
-        let mut chunk = self.chunk(name, encoder)?;
-        for value in rows {
-            match value {
-                Some(value) => {
-                    chunk.encoder.push(value);
-                    chunk.definition.push(1);
-                }
-                None => {
-                    chunk.definition.push(0);
-                    chunk.nulls += 1;
-                }
-            }
-            chunk.levels += 1;
-            chunk.end_row(self.compressor)?;
-        }
-        self.finish(chunk)
-    }
-
-    /// A value in every row, each with the number of rows that have it one after the other.
-    pub(super) fn flat_runs<E: Encoder>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        runs: impl Iterator<Item = (E::Item, usize)>,
-    ) -> Result<(), WriteError>
-    where
-        E::Item: Copy,
-    {
-        let mut chunk = self.chunk(name, encoder)?;
-        for (value, mut times) in runs {
-            while times > 0 {
-                let rows = chunk.room().min(times);
-                chunk.encoder.push_run(value, rows);
-                chunk.levels += rows;
-                chunk.end_rows(rows, self.compressor)?;
-                times -= rows;
-            }
-        }
-        self.finish(chunk)
-    }
-
-    /// A value or null in every row, each with the number of rows that have it one after the other.
-    pub(super) fn optional_runs<E: Encoder>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        runs: impl Iterator<Item = (Option<E::Item>, usize)>,
-    ) -> Result<(), WriteError>
-    where
-        E::Item: Copy,
-    {
-        let mut chunk = self.chunk(name, encoder)?;
-        for (value, mut times) in runs {
-            while times > 0 {
-                let rows = chunk.room().min(times);
-                match value {
-                    Some(value) => chunk.encoder.push_run(value, rows),
-                    None => chunk.nulls += rows,
-                }
-                chunk.definition.push_run(value.is_some().into(), rows);
-                chunk.levels += rows;
-                chunk.end_rows(rows, self.compressor)?;
-                times -= rows;
-            }
-        }
-        self.finish(chunk)
-    }
-
-    /// A list of texts in every row, each with the number of rows that have it one after the other.
-    pub(super) fn list_runs<S: Source, R>(
-        &mut self,
-        name: &str,
-        encoder: Texts<'_, S>,
-        runs: impl Iterator<Item = (R, usize)>,
-    ) -> Result<(), WriteError>
-    where
-        R: ExactSizeIterator<Item = u32> + Clone,
-    {
-        let mut chunk = self.chunk(name, encoder)?;
-        for (row, mut times) in runs {
-            while times > 0 {
-                let rows = chunk.room().min(times);
-                match row.len() {
-                    0 => (0..rows).for_each(|_| chunk.empty()),
-                    count => {
-                        for _ in 0..rows {
-                            chunk.repetition.push(0);
-                            chunk.repetition.push_run(1, count - 1);
-                        }
-                        chunk.definition.push_run(1, count * rows);
-                        chunk.levels += count * rows;
-                        chunk.encoder.push_row(row.clone(), rows);
-                    }
-                }
-                chunk.end_rows(rows, self.compressor)?;
-                times -= rows;
-            }
-        }
-        self.finish(chunk)
-    }
-
-    /// A list of values in every row. Maps are lists of keys and lists of values.
-    pub(super) fn list<E: Encoder, R>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        rows: impl Iterator<Item = R>,
-    ) -> Result<(), WriteError>
-    where
-        R: ExactSizeIterator<Item = E::Item>,
-    {
-        let mut chunk = self.chunk(name, encoder)?;
-        for row in rows {
-            match row.len() {
-                0 => chunk.empty(),
-                count => {
-                    chunk.repetition.push(0);
-                    chunk.repetition.push_run(1, count - 1);
-                    chunk.definition.push_run(1, count);
-                    chunk.levels += count;
-                    row.for_each(|value| chunk.encoder.push(value));
-                }
-            }
-            chunk.end_row(self.compressor)?;
-        }
-        self.finish(chunk)
-    }
-
-    /// A list of lists in every row: what lists of maps have.
-    pub(super) fn nested<E: Encoder, R, L>(
-        &mut self,
-        name: &str,
-        encoder: E,
-        rows: impl Iterator<Item = R>,
-    ) -> Result<(), WriteError>
-    where
-        R: Iterator<Item = L>,
-        L: ExactSizeIterator<Item = E::Item>,
-    {
-        let mut chunk = self.chunk(name, encoder)?;
-        for row in rows {
-            let mut repetition = 0;
-            for list in row {
-                chunk.repetition.push(repetition);
-                repetition = 1;
-                match list.len() {
-                    0 => {
-                        chunk.definition.push(1);
-                        chunk.levels += 1;
-                        chunk.nulls += 1;
-                    }
-                    count => {
-                        chunk.repetition.push_run(2, count - 1);
-                        chunk.definition.push_run(2, count);
-                        chunk.levels += count;
-                        list.for_each(|value| chunk.encoder.push(value));
-                    }
-                }
-            }
-            if repetition == 0 {
-                chunk.empty();
-            }
-            chunk.end_row(self.compressor)?;
-        }
-        self.finish(chunk)
-    }
-
-    /// The descriptor of the column that comes next.
-    fn chunk<E: Encoder>(&mut self, name: &str, encoder: E) -> Result<Chunk<E>, WriteError> {
-        if self.next >= self.schema.num_columns() {
-            return Err(WriteError::Schema(name.to_owned()));
-        }
-        let descriptor = self.schema.column(self.next);
-        if descriptor
-            .path()
-            .parts()
-            .first()
-            .is_none_or(|first| first != name)
-        {
-            return Err(WriteError::Schema(name.to_owned()));
-        }
-        self.next += 1;
-        Ok(Chunk::new(descriptor, encoder, self.compressor))
-    }
-
-    fn finish<E: Encoder>(&mut self, chunk: Chunk<E>) -> Result<(), WriteError> {
-        let (bytes, result) = chunk.finish(self.page_index, self.compressor)?;
-        if result.rows_written != self.rows as u64 {
-            let path = result.metadata.column_path().string();
-            return Err(WriteError::Schema(path));
-        }
-        Ok((self.sink)(bytes, result)?)
-    }
-
-    /// Whether every column was written.
-    pub(super) fn is_complete(&self) -> bool {
-        self.next == self.schema.num_columns()
-    }
-}
-
-/// One column of one row group.
-struct Chunk<E> {
+/// One column of one row group. Who fills it adds levels and values, and says where rows end.
+pub(super) struct Chunk<E> {
     descriptor: ColumnDescPtr,
-    encoder: E,
+    pub(super) encoder: E,
     /// Until the first page is written.
     dictionary: Option<(Vec<u8>, u32)>,
     codec: Codec,
     output: TrackedWrite<Vec<u8>>,
-    repetition: Hybrid,
-    definition: Hybrid,
+    pub(super) repetition: Hybrid,
+    pub(super) definition: Hybrid,
     /// Of the page that is being filled: rows, entries of the levels, and how many of those have no value.
     page_rows: usize,
-    levels: usize,
-    nulls: usize,
+    pub(super) levels: usize,
+    pub(super) nulls: usize,
     /// Of the whole chunk.
     all_rows: usize,
     all_levels: usize,
@@ -324,7 +61,7 @@ struct Chunk<E> {
 }
 
 impl<E: Encoder> Chunk<E> {
-    fn new(descriptor: ColumnDescPtr, encoder: E, compressor: &Compressor) -> Self {
+    pub(super) fn new(descriptor: ColumnDescPtr, encoder: E, compressor: &Compressor) -> Self {
         let width = |level: i16| match level {
             0 => 0,
             1 => 1,
@@ -362,8 +99,8 @@ impl<E: Encoder> Chunk<E> {
         chunk
     }
 
-    /// Compresses the first page. What does not get smaller (random ids, columns with one value) is not compressed in the
-    /// whole chunk: readers and we have less to do, and frames have their bytes, too.
+    /// Compresses the first page. What does not get smaller (random ids, columns with one value) is not compressed in
+    /// the whole chunk: readers and we have less to do, and frames have their bytes, too.
     fn first_page(
         &mut self,
         page: &[u8],
@@ -397,7 +134,7 @@ impl<E: Encoder> Chunk<E> {
     }
 
     /// A list without entries.
-    fn empty(&mut self) {
+    pub(super) fn empty(&mut self) {
         self.repetition.push(0);
         self.definition.push(0);
         self.levels += 1;
@@ -406,18 +143,22 @@ impl<E: Encoder> Chunk<E> {
 
     /// How many rows there may be before the next look at the size of the page.
     #[inline]
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         LOOK_ROWS - self.page_rows % LOOK_ROWS
     }
 
     #[inline]
-    fn end_row(&mut self, compressor: &mut Compressor) -> Result<(), WriteError> {
+    pub(super) fn end_row(&mut self, compressor: &mut Compressor) -> Result<(), WriteError> {
         self.end_rows(1, compressor)
     }
 
     /// Ends as many rows as there is [`room`](Self::room) for, or fewer.
     #[inline]
-    fn end_rows(&mut self, rows: usize, compressor: &mut Compressor) -> Result<(), WriteError> {
+    pub(super) fn end_rows(
+        &mut self,
+        rows: usize,
+        compressor: &mut Compressor,
+    ) -> Result<(), WriteError> {
         self.page_rows += rows;
         if self.page_rows.is_multiple_of(LOOK_ROWS) && self.is_full() {
             self.end_page(compressor)?;
@@ -516,7 +257,7 @@ impl<E: Encoder> Chunk<E> {
         Ok((spec.offset as i64, spec.bytes_written as i32))
     }
 
-    fn finish(
+    pub(super) fn finish(
         mut self,
         page_index: bool,
         compressor: &mut Compressor,

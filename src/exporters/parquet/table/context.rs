@@ -1,6 +1,7 @@
 //! Where rows come from: resources and scopes, each combination once.
 
 use super::attributes::{Pairs, Sets};
+use super::gathered::gathered;
 use super::strings::{NONE, Strings};
 use super::text::quote;
 use crate::wire::reader::{Fields, put_varint};
@@ -18,7 +19,7 @@ pub(super) struct Origin<'r> {
 }
 
 /// One of the combinations.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context {
     pub(super) service: u32,
     pub(super) resource_dropped: u32,
@@ -30,14 +31,15 @@ pub(super) struct Context {
     pub(super) scope_schema_url: u32,
 }
 
-/// All combinations of a table, known by numbers.
-#[derive(Debug, Default)]
-pub(super) struct Contexts {
-    raw: Strings,
-    entries: Vec<Context>,
-    pub(super) resources: Sets,
-    pub(super) scopes: Sets,
-    scratch: Vec<u8>,
+gathered! {
+    /// All combinations of a table, known by numbers.
+    pub(super) struct Contexts {
+        raw: Strings,
+        entries: Vec<Context>,
+        pub(super) resources: Sets,
+        pub(super) scopes: Sets,
+        scratch: Vec<u8>,
+    }
 }
 
 impl Contexts {
@@ -117,20 +119,6 @@ impl Contexts {
             scope_schema_url: 0,
         };
         self.entries.get(id as usize).unwrap_or(&NOTHING)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.raw.clear();
-        self.entries.clear();
-        self.resources.clear();
-        self.scopes.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.raw.memory()
-            + self.entries.capacity() * size_of::<Context>()
-            + self.resources.memory()
-            + self.scopes.memory()
     }
 }
 

@@ -1,25 +1,29 @@
 //! Exemplars of data points: single measurements, in lists beside each other.
 
 use super::WriteError;
-use super::attributes::{Pairs, Sets, encode_bytes};
-use super::chunk::RowGroup;
+use super::attributes::{Pairs, Sets};
+use super::gathered::gathered;
+use super::group::RowGroup;
+use super::order::{Rows, values};
 use super::ranges::Ranges;
-use super::read::{bytes, fields, id, number, odd};
+use super::read::{bytes, fields, number};
+use super::rows::Shared;
 use super::strings::Strings;
-use super::values::{Delta, Fixed, Plain64};
+use super::values::Whole;
 
-/// Exemplars of all data points of a table.
-#[derive(Debug, Default)]
-pub(super) struct Exemplars {
-    /// Which ones each data point has.
-    rows: Ranges,
-    time: Vec<i64>,
-    value: Vec<f64>,
-    int: Vec<i64>,
-    value_type: Vec<u32>,
-    trace: Vec<[u8; 16]>,
-    span: Vec<[u8; 8]>,
-    attributes: Sets,
+gathered! {
+    /// Exemplars of all data points of a table.
+    pub(super) struct Exemplars {
+        /// Which ones each data point has.
+        rows: Ranges,
+        time: Vec<i64>,
+        value: Vec<f64>,
+        int: Vec<i64>,
+        value_type: Vec<u32>,
+        trace: Vec<[u8; 16]>,
+        span: Vec<[u8; 8]>,
+        attributes: Sets,
+    }
 }
 
 impl Exemplars {
@@ -47,16 +51,11 @@ impl Exemplars {
         self.value.push(value);
         self.int.push(int);
         self.value_type.push(texts.intern(value_type.as_bytes()));
-        self.trace.push(id(trace).unwrap_or_default());
-        self.span.push(id(span).unwrap_or_default());
-        if odd::<16>(trace) {
-            let pair = encode_bytes(b"otlp.trace_id", trace);
-            self.attributes.push(pairs.add(&pair));
-        }
-        if odd::<8>(span) {
-            let pair = encode_bytes(b"otlp.span_id", span);
-            self.attributes.push(pairs.add(&pair));
-        }
+        let attributes = &mut self.attributes;
+        let trace = attributes.id(b"otlp.trace_id", trace, pairs);
+        self.trace.push(trace.unwrap_or_default());
+        let span = attributes.id(b"otlp.span_id", span, pairs);
+        self.span.push(span.unwrap_or_default());
         self.attributes.end(pairs, texts);
     }
 
@@ -67,45 +66,21 @@ impl Exemplars {
 
     pub(super) fn write(
         &self,
-        rows: impl Iterator<Item = usize> + Clone,
-        texts: &Strings,
-        pairs: &Pairs,
+        shared: &Shared,
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let rows = rows.map(|row| self.rows.get(row));
-        let times = rows.clone().map(|row| row.map(|at| self.time[at]));
-        group.list("exemplar_timestamp", Delta::default(), times)?;
-        let values = rows
-            .clone()
-            .map(|row| row.map(|at| self.value[at].to_bits()));
-        group.list("exemplar_value", Plain64::default(), values)?;
-        let ints = rows.clone().map(|row| row.map(|at| self.int[at]));
-        group.list("exemplar_value_int", Delta::default(), ints)?;
-        let types = rows.clone().map(|row| row.map(|at| self.value_type[at]));
-        group.text_lists("exemplar_value_type", texts, types)?;
-        let traces = rows.clone().map(|row| row.map(|at| self.trace[at]));
-        group.list("exemplar_trace_id", Fixed::new(None), traces)?;
-        let spans = rows.clone().map(|row| row.map(|at| self.span[at]));
-        group.list("exemplar_span_id", Fixed::new(None), spans)?;
-        let sets = &self.attributes;
-        let attributes = rows.clone().map(|row| row.map(|at| sets.get(at)));
-        group.maps("exemplar_attributes", pairs, attributes)?;
-        let types = rows.map(|row| row.map(|at| sets.types(at)));
-        group.text_lists("exemplar_attribute_types", texts, types)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.rows.clear();
-        self.time.clear();
-        self.value.clear();
-        self.int.clear();
-        self.value_type.clear();
-        self.trace.clear();
-        self.span.clear();
-        self.attributes.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.rows.memory() + self.time.capacity() * (3 * 8 + 4 + 16 + 8) + self.attributes.memory()
+        let lists = rows.lists(&self.rows);
+        let times = values(lists.clone(), &self.time);
+        group.list("exemplar_timestamp", Whole::deltas(), times)?;
+        group.double_lists("exemplar_value", values(lists.clone(), &self.value))?;
+        let ints = values(lists.clone(), &self.int);
+        group.list("exemplar_value_int", Whole::deltas(), ints)?;
+        let types = values(lists.clone(), &self.value_type);
+        group.text_lists("exemplar_value_type", &shared.texts, types)?;
+        group.id_lists("exemplar_trace_id", values(lists.clone(), &self.trace))?;
+        group.id_lists("exemplar_span_id", values(lists.clone(), &self.span))?;
+        let names = ["exemplar_attributes", "exemplar_attribute_types"];
+        group.attribute_lists(names, &self.attributes, shared, lists)
     }
 }

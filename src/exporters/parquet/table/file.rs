@@ -6,12 +6,12 @@ use std::sync::Arc;
 use parquet::file::writer::{SerializedFileWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::chunk::RowGroup;
 use super::compress::Compressor;
-use super::{Kind, Layout, WriteError, schema};
+use super::group::RowGroup;
+use super::{Compression, Kind, Layout, WriteError, schema};
 
-/// Files that begin with a smaller row group have no page index: their columns are a page or two each, and an index would
-/// be as large as those.
+/// Files that begin with a smaller row group have no page index: their columns are a page or two each, and an index
+/// would be as large as those.
 const INDEXED_ROWS: usize = 4096;
 
 /// Writes a file, row group by row group.
@@ -20,7 +20,7 @@ pub struct FileWriter<W: Write> {
     schema: SchemaDescriptor,
     /// What is below counts the footer too.
     writer: SerializedFileWriter<TrackedWrite<W>>,
-    compressor: Compressor,
+    compression: Compression,
     bloom_filters: bool,
     /// As the first row group has it, all others do.
     page_index: Option<bool>,
@@ -52,7 +52,7 @@ impl<W: Write + Send> FileWriter<W> {
             kind,
             schema: SchemaDescriptor::new(Arc::clone(&schema)),
             writer: SerializedFileWriter::new(TrackedWrite::new(out), schema, properties)?,
-            compressor: Compressor::new(layout.options.compression)?,
+            compression: layout.options.compression,
             page_index: None,
             bloom_filters: layout.options.bloom_filters,
             summary: FileSummary::default(),
@@ -72,11 +72,12 @@ impl<W: Write + Send> FileWriter<W> {
     ) -> Result<(), WriteError> {
         let mut writer = self.writer.next_row_group()?;
         let mut sink = |bytes, close| writer.append_column(&bytes, close);
-        let compressor = &mut self.compressor;
+        // Its working memory is more than a megabyte: too much for a file to have while it waits for rows.
+        let mut compressor = Compressor::new(self.compression)?;
         let mut group = RowGroup::new(
             &self.schema,
             rows,
-            compressor,
+            &mut compressor,
             self.bloom_filters,
             *self.page_index.get_or_insert(rows >= INDEXED_ROWS),
             &mut sink,

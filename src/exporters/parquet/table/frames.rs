@@ -6,12 +6,15 @@ use foldhash::fast::FixedState;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::attributes::Sets;
-use super::chunk::RowGroup;
+use super::gathered::{Gathered, gathered};
+use super::group::RowGroup;
+use super::order::Rows;
 use super::ranges::Ranges;
 use super::rows::Shared;
 use super::strings::Strings;
 use super::text::quote;
-use super::values::{Bits, Words};
+use super::texts::Words;
+use super::values::Bits;
 use super::{Layout, WriteError};
 
 /// A frame, as numbers of texts and of words.
@@ -239,8 +242,8 @@ impl Frames {
         group.text_lists("frame_attributes", texts, attributes)
     }
 
-    /// Frame by frame as JSON, by their numbers: one index per frame where columns would have one each. Only what is known
-    /// is in it.
+    /// Frame by frame as JSON, by their numbers: one index per frame where columns would have one each. Only what is
+    /// known is in it.
     fn json(&self) -> Strings {
         let mut all = Strings::default();
         let mut json = Vec::new();
@@ -298,8 +301,10 @@ impl Frames {
         let bytes = self.words.get(word).try_into();
         bytes.map(u64::from_le_bytes).unwrap_or_default()
     }
+}
 
-    pub(super) fn clear(&mut self) {
+impl Gathered for Frames {
+    fn clear(&mut self) {
         self.texts.clear();
         self.words.clear();
         self.frames.clear();
@@ -313,16 +318,17 @@ impl Frames {
         self.begin();
     }
 
-    pub(super) fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         self.texts.memory()
             + self.words.memory()
-            + self.frames.capacity() * (size_of::<Frame>() + size_of::<u64>())
+            + self.frames.memory()
+            + self.hashes.memory()
             // Hash tables have room for a seventh more, in powers of two.
             + self.ids.capacity() * 8 / 7 * (size_of::<(Frame, u32)>() + 1)
-            + self.stacks.capacity() * size_of::<u32>()
+            + self.stacks.memory()
             + self.ranges.memory()
-            + self.has.capacity() * size_of::<u16>()
-            + self.stack_hashes.capacity() * size_of::<u64>()
+            + self.has.memory()
+            + self.stack_hashes.memory()
             + self.by_frames.memory()
     }
 }
@@ -357,12 +363,13 @@ fn has(frame: &Frame) -> u16 {
     .fold(0, |all, (_, column)| all | column as u16)
 }
 
-/// The columns of the table of stacks.
-#[derive(Debug, Default)]
-pub(super) struct Stacks {
-    pub(super) frames: Frames,
-    /// The stack of each row.
-    rows: Vec<u32>,
+gathered! {
+    /// The columns of the table of stacks.
+    pub(super) struct Stacks {
+        pub(super) frames: Frames,
+        /// The stack of each row.
+        rows: Vec<u32>,
+    }
 }
 
 impl Stacks {
@@ -387,30 +394,21 @@ impl Stacks {
         &self,
         shared: &Shared,
         _: &Layout,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        shared.write_times(order, group)?;
-        let rows = order.iter().map(|row| self.rows[*row as usize]);
-        let hashes = rows.clone().map(|stack| self.frames.stack_hash(stack));
-        group.hashes("stack_hash", hashes)?;
+        shared.write_times(rows, group)?;
         let frames = &self.frames;
-        let all = rows.map(|stack| &frames.stacks[frames.ranges.get(stack as usize)]);
-        let leaves = all.clone().map(|stack| match stack.first() {
+        let stacks = rows.of(&self.rows);
+        let hashes = stacks.clone().map(|stack| frames.stack_hash(stack));
+        group.hashes("stack_hash", hashes)?;
+        let stacks = stacks.map(|stack| &frames.stacks[frames.ranges.get(stack as usize)]);
+        let leaves = stacks.clone().map(|stack| match stack.first() {
             Some(leaf) => frames.frames[*leaf as usize].function,
             None => 0,
         });
         group.texts("leaf_function", &frames.texts, leaves)?;
-        let stacks = all.map(|stack| stack.iter().copied());
+        let stacks = stacks.map(|stack| stack.iter().copied());
         group.text_lists("frame", &frames.json(), stacks)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.frames.clear();
-        self.rows.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.frames.memory() + self.rows.capacity() * size_of::<u32>()
     }
 }

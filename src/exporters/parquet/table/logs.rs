@@ -2,34 +2,36 @@
 
 use smallvec::SmallVec;
 
-use super::attributes::{Sets, encode_bytes};
-use super::chunk::RowGroup;
-use super::read::{bytes, each, fields, id, number, odd, time};
+use super::attributes::Sets;
+use super::gathered::gathered;
+use super::group::RowGroup;
+use super::order::Rows;
+use super::read::{bytes, each, fields, number, time};
 use super::rows::{Place, Shared};
 use super::strings::{NONE, Texts};
-use super::values::{Delta, Fixed};
 use super::{Kind, Layout, WriteError, text};
 use crate::wire::Malformed;
 use crate::wire::view::{AnyValue, Message, View as _};
 
-/// The columns that only log records have.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    /// Whether the row's time is the one at which the record was seen.
-    is_observed: Vec<bool>,
-    observed: Vec<u64>,
-    severity: Vec<u32>,
-    severity_text: Vec<u32>,
-    event_name: Vec<u32>,
-    bodies: Texts,
-    body: Vec<u32>,
-    body_type: Vec<u32>,
-    trace: Vec<Option<[u8; 16]>>,
-    span: Vec<Option<[u8; 8]>>,
-    flags: Vec<u32>,
-    dropped: Vec<u32>,
-    attributes: Sets,
-    scratch: Vec<u8>,
+gathered! {
+    /// The columns that only log records have.
+    pub(super) struct Columns {
+        /// Whether the row's time is the one at which the record was seen.
+        is_observed: Vec<bool>,
+        observed: Vec<u64>,
+        severity: Vec<u32>,
+        severity_text: Vec<u32>,
+        event_name: Vec<u32>,
+        bodies: Texts,
+        body: Vec<u32>,
+        body_type: Vec<u32>,
+        trace: Vec<Option<[u8; 16]>>,
+        span: Vec<Option<[u8; 8]>>,
+        flags: Vec<u32>,
+        dropped: Vec<u32>,
+        attributes: Sets,
+        scratch: Vec<u8>,
+    }
 }
 
 /// A log record, read once.
@@ -113,21 +115,16 @@ impl Columns {
         };
         self.body.push(body);
         self.body_type.push(texts.intern(&[letter]));
-        self.trace.push(id(record.trace));
-        self.span.push(id(record.span));
         self.flags.push(record.flags);
         self.dropped.push(record.dropped);
+        let (attributes, pairs) = (&mut self.attributes, &mut shared.pairs);
         for attribute in &record.attributes {
-            self.attributes.push(shared.pairs.add(attribute));
+            attributes.push(pairs.add(attribute));
         }
-        if odd::<16>(record.trace) {
-            let pair = encode_bytes(b"otlp.trace_id", record.trace);
-            self.attributes.push(shared.pairs.add(&pair));
-        }
-        if odd::<8>(record.span) {
-            let pair = encode_bytes(b"otlp.span_id", record.span);
-            self.attributes.push(shared.pairs.add(&pair));
-        }
+        let trace = attributes.id(b"otlp.trace_id", record.trace, pairs);
+        self.trace.push(trace);
+        let span = attributes.id(b"otlp.span_id", record.span, pairs);
+        self.span.push(span);
         self.attributes.end(&shared.pairs, &mut shared.texts);
     }
 
@@ -143,72 +140,24 @@ impl Columns {
         &self,
         shared: &Shared,
         _: &Layout,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
         let texts = &shared.texts;
-        let rows = order.iter().map(|row| *row as usize);
-        shared.write_times(order, group)?;
-        let is_observed = rows.clone().map(|row| self.is_observed[row]);
-        group.bits("timestamp_is_observed", is_observed)?;
-        let observed = rows.clone().map(|row| time(self.observed[row]));
-        group.optional("observed_timestamp", Delta::default(), observed)?;
-        shared.write_service(order, group)?;
-        let severity = rows.clone().map(|row| self.severity[row]);
-        group.numbers("severity_number", severity, true)?;
-        let severity = rows.clone().map(|row| self.severity_text[row]);
-        group.texts("severity_text", texts, severity)?;
-        let names = rows.clone().map(|row| self.event_name[row]);
-        group.texts("event_name", texts, names)?;
-        let bodies = rows.clone().map(|row| self.body[row]);
-        group.optional_texts("body", self.bodies.strings(), bodies)?;
-        let types = rows.clone().map(|row| self.body_type[row]);
-        group.texts("body_type", texts, types)?;
-        group.ids("trace_id", rows.clone().map(|row| self.trace[row]))?;
-        let spans = rows.clone().map(|row| self.span[row]);
-        group.optional("span_id", Fixed::new(None), spans)?;
-        group.numbers("flags", rows.clone().map(|row| self.flags[row]), false)?;
-        let attributes = rows.clone().map(|row| self.attributes.get(row));
-        group.map("attributes", &shared.pairs, attributes)?;
-        let types = rows.clone().map(|row| self.attributes.types(row));
-        group.texts("attribute_types", texts, types)?;
-        let dropped = rows.map(|row| self.dropped[row]);
-        group.numbers("dropped_attributes_count", dropped, false)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.is_observed.clear();
-        self.observed.clear();
-        self.severity.clear();
-        self.severity_text.clear();
-        self.event_name.clear();
-        self.bodies.clear();
-        self.body.clear();
-        self.body_type.clear();
-        self.trace.clear();
-        self.span.clear();
-        self.flags.clear();
-        self.dropped.clear();
-        self.attributes.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        let numbers = [
-            &self.severity,
-            &self.severity_text,
-            &self.event_name,
-            &self.body,
-            &self.body_type,
-            &self.flags,
-            &self.dropped,
-        ];
-        let numbers = numbers.map(|column| column.capacity() * size_of::<u32>());
-        numbers.iter().sum::<usize>()
-            + self.is_observed.capacity()
-            + self.observed.capacity() * size_of::<u64>()
-            + self.bodies.memory()
-            + self.trace.capacity() * size_of::<Option<[u8; 16]>>()
-            + self.span.capacity() * size_of::<Option<[u8; 8]>>()
-            + self.attributes.memory()
+        shared.write_times(rows, group)?;
+        group.bits("timestamp_is_observed", rows.of(&self.is_observed))?;
+        group.optional_deltas("observed_timestamp", rows.of(&self.observed).map(time))?;
+        shared.write_service(rows, group)?;
+        group.numbers("severity_number", rows.of(&self.severity), true)?;
+        group.texts("severity_text", texts, rows.of(&self.severity_text))?;
+        group.texts("event_name", texts, rows.of(&self.event_name))?;
+        group.optional_texts("body", self.bodies.strings(), rows.of(&self.body))?;
+        group.texts("body_type", texts, rows.of(&self.body_type))?;
+        group.ids("trace_id", rows.of(&self.trace))?;
+        group.plain_ids("span_id", rows.of(&self.span))?;
+        group.numbers("flags", rows.of(&self.flags), false)?;
+        let names = ["attributes", "attribute_types"];
+        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.numbers("dropped_attributes_count", rows.of(&self.dropped), false)
     }
 }

@@ -3,47 +3,50 @@
 use std::borrow::Cow;
 
 use super::attributes::Sets;
-use super::chunk::RowGroup;
 use super::exemplars::Exemplars;
+use super::gathered::gathered;
+use super::group::RowGroup;
+use super::order::Rows;
 use super::ranges::Lists;
 use super::read::{bytes, each, fields, number, time};
 use super::rows::{Place, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
-use super::values::{Bits, Delta, Plain64};
+use super::values::Bits;
 use super::{Kind, Layout, WriteError};
 use crate::wire::Malformed;
 use crate::wire::reader::{Fields, Value, varint};
 
-/// The columns that only data points have.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    /// What the points of a metric share, as it was sent and as numbers of texts.
-    heads: Strings,
-    metrics: Vec<Metric>,
-    metric: Vec<u32>,
-    metadata: Sets,
-    start: Vec<u64>,
-    value: Vec<Option<f64>>,
-    int: Vec<Option<i64>>,
-    count: Vec<Option<u64>>,
-    sum: Vec<Option<f64>>,
-    min: Vec<Option<f64>>,
-    max: Vec<Option<f64>>,
-    bucket_counts: Lists<u64>,
-    explicit_bounds: Lists<f64>,
-    scale: Vec<Option<u32>>,
-    zero_count: Vec<Option<u64>>,
-    zero_threshold: Vec<Option<f64>>,
-    positive_offset: Vec<Option<u32>>,
-    positive: Lists<u64>,
-    negative_offset: Vec<Option<u32>>,
-    negative: Lists<u64>,
-    quantile: Lists<f64>,
-    quantile_value: Lists<f64>,
-    flags: Vec<u32>,
-    attributes: Sets,
-    exemplars: Exemplars,
+gathered! {
+    /// The columns that only data points have.
+    pub(super) struct Columns {
+        /// What the points of a metric share, as it was sent and as numbers of texts.
+        heads: Strings,
+        metrics: Vec<Metric>,
+        metric: Vec<u32>,
+        metadata: Sets,
+        start: Vec<u64>,
+        value: Vec<Option<f64>>,
+        int: Vec<Option<i64>>,
+        count: Vec<Option<u64>>,
+        sum: Vec<Option<f64>>,
+        min: Vec<Option<f64>>,
+        max: Vec<Option<f64>>,
+        bucket_counts: Lists<u64>,
+        explicit_bounds: Lists<f64>,
+        scale: Vec<Option<u32>>,
+        zero_count: Vec<Option<u64>>,
+        zero_threshold: Vec<Option<f64>>,
+        positive_offset: Vec<Option<u32>>,
+        positive: Lists<u64>,
+        negative_offset: Vec<Option<u32>>,
+        negative: Lists<u64>,
+        quantile: Lists<f64>,
+        quantile_value: Lists<f64>,
+        flags: Vec<u32>,
+        attributes: Sets,
+        exemplars: Exemplars,
+    }
 }
 
 /// What the points of a metric share, as numbers of texts.
@@ -166,7 +169,7 @@ pub(super) fn append(scope: &[u8], place: &mut Place<'_, '_>) -> Result<(), Malf
 
 impl Columns {
     /// The number of a metric, by all that its points share.
-    fn metric(&mut self, head: &Head<'_>, shared: &mut Shared) -> u32 {
+    fn add_metric(&mut self, head: &Head<'_>, shared: &mut Shared) -> u32 {
         let Shared { texts, pairs, .. } = shared;
         let id = self.heads.intern(&head.shared);
         if (id as usize) < self.metrics.len() {
@@ -201,7 +204,7 @@ impl Columns {
     }
 
     fn push(&mut self, shared: &mut Shared, context: u32, head: &Head<'_>, point: &[u8]) {
-        let metric = self.metric(head, shared);
+        let metric = self.add_metric(head, shared);
         let mut read = Point::default();
         let Shared { texts, pairs, .. } = shared;
         for (field, value) in fields(point).map_while(Result::ok) {
@@ -299,20 +302,14 @@ impl Columns {
     }
 
     pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
-        // By the name of the metric, and by its type where two have one name.
-        let mut names: Vec<(&[u8], u32)> = Vec::new();
-        for metric in &self.metrics {
-            names.push((shared.texts.get(metric.name), metric.name));
-        }
-        names.sort_unstable();
-        names.dedup();
-        let mut rank = vec![0; shared.texts.len()];
-        for (at, (_, name)) in names.iter().enumerate() {
-            rank[*name as usize] = at as u64;
-        }
         let metrics = self.metrics.iter();
-        let ranks: Vec<u64> = metrics.map(|metric| rank[metric.name as usize]).collect();
-        shared.order(|row| ranks[self.metric[row] as usize])
+        let ranks = shared.texts.ranks(metrics.map(|metric| metric.name));
+        shared.order(|row| ranks[self.metric(row).name as usize])
+    }
+
+    /// The metric of a row.
+    fn metric(&self, row: usize) -> Metric {
+        self.metrics[self.metric[row] as usize]
     }
 
     pub(super) fn attributes(&self) -> Option<&Sets> {
@@ -323,27 +320,14 @@ impl Columns {
         &self,
         shared: &Shared,
         _: &Layout,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let (texts, pairs) = (&shared.texts, &shared.pairs);
-        let rows = order.iter().map(|row| *row as usize);
-        let metrics = rows
-            .clone()
-            .map(|row| self.metrics[self.metric[row] as usize]);
-        let doubles = |column: &'_ [Option<f64>]| -> Vec<Option<u64>> {
-            let rows = rows.clone();
-            rows.map(|row| column[row].map(f64::to_bits)).collect()
-        };
-        let deltas = |column: &'_ [Option<u64>]| -> Vec<Option<i64>> {
-            let rows = rows.clone();
-            rows.map(|row| column[row].map(u64::cast_signed)).collect()
-        };
-        let plain = Plain64::default;
-        shared.write_times(order, group)?;
-        let starts = rows.clone().map(|row| time(self.start[row]));
-        group.optional("start_timestamp", Delta::default(), starts)?;
-        shared.write_service(order, group)?;
+        let texts = &shared.texts;
+        let metrics = rows.iter().map(|row| self.metric(row));
+        shared.write_times(rows, group)?;
+        group.optional_deltas("start_timestamp", rows.of(&self.start).map(time))?;
+        shared.write_service(rows, group)?;
         group.texts("metric_name", texts, metrics.clone().map(|m| m.name))?;
         group.texts("metric_type", texts, metrics.clone().map(|m| m.kind))?;
         group.texts("unit", texts, metrics.clone().map(|m| m.unit))?;
@@ -352,108 +336,30 @@ impl Columns {
         group.optional_texts("aggregation_temporality", texts, temporality)?;
         let monotonic = metrics.map(|m| m.monotonic);
         group.optional("is_monotonic", Bits::default(), monotonic)?;
-        group.optional("value", plain(), doubles(&self.value).into_iter())?;
-        let ints = rows.clone().map(|row| self.int[row]);
-        group.optional("value_int", Delta::default(), ints)?;
-        group.optional("count", Delta::unsigned(), deltas(&self.count).into_iter())?;
-        group.optional("sum", plain(), doubles(&self.sum).into_iter())?;
-        group.optional("min", plain(), doubles(&self.min).into_iter())?;
-        group.optional("max", plain(), doubles(&self.max).into_iter())?;
-        group.list(
-            "bucket_counts",
-            plain(),
-            self.bucket_counts.write(rows.clone()),
-        )?;
-        let bounds = self.explicit_bounds.write(rows.clone());
-        group.list("explicit_bounds", plain(), bounds.map(bits))?;
-        let scales = rows.clone().map(|row| self.scale[row]);
-        group.optional_numbers("scale", scales, true)?;
-        let zeros = deltas(&self.zero_count).into_iter();
-        group.optional("zero_count", Delta::unsigned(), zeros)?;
-        let thresholds = doubles(&self.zero_threshold).into_iter();
-        group.optional("zero_threshold", plain(), thresholds)?;
-        let offsets = rows.clone().map(|row| self.positive_offset[row]);
-        group.optional_numbers("positive_offset", offsets, true)?;
-        group.list(
-            "positive_bucket_counts",
-            plain(),
-            self.positive.write(rows.clone()),
-        )?;
-        let offsets = rows.clone().map(|row| self.negative_offset[row]);
-        group.optional_numbers("negative_offset", offsets, true)?;
-        group.list(
-            "negative_bucket_counts",
-            plain(),
-            self.negative.write(rows.clone()),
-        )?;
-        let quantiles = self.quantile.write(rows.clone());
-        group.list("quantile", plain(), quantiles.map(bits))?;
-        let values = self.quantile_value.write(rows.clone());
-        group.list("quantile_value", plain(), values.map(bits))?;
-        group.numbers("flags", rows.clone().map(|row| self.flags[row]), false)?;
-        let attributes = rows.clone().map(|row| self.attributes.get(row));
-        group.map("attributes", pairs, attributes)?;
-        let types = rows.clone().map(|row| self.attributes.types(row));
-        group.texts("attribute_types", texts, types)?;
-        self.exemplars.write(rows.clone(), texts, pairs, group)?;
-        let metrics = rows.map(|row| self.metric[row] as usize);
-        let metadata = metrics.clone().map(|metric| self.metadata.get(metric));
-        group.map("metric_metadata", pairs, metadata)?;
-        let types = metrics.map(|metric| self.metadata.types(metric));
-        group.texts("metric_metadata_types", texts, types)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.heads.clear();
-        self.metrics.clear();
-        self.metric.clear();
-        self.metadata.clear();
-        self.start.clear();
-        for column in [
-            &mut self.value,
-            &mut self.sum,
-            &mut self.min,
-            &mut self.max,
-            &mut self.zero_threshold,
-        ] {
-            column.clear();
-        }
-        self.int.clear();
-        self.count.clear();
-        self.zero_count.clear();
-        self.bucket_counts.clear();
-        self.explicit_bounds.clear();
-        self.scale.clear();
-        self.positive_offset.clear();
-        self.positive.clear();
-        self.negative_offset.clear();
-        self.negative.clear();
-        self.quantile.clear();
-        self.quantile_value.clear();
-        self.flags.clear();
-        self.attributes.clear();
-        self.exemplars.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        // The columns of numbers grow together: five of doubles, three of whole numbers and three of 32 bits that may
-        // be missing, and three that may not.
-        let row = 8 * size_of::<Option<f64>>()
-            + 3 * size_of::<Option<u32>>()
-            + size_of::<u64>()
-            + 2 * size_of::<u32>();
-        self.metric.capacity() * row
-            + self.heads.memory()
-            + self.metrics.capacity() * size_of::<Metric>()
-            + self.metadata.memory()
-            + self.bucket_counts.memory()
-            + self.explicit_bounds.memory()
-            + self.positive.memory()
-            + self.negative.memory()
-            + self.quantile.memory()
-            + self.quantile_value.memory()
-            + self.attributes.memory()
-            + self.exemplars.memory()
+        group.optional_doubles("value", rows.of(&self.value))?;
+        group.optional_deltas("value_int", rows.of(&self.int))?;
+        group.optional_counts("count", rows.of(&self.count))?;
+        group.optional_doubles("sum", rows.of(&self.sum))?;
+        group.optional_doubles("min", rows.of(&self.min))?;
+        group.optional_doubles("max", rows.of(&self.max))?;
+        group.count_lists("bucket_counts", self.bucket_counts.of(rows))?;
+        group.double_lists("explicit_bounds", self.explicit_bounds.of(rows))?;
+        group.optional_numbers("scale", rows.of(&self.scale), true)?;
+        group.optional_counts("zero_count", rows.of(&self.zero_count))?;
+        group.optional_doubles("zero_threshold", rows.of(&self.zero_threshold))?;
+        group.optional_numbers("positive_offset", rows.of(&self.positive_offset), true)?;
+        group.count_lists("positive_bucket_counts", self.positive.of(rows))?;
+        group.optional_numbers("negative_offset", rows.of(&self.negative_offset), true)?;
+        group.count_lists("negative_bucket_counts", self.negative.of(rows))?;
+        group.double_lists("quantile", self.quantile.of(rows))?;
+        group.double_lists("quantile_value", self.quantile_value.of(rows))?;
+        group.numbers("flags", rows.of(&self.flags), false)?;
+        let names = ["attributes", "attribute_types"];
+        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        self.exemplars.write(shared, rows, group)?;
+        let metrics = rows.of(&self.metric).map(|metric| metric as usize);
+        let names = ["metric_metadata", "metric_metadata_types"];
+        group.attributes(names, &self.metadata, shared, metrics)
     }
 }
 
@@ -510,8 +416,4 @@ fn fixed(value: Value<'_>, into: &mut Vec<u64>) {
         }
         value => into.push(number(value)),
     }
-}
-
-fn bits(list: impl ExactSizeIterator<Item = f64>) -> impl ExactSizeIterator<Item = u64> {
-    list.map(f64::to_bits)
 }

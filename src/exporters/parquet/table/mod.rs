@@ -1,12 +1,12 @@
 //! Tables: OTLP requests as columns, from the bytes on the wire to row groups of Parquet files.
 //!
 //! - [`append`] reads a request once and distributes its items over [`Table`]s.
-//! - A table keeps columns, not rows: numbers as they are; texts, attributes, resources and scopes once, with a number for
-//!   each row (`strings`, `attributes`, `context`). An attribute that was seen before is found by the bytes it came
-//!   as, and not read again.
-//! - [`Table::write`] sorts the rows and writes a row group: `values` and `encoding` make pages of columns, `chunk` makes
-//!   column chunks of them. The numbers that texts have in memory become the indices of Parquet's dictionaries, so no
-//!   text is looked up twice. The library `parquet` writes footers and indexes.
+//! - A table keeps columns, not rows: numbers as they are; texts, attributes, resources and scopes once, with a
+//!   number for each row (`strings`, `attributes`, `context`). An attribute that was seen before is found by the
+//!   bytes it came as, and not read again.
+//! - [`Table::write`] sorts the rows and writes a row group (`group`): `values`, `texts` and `encoding` make pages of
+//!   columns, `chunk` makes column chunks of them. The numbers that texts have in memory become the indices of
+//!   Parquet's dictionaries, so no text is looked up twice. The library `parquet` writes footers and indexes.
 //! - `logs`, `traces`, `metrics`, `profiles`: the columns of each signal. `schema` has their names and types, and
 //!   docs/parquet.md what they mean.
 
@@ -19,9 +19,12 @@ mod encoding;
 mod exemplars;
 mod file;
 mod frames;
+mod gathered;
+mod group;
 mod layout;
 mod logs;
 mod metrics;
+mod order;
 mod profiles;
 mod ranges;
 mod read;
@@ -32,6 +35,7 @@ mod strings;
 #[cfg(test)]
 mod tests;
 mod text;
+mod texts;
 mod traces;
 mod values;
 
@@ -42,7 +46,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parquet::errors::ParquetError;
 
 pub use self::file::{FileSummary, FileWriter};
+use self::gathered::Gathered as _;
 pub use self::layout::{Compression, Layout, Options, ProfilesLayout, Promoted, Source};
+use self::order::Rows;
 use self::rows::Shared;
 use crate::batch::Signal;
 use crate::wire::Malformed;
@@ -197,7 +203,8 @@ impl Table {
         each_kind!(&mut self.columns, columns => columns.clear());
     }
 
-    /// Appends what it has to a file of its kind, sorted, as one row group; then it is empty. Without rows it does nothing.
+    /// Appends what it has to a file of its kind, sorted, as one row group; then it is empty. Without rows it does
+    /// nothing.
     ///
     /// # Errors
     /// The file cannot be written. It must not be used any more; the table still has its rows.
@@ -210,13 +217,14 @@ impl Table {
         }
         let (shared, layout) = (&self.shared, &self.layout);
         let order = each_kind!(&self.columns, columns => columns.order(shared));
-        file.row_group(order.len(), shared.times(), |group| {
-            each_kind!(&self.columns, columns => columns.write(shared, layout, &order, group))?;
+        let rows = Rows(&order);
+        file.row_group(rows.len(), shared.times(), |group| {
+            each_kind!(&self.columns, columns => columns.write(shared, layout, rows, group))?;
             if self.kind != Kind::Stacks {
-                shared.write_context(&order, group)?;
+                shared.write_context(rows, group)?;
             }
             each_kind!(&self.columns, columns => {
-                shared.write_promoted(&layout.options.promoted, &order, columns.attributes(), group)
+                shared.write_promoted(&layout.options.promoted, rows, columns.attributes(), group)
             })
         })?;
         self.clear();

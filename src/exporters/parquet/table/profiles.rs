@@ -2,42 +2,45 @@
 
 use smallvec::SmallVec;
 
-use super::attributes::{Sets, encode_bytes};
-use super::chunk::RowGroup;
+use super::attributes::Sets;
 use super::context::Origin;
 use super::frames::Frames;
+use super::gathered::gathered;
+use super::group::RowGroup;
+use super::order::{Rows, values};
 use super::ranges::Ranges;
-use super::read::{bytes, each, fields, id, number, odd};
+use super::read::{bytes, each, fields, head, number};
 use super::resolve::{Dictionary, Known, KnownPairs, index, indices, varints};
 use super::rows::{Shared, hour, service};
 use super::strings::{NONE, Strings};
-use super::values::{Delta, Fixed};
+use super::values::Whole;
 use super::{Kind, Layout, Partition, ProfilesLayout, Sink, WriteError};
 use crate::profiles::entries::Entries;
 use crate::wire::Malformed;
 use crate::wire::reader::Value;
 
-/// The columns that only samples have.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    /// What the samples of a profile share.
-    profiles: Vec<Profile>,
-    profile_attributes: Sets,
-    profile: Vec<u32>,
-    value: Vec<i64>,
-    count: Vec<i64>,
-    timestamps: Ranges,
-    timestamp: Vec<i64>,
-    values: Ranges,
-    each_value: Vec<i64>,
-    trace: Vec<Option<[u8; 16]>>,
-    span: Vec<Option<[u8; 8]>>,
-    attributes: Sets,
-    payloads: Strings,
-    /// The stacks, where they are columns of the samples.
-    frames: Frames,
-    stack: Vec<u32>,
-    hash: Vec<u64>,
+gathered! {
+    /// The columns that only samples have.
+    pub(super) struct Columns {
+        /// What the samples of a profile share.
+        profiles: Vec<Profile>,
+        profile_attributes: Sets,
+        profile: Vec<u32>,
+        value: Vec<i64>,
+        count: Vec<i64>,
+        timestamps: Ranges,
+        timestamp: Vec<i64>,
+        values: Ranges,
+        each_value: Vec<i64>,
+        trace: Vec<Option<[u8; 16]>>,
+        span: Vec<Option<[u8; 8]>>,
+        attributes: Sets,
+        payloads: Strings,
+        /// The stacks, where they are columns of the samples.
+        frames: Frames,
+        stack: Vec<u32>,
+        hash: Vec<u64>,
+    }
 }
 
 /// What the samples of a profile share, mostly as numbers of texts.
@@ -121,26 +124,12 @@ pub(super) fn append(
     };
     for field in fields(request) {
         let (1, entry) = field? else { continue };
-        let (mut resource, mut resource_schema_url) = (&[][..], &[][..]);
         let entry = bytes(entry);
-        for field in fields(entry) {
-            match field? {
-                (1, value) => resource = bytes(value),
-                (3, url) => resource_schema_url = bytes(url),
-                _ => {}
-            }
-        }
+        let (resource, resource_schema_url) = head(entry)?;
         let resource = reader.dictionary.resource(resource);
         let service = by_service.then(|| service(&resource));
         for scope_entry in each(entry, 2) {
-            let (mut scope, mut scope_schema_url) = (&[][..], &[][..]);
-            for field in fields(scope_entry) {
-                match field? {
-                    (1, value) => scope = bytes(value),
-                    (3, url) => scope_schema_url = bytes(url),
-                    _ => {}
-                }
-            }
+            let (scope, scope_schema_url) = head(scope_entry)?;
             let scope = reader.dictionary.scope(scope);
             let origin = Origin {
                 resource: &resource,
@@ -191,7 +180,7 @@ impl Reader<'_> {
             self.stacks.begin(contents);
         }
         let context = shared.context(origin);
-        let profile = columns.profile(head, shared, &self.dictionary, &mut self.pairs);
+        let profile = columns.add_profile(head, shared, &self.dictionary, &mut self.pairs);
         for sample in samples {
             let (mut stack, mut link) = (0, 0);
             for field in fields(sample) {
@@ -264,7 +253,7 @@ fn fixed(value: Value<'_>, into: &mut Vec<i64>) {
 }
 
 impl Columns {
-    fn profile(
+    fn add_profile(
         &mut self,
         head: &Head<'_>,
         shared: &mut Shared,
@@ -274,6 +263,16 @@ impl Columns {
         let Shared { texts, pairs, .. } = shared;
         let sample_type = dictionary.value_type(head.sample_type);
         let period_type = dictionary.value_type(head.period_type);
+        for at in &head.attributes {
+            let found = known.get(dictionary, *at, pairs);
+            for pair in found.0.into_iter().chain(found.1) {
+                self.profile_attributes.push(pair);
+            }
+        }
+        let id = self
+            .profile_attributes
+            .id(b"otlp.profile_id", head.id, pairs);
+        self.profile_attributes.end(pairs, texts);
         self.profiles.push(Profile {
             duration: head.duration.cast_signed(),
             sample_type: texts.intern(sample_type.0),
@@ -281,7 +280,7 @@ impl Columns {
             period_type: texts.intern(period_type.0),
             period_unit: texts.intern(period_type.1),
             period: head.period.cast_signed(),
-            id: id(head.id),
+            id,
             dropped: head.dropped,
             payload_format: texts.intern(head.payload_format),
             payload: match head.payload {
@@ -289,17 +288,6 @@ impl Columns {
                 payload => self.payloads.intern(payload),
             },
         });
-        for at in &head.attributes {
-            let found = known.get(dictionary, *at, pairs);
-            for pair in found.0.into_iter().chain(found.1) {
-                self.profile_attributes.push(pair);
-            }
-        }
-        if odd::<16>(head.id) {
-            let pair = encode_bytes(b"otlp.profile_id", head.id);
-            self.profile_attributes.push(pairs.add(&pair));
-        }
-        self.profile_attributes.end(pairs, texts);
         (self.profiles.len() - 1) as u32
     }
 
@@ -324,34 +312,25 @@ impl Columns {
             self.each_value.pop();
         }
         self.values.push(self.each_value.len());
-        self.trace.push(id(trace));
-        self.span.push(id(span));
         let Shared { texts, pairs, .. } = shared;
-        if odd::<16>(trace) {
-            let pair = encode_bytes(b"otlp.trace_id", trace);
-            self.attributes.push(pairs.add(&pair));
-        }
-        if odd::<8>(span) {
-            let pair = encode_bytes(b"otlp.span_id", span);
-            self.attributes.push(pairs.add(&pair));
-        }
+        let trace = self.attributes.id(b"otlp.trace_id", trace, pairs);
+        self.trace.push(trace);
+        let span = self.attributes.id(b"otlp.span_id", span, pairs);
+        self.span.push(span);
         self.attributes.end(pairs, texts);
     }
 
     pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
-        let mut types: Vec<(&[u8], u32)> = Vec::new();
-        for profile in &self.profiles {
-            types.push((shared.texts.get(profile.sample_type), profile.sample_type));
-        }
-        types.sort_unstable();
-        types.dedup();
-        let mut rank = vec![0; shared.texts.len()];
-        for (at, (_, text)) in types.iter().enumerate() {
-            rank[*text as usize] = at as u64;
-        }
         let profiles = self.profiles.iter();
-        let ranks: Vec<u64> = profiles.map(|p| rank[p.sample_type as usize]).collect();
-        shared.order(|row| ranks[self.profile[row] as usize])
+        let ranks = shared
+            .texts
+            .ranks(profiles.map(|profile| profile.sample_type));
+        shared.order(|row| ranks[self.profile(row).sample_type as usize])
+    }
+
+    /// The profile of a row.
+    fn profile(&self, row: usize) -> Profile {
+        self.profiles[self.profile[row] as usize]
     }
 
     pub(super) fn attributes(&self) -> Option<&Sets> {
@@ -362,17 +341,14 @@ impl Columns {
         &self,
         shared: &Shared,
         layout: &Layout,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let (texts, pairs) = (&shared.texts, &shared.pairs);
-        let rows = order.iter().map(|row| *row as usize);
-        let profiles = rows
-            .clone()
-            .map(|row| self.profiles[self.profile[row] as usize]);
-        shared.write_times(order, group)?;
-        group.words("duration_nano", profiles.clone().map(|p| p.duration))?;
-        shared.write_service(order, group)?;
+        let texts = &shared.texts;
+        let profiles = rows.iter().map(|row| self.profile(row));
+        shared.write_times(rows, group)?;
+        group.deltas("duration_nano", profiles.clone().map(|p| p.duration))?;
+        shared.write_service(rows, group)?;
         group.texts(
             "sample_type",
             texts,
@@ -393,76 +369,31 @@ impl Columns {
             texts,
             profiles.clone().map(|p| p.period_unit),
         )?;
-        group.words("period", profiles.clone().map(|p| p.period))?;
-        group.words("value", rows.clone().map(|row| self.value[row]))?;
-        group.words("sample_count", rows.clone().map(|row| self.count[row]))?;
-        let times = rows.clone().map(|row| self.timestamps.get(row));
-        let times = times.map(|row| row.map(|at| self.timestamp[at]));
-        group.list("observation_timestamps", Delta::default(), times)?;
-        let values = rows.clone().map(|row| self.values.get(row));
-        let values = values.map(|row| row.map(|at| self.each_value[at]));
-        group.list("observation_values", Delta::default(), values)?;
+        group.deltas("period", profiles.clone().map(|p| p.period))?;
+        group.amounts("value", rows.of(&self.value))?;
+        group.deltas("sample_count", rows.of(&self.count))?;
+        let times = values(rows.lists(&self.timestamps), &self.timestamp);
+        group.list("observation_timestamps", Whole::deltas(), times)?;
+        let each = values(rows.lists(&self.values), &self.each_value);
+        group.list("observation_values", Whole::deltas(), each)?;
         group.ids("profile_id", profiles.clone().map(|p| p.id))?;
-        group.ids("trace_id", rows.clone().map(|row| self.trace[row]))?;
-        let spans = rows.clone().map(|row| self.span[row]);
-        group.optional("span_id", Fixed::new(None), spans)?;
-        let attributes = rows.clone().map(|row| self.attributes.get(row));
-        group.map("attributes", pairs, attributes)?;
-        let types = rows.clone().map(|row| self.attributes.types(row));
-        group.texts("attribute_types", texts, types)?;
-        let of_profiles = rows.clone().map(|row| self.profile[row] as usize);
-        let sets = of_profiles
-            .clone()
-            .map(|at| self.profile_attributes.get(at));
-        group.map("profile_attributes", pairs, sets)?;
-        let types = of_profiles.map(|at| self.profile_attributes.types(at));
-        group.texts("profile_attribute_types", texts, types)?;
+        group.ids("trace_id", rows.of(&self.trace))?;
+        group.plain_ids("span_id", rows.of(&self.span))?;
+        let names = ["attributes", "attribute_types"];
+        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        let of_profiles = rows.of(&self.profile).map(|profile| profile as usize);
+        let names = ["profile_attributes", "profile_attribute_types"];
+        group.attributes(names, &self.profile_attributes, shared, of_profiles)?;
         let dropped = profiles.clone().map(|p| p.dropped);
         group.numbers("dropped_attributes_count", dropped, false)?;
         let formats = profiles.clone().map(|p| p.payload_format);
         group.texts("original_payload_format", texts, formats)?;
         let payloads = profiles.map(|p| p.payload);
         group.optional_texts("original_payload", &self.payloads, payloads)?;
-        group.hashes("stack_hash", rows.clone().map(|row| self.hash[row]))?;
+        group.hashes("stack_hash", rows.of(&self.hash))?;
         if layout.options.profiles == ProfilesLayout::Wide {
-            self.frames.write(rows.map(|row| self.stack[row]), group)?;
+            self.frames.write(rows.of(&self.stack), group)?;
         }
         Ok(())
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.profiles.clear();
-        self.profile_attributes.clear();
-        self.profile.clear();
-        self.value.clear();
-        self.count.clear();
-        self.timestamps.clear();
-        self.timestamp.clear();
-        self.values.clear();
-        self.each_value.clear();
-        self.trace.clear();
-        self.span.clear();
-        self.attributes.clear();
-        self.payloads.clear();
-        self.frames.clear();
-        self.stack.clear();
-        self.hash.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        let words = [&self.value, &self.count, &self.timestamp, &self.each_value];
-        let words = words.map(|column| column.capacity() * size_of::<i64>());
-        self.profiles.capacity() * size_of::<Profile>()
-            + self.profile_attributes.memory()
-            + (self.profile.capacity() + self.stack.capacity()) * size_of::<u32>()
-            + words.iter().sum::<usize>()
-            + self.timestamps.memory()
-            + self.values.memory()
-            + self.trace.capacity() * size_of::<Option<[u8; 16]>>()
-            + self.span.capacity() * size_of::<Option<[u8; 8]>>()
-            + self.attributes.memory()
-            + self.payloads.memory()
-            + self.frames.memory()
-            + self.hash.capacity() * size_of::<u64>()
     }
 }

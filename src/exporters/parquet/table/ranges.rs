@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
-/// Where the entries of each row are in columns that have the entries of all rows.
-#[derive(Debug, Default)]
-pub(super) struct Ranges {
-    ends: Vec<usize>,
+use super::gathered::{Gathered, gathered};
+use super::order::{Rows, values};
+
+gathered! {
+    /// Where the entries of each row are in columns that have the entries of all rows.
+    pub(super) struct Ranges {
+        ends: Vec<usize>,
+    }
 }
 
 impl Ranges {
@@ -28,14 +32,6 @@ impl Ranges {
     pub(super) fn end(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }
-
-    pub(super) fn clear(&mut self) {
-        self.ends.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.ends.capacity() * size_of::<usize>()
-    }
 }
 
 /// A list of numbers for each row.
@@ -53,19 +49,21 @@ impl<T: Copy> Lists<T> {
     }
 
     /// The lists of these rows.
-    pub(super) fn write<'s>(
+    pub(super) fn of<'s>(
         &'s self,
-        rows: impl Iterator<Item = usize> + Clone + 's,
-    ) -> impl Iterator<Item = impl ExactSizeIterator<Item = T> + 's> + 's {
-        rows.map(|row| self.rows.get(row).map(|at| self.values[at]))
+        rows: Rows<'s>,
+    ) -> impl Iterator<Item = impl ExactSizeIterator<Item = T> + 's> + Clone + 's {
+        values(rows.lists(&self.rows), &self.values)
     }
+}
 
-    pub(super) fn clear(&mut self) {
+impl<T: Copy> Gathered for Lists<T> {
+    fn clear(&mut self) {
         self.rows.clear();
         self.values.clear();
     }
 
-    pub(super) fn memory(&self) -> usize {
-        self.rows.memory() + self.values.capacity() * size_of::<T>()
+    fn memory(&self) -> usize {
+        self.rows.memory() + self.values.memory()
     }
 }

@@ -26,6 +26,19 @@ pub(super) fn each(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> +
         .filter_map(|field| field.value.bytes())
 }
 
+/// What the entries of resources and those of scopes begin with: the resource or scope, and its schema URL.
+pub(super) fn head(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let (mut origin, mut schema_url) = (&[][..], &[][..]);
+    for field in fields(entry) {
+        match field? {
+            (1, value) => origin = bytes(value),
+            (3, value) => schema_url = bytes(value),
+            _ => {}
+        }
+    }
+    Ok((origin, schema_url))
+}
+
 /// A scalar's bits.
 #[inline]
 pub(super) fn number(value: Value<'_>) -> u64 {
@@ -40,18 +53,6 @@ pub(super) fn number(value: Value<'_>) -> u64 {
 #[inline]
 pub(super) fn bytes(value: Value<'_>) -> &[u8] {
     value.bytes().unwrap_or_default()
-}
-
-/// An id of that length; none where there is none or it has another length, which [`odd`] tells.
-#[inline]
-pub(super) fn id<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
-    bytes.try_into().ok()
-}
-
-/// Whether an id has a length that the column does not take. It becomes an attribute.
-#[inline]
-pub(super) fn odd<const N: usize>(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.len() != N
 }
 
 /// Nanoseconds since 1970 as a timestamp; none for 0. Times after 2262 become those before 1970, with the same bits.

@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use super::attributes::{Pairs, Sets};
-use super::chunk::RowGroup;
 use super::context::{Context, Contexts, Origin, SERVICE_NAME};
+use super::gathered::gathered;
+use super::group::RowGroup;
 use super::layout::{Promoted, Source};
-use super::read::{bytes, each, fields};
+use super::order::Rows;
+use super::read::{bytes, each, fields, head};
 use super::strings::{NONE, Strings};
 use super::{Kind, Partition, Sink, Table, WriteError, logs, metrics, traces};
 use crate::batch::Signal;
 use crate::wire::Malformed;
 use crate::wire::view::{AnyValue, Message, Resource, View as _, attribute};
 
-/// What the rows of all tables have.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) texts: Strings,
-    pub(super) pairs: Pairs,
-    pub(super) contexts: Contexts,
-    context: Vec<u32>,
-    times: Vec<i64>,
+gathered! {
+    /// What the rows of all tables have.
+    pub(super) struct Shared {
+        pub(super) texts: Strings,
+        pub(super) pairs: Pairs,
+        pub(super) contexts: Contexts,
+        context: Vec<u32>,
+        times: Vec<i64>,
+    }
 }
 
 impl Shared {
@@ -44,44 +47,17 @@ impl Shared {
         &self.times
     }
 
-    pub(super) fn clear(&mut self) {
-        self.texts.clear();
-        self.pairs.clear();
-        self.contexts.clear();
-        self.context.clear();
-        self.times.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.texts.memory()
-            + self.pairs.memory()
-            + self.contexts.memory()
-            + self.context.capacity() * size_of::<u32>()
-            + self.times.capacity() * size_of::<i64>()
-    }
-
     /// The rows sorted by service, by what `key` says, and by time. Equal ones stay in the order they came in.
-    pub(super) fn order(&self, key: impl Fn(usize) -> u64) -> Vec<u32> {
-        let mut services: Vec<u32> = Vec::new();
-        let mut rank = vec![0; self.texts.len()];
-        for context in 0..self.contexts.resources.len() {
-            let service = self.contexts.get(context as u32).service;
-            if service != NONE {
-                services.push(service);
-            }
-        }
-        services.sort_unstable_by(|a, b| self.texts.get(*a).cmp(self.texts.get(*b)));
-        services.dedup();
-        for (at, service) in services.iter().enumerate() {
-            rank[*service as usize] = at as u32;
-        }
-        let rank = |context: u32| match self.contexts.get(context).service {
-            NONE => u32::MAX,
-            service => rank[service as usize],
-        };
+    pub(super) fn order(&self, key: impl Fn(usize) -> u32) -> Vec<u32> {
+        let contexts = 0..self.contexts.resources.len() as u32;
+        let services = contexts.map(|context| self.contexts.get(context).service);
+        let ranks = self.texts.ranks(services.clone());
+        let ranks: Vec<u32> = services
+            .map(|service| ranks.get(service as usize).copied().unwrap_or(u32::MAX))
+            .collect();
         let rows = self.times.iter().zip(&self.context).enumerate();
-        let mut rows: Vec<(u32, u64, i64, u32)> = rows
-            .map(|(at, (time, context))| (rank(*context), key(at), *time, at as u32))
+        let mut rows: Vec<(u32, u32, i64, u32)> = rows
+            .map(|(at, (time, context))| (ranks[*context as usize], key(at), *time, at as u32))
             .collect();
         // Most come in their order, or in long runs of it.
         rows.sort();
@@ -89,11 +65,8 @@ impl Shared {
     }
 
     /// Where rows come from: contexts, each with the number of rows that have it one after the other.
-    fn runs(&self, order: &[u32]) -> Vec<(u32, usize)> {
-        let contexts: Vec<u32> = order
-            .iter()
-            .map(|row| self.context[*row as usize])
-            .collect();
+    fn runs(&self, rows: Rows<'_>) -> Vec<(u32, usize)> {
+        let contexts: Vec<u32> = rows.of(&self.context).collect();
         let runs = contexts.chunk_by(|a, b| a == b);
         runs.map(|run| (run[0], run.len())).collect()
     }
@@ -110,30 +83,29 @@ impl Shared {
 
     pub(super) fn write_times(
         &self,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let times = order.iter().map(|row| self.times[*row as usize]);
-        group.deltas("timestamp", times)
+        group.deltas("timestamp", rows.of(&self.times))
     }
 
     pub(super) fn write_service(
         &self,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let runs = self.runs(order);
+        let runs = self.runs(rows);
         let services = self.of_context(&runs, |context| context.service);
         group.runs_of_optional_texts("service_name", &self.texts, services)
     }
 
     pub(super) fn write_context(
         &self,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
         let (texts, pairs) = (&self.texts, &self.pairs);
-        let runs = self.runs(order);
+        let runs = self.runs(rows);
         let column = |get: fn(&Context) -> u32| self.of_context(&runs, get);
         let contexts = runs.iter().map(|(at, rows)| (*at as usize, *rows));
         let scopes = &self.contexts.scopes;
@@ -164,7 +136,7 @@ impl Shared {
     pub(super) fn write_promoted(
         &self,
         promoted: &[Promoted],
-        order: &[u32],
+        rows: Rows<'_>,
         attributes: Option<&Sets>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
@@ -173,7 +145,7 @@ impl Shared {
         };
         let runs = match promoted {
             [] => Vec::new(),
-            _ => self.runs(order),
+            _ => self.runs(rows),
         };
         for promoted in promoted {
             let key = self.pairs.keys.find(promoted.key.as_bytes());
@@ -185,8 +157,8 @@ impl Shared {
             let column = promoted.column();
             match promoted.source {
                 Source::Item => {
-                    let rows = order.iter().map(|row| attributes.get(*row as usize));
-                    group.optional_texts(&column, values, rows.map(find))?;
+                    let sets = rows.iter().map(|row| attributes.get(row));
+                    group.optional_texts(&column, values, sets.map(find))?;
                 }
                 Source::Resource => {
                     let contexts = 0..self.contexts.resources.len();
@@ -218,23 +190,10 @@ pub(super) fn append(
         let (1, entry) = field? else { continue };
         let entry = bytes(entry);
         let mut origin = Origin::default();
-        for field in fields(entry) {
-            match field? {
-                (1, resource) => origin.resource = bytes(resource),
-                (3, url) => origin.resource_schema_url = bytes(url),
-                _ => {}
-            }
-        }
+        (origin.resource, origin.resource_schema_url) = head(entry)?;
         let service = by_service.then(|| service(origin.resource));
         for scope in each(entry, 2) {
-            (origin.scope, origin.scope_schema_url) = Default::default();
-            for field in fields(scope) {
-                match field? {
-                    (1, scope) => origin.scope = bytes(scope),
-                    (3, url) => origin.scope_schema_url = bytes(url),
-                    _ => {}
-                }
-            }
+            (origin.scope, origin.scope_schema_url) = head(scope)?;
             let mut place = Place {
                 sink: &mut *sink,
                 origin: &origin,

@@ -4,6 +4,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
+use super::gathered::Gathered;
+
 /// No text: what a column that may be null has in a row without a value.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -69,18 +71,29 @@ impl Strings {
         self.ends.len()
     }
 
-    /// Forgets all, keeps the memory.
-    pub(super) fn clear(&mut self) {
+    /// The places of these texts in their order, by number. [`NONE`] has none.
+    pub(super) fn ranks(&self, ids: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut ids: Vec<u32> = ids.filter(|id| *id != NONE).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.sort_unstable_by(|a, b| self.get(*a).cmp(self.get(*b)));
+        let mut ranks = vec![0; self.len()];
+        for (rank, id) in ids.into_iter().enumerate() {
+            ranks[id as usize] = rank as u32;
+        }
+        ranks
+    }
+}
+
+impl Gathered for Strings {
+    fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.ids.clear();
     }
 
-    /// The memory they take.
-    pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity()
-            + self.ends.capacity() * size_of::<usize>()
-            + self.ids.allocation_size()
+    fn memory(&self) -> usize {
+        self.bytes.memory() + self.ends.memory() + self.ids.allocation_size()
     }
 }
 
@@ -134,13 +147,15 @@ impl Texts {
     pub(super) fn strings(&self) -> &Strings {
         &self.strings
     }
+}
 
-    pub(super) fn clear(&mut self) {
+impl Gathered for Texts {
+    fn clear(&mut self) {
         self.strings.clear();
         (self.looked_up, self.found, self.skipped) = (0, 0, 0);
     }
 
-    pub(super) fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         self.strings.memory()
     }
 }

@@ -17,6 +17,8 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use prost::Message as _;
 
+mod pages;
+
 use super::*;
 
 const HOUR: u64 = 3_600_000_000_000;

@@ -1,54 +1,59 @@
 //! Spans, with their events and links.
 
-use super::attributes::{Pairs, Sets, encode_bytes};
-use super::chunk::RowGroup;
+use super::attributes::{Pairs, Sets};
+use super::gathered::gathered;
+use super::group::RowGroup;
+use super::order::{Rows, values};
 use super::ranges::Ranges;
-use super::read::{bytes, each, fields, id, number, odd};
+use super::read::{bytes, each, fields, number};
 use super::rows::{Place, Shared};
 use super::strings::Strings;
-use super::values::{Delta, Fixed};
+use super::values::Whole;
 use super::{Kind, Layout, WriteError};
 use crate::wire::Malformed;
 
-/// The columns that only spans have.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    duration: Vec<Option<i64>>,
-    name: Vec<u32>,
-    kind: Vec<u32>,
-    status: Vec<u32>,
-    status_message: Vec<u32>,
-    trace: Vec<Option<[u8; 16]>>,
-    span: Vec<Option<[u8; 8]>>,
-    parent: Vec<Option<[u8; 8]>>,
-    trace_state: Vec<u32>,
-    flags: Vec<u32>,
-    dropped: Vec<u32>,
-    attributes: Sets,
-    events: Events,
-    dropped_events: Vec<u32>,
-    links: Links,
-    dropped_links: Vec<u32>,
+gathered! {
+    /// The columns that only spans have.
+    pub(super) struct Columns {
+        duration: Vec<Option<i64>>,
+        name: Vec<u32>,
+        kind: Vec<u32>,
+        status: Vec<u32>,
+        status_message: Vec<u32>,
+        trace: Vec<Option<[u8; 16]>>,
+        span: Vec<Option<[u8; 8]>>,
+        parent: Vec<Option<[u8; 8]>>,
+        trace_state: Vec<u32>,
+        flags: Vec<u32>,
+        dropped: Vec<u32>,
+        attributes: Sets,
+        events: Events,
+        dropped_events: Vec<u32>,
+        links: Links,
+        dropped_links: Vec<u32>,
+    }
 }
 
-#[derive(Debug, Default)]
-struct Events {
-    rows: Ranges,
-    time: Vec<i64>,
-    name: Vec<u32>,
-    attributes: Sets,
-    dropped: Vec<u32>,
+gathered! {
+    struct Events {
+        rows: Ranges,
+        time: Vec<i64>,
+        name: Vec<u32>,
+        attributes: Sets,
+        dropped: Vec<u32>,
+    }
 }
 
-#[derive(Debug, Default)]
-struct Links {
-    rows: Ranges,
-    trace: Vec<[u8; 16]>,
-    span: Vec<[u8; 8]>,
-    trace_state: Vec<u32>,
-    flags: Vec<u32>,
-    attributes: Sets,
-    dropped: Vec<u32>,
+gathered! {
+    struct Links {
+        rows: Ranges,
+        trace: Vec<[u8; 16]>,
+        span: Vec<[u8; 8]>,
+        trace_state: Vec<u32>,
+        flags: Vec<u32>,
+        attributes: Sets,
+        dropped: Vec<u32>,
+    }
 }
 
 /// A span, read once.
@@ -151,9 +156,6 @@ impl Columns {
         }
         self.status.push(name(texts, status(code), code));
         self.status_message.push(texts.intern(message));
-        self.trace.push(id(span.trace));
-        self.span.push(id(span.span));
-        self.parent.push(id(span.parent));
         self.trace_state.push(texts.intern(span.trace_state));
         self.flags.push(span.flags);
         self.dropped.push(span.dropped);
@@ -167,15 +169,14 @@ impl Columns {
                 _ => {}
             }
         }
-        for (key, is_odd, id) in [
-            (&b"otlp.trace_id"[..], odd::<16>(span.trace), span.trace),
-            (b"otlp.span_id", odd::<8>(span.span), span.span),
-            (b"otlp.parent_span_id", odd::<8>(span.parent), span.parent),
-        ] {
-            if is_odd {
-                self.attributes.push(pairs.add(&encode_bytes(key, id)));
-            }
-        }
+        let attributes = &mut self.attributes;
+        let trace = attributes.id(b"otlp.trace_id", span.trace, pairs);
+        self.trace.push(trace);
+        let parent = span.parent;
+        let span = attributes.id(b"otlp.span_id", span.span, pairs);
+        self.span.push(span);
+        let parent = attributes.id(b"otlp.parent_span_id", parent, pairs);
+        self.parent.push(parent);
         self.attributes.end(pairs, texts);
         self.events.rows.push(self.events.time.len());
         self.links.rows.push(self.links.trace.len());
@@ -193,84 +194,30 @@ impl Columns {
         &self,
         shared: &Shared,
         _: &Layout,
-        order: &[u32],
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let (texts, pairs) = (&shared.texts, &shared.pairs);
-        let rows = order.iter().map(|row| *row as usize);
-        fn column<T: Copy>(
-            rows: impl Iterator<Item = usize> + Clone,
-            column: &[T],
-        ) -> impl Iterator<Item = T> + Clone {
-            rows.map(|row| column[row])
-        }
-        let of = |values| column::<u32>(rows.clone(), values);
-        shared.write_times(order, group)?;
-        let durations = column(rows.clone(), &self.duration);
-        group.optional("duration_nano", Delta::default(), durations)?;
-        shared.write_service(order, group)?;
-        group.texts("name", texts, of(&self.name))?;
-        group.texts("kind", texts, of(&self.kind))?;
-        group.texts("status_code", texts, of(&self.status))?;
-        group.texts("status_message", texts, of(&self.status_message))?;
-        group.ids("trace_id", column(rows.clone(), &self.trace))?;
-        let spans = column(rows.clone(), &self.span);
-        group.optional("span_id", Fixed::new(None), spans)?;
-        let parents = column(rows.clone(), &self.parent);
-        group.optional("parent_span_id", Fixed::new(None), parents)?;
-        group.texts("trace_state", texts, of(&self.trace_state))?;
-        group.numbers("flags", of(&self.flags), false)?;
-        let attributes = rows.clone().map(|row| self.attributes.get(row));
-        group.map("attributes", pairs, attributes)?;
-        let types = rows.clone().map(|row| self.attributes.types(row));
-        group.texts("attribute_types", texts, types)?;
-        group.numbers("dropped_attributes_count", of(&self.dropped), false)?;
-        self.events.write(rows.clone(), texts, pairs, group)?;
-        group.numbers("dropped_events_count", of(&self.dropped_events), false)?;
-        self.links.write(rows.clone(), texts, pairs, group)?;
-        group.numbers("dropped_links_count", of(&self.dropped_links), false)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.duration.clear();
-        self.name.clear();
-        self.kind.clear();
-        self.status.clear();
-        self.status_message.clear();
-        self.trace.clear();
-        self.span.clear();
-        self.parent.clear();
-        self.trace_state.clear();
-        self.flags.clear();
-        self.dropped.clear();
-        self.attributes.clear();
-        self.events.clear();
-        self.dropped_events.clear();
-        self.links.clear();
-        self.dropped_links.clear();
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        let numbers = [
-            &self.name,
-            &self.kind,
-            &self.status,
-            &self.status_message,
-            &self.trace_state,
-            &self.flags,
-            &self.dropped,
-            &self.dropped_events,
-            &self.dropped_links,
-        ];
-        let numbers = numbers.map(|column| column.capacity() * size_of::<u32>());
-        numbers.iter().sum::<usize>()
-            + self.duration.capacity() * size_of::<Option<i64>>()
-            + self.trace.capacity() * size_of::<Option<[u8; 16]>>()
-            + self.span.capacity() * size_of::<Option<[u8; 8]>>()
-            + self.parent.capacity() * size_of::<Option<[u8; 8]>>()
-            + self.attributes.memory()
-            + self.events.memory()
-            + self.links.memory()
+        let texts = &shared.texts;
+        shared.write_times(rows, group)?;
+        group.optional_deltas("duration_nano", rows.of(&self.duration))?;
+        shared.write_service(rows, group)?;
+        group.texts("name", texts, rows.of(&self.name))?;
+        group.texts("kind", texts, rows.of(&self.kind))?;
+        group.texts("status_code", texts, rows.of(&self.status))?;
+        group.texts("status_message", texts, rows.of(&self.status_message))?;
+        group.ids("trace_id", rows.of(&self.trace))?;
+        group.plain_ids("span_id", rows.of(&self.span))?;
+        group.plain_ids("parent_span_id", rows.of(&self.parent))?;
+        group.texts("trace_state", texts, rows.of(&self.trace_state))?;
+        group.numbers("flags", rows.of(&self.flags), false)?;
+        let names = ["attributes", "attribute_types"];
+        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.numbers("dropped_attributes_count", rows.of(&self.dropped), false)?;
+        self.events.write(shared, rows, group)?;
+        let dropped = rows.of(&self.dropped_events);
+        group.numbers("dropped_events_count", dropped, false)?;
+        self.links.write(shared, rows, group)?;
+        group.numbers("dropped_links_count", rows.of(&self.dropped_links), false)
     }
 }
 
@@ -294,38 +241,19 @@ impl Events {
 
     fn write(
         &self,
-        rows: impl Iterator<Item = usize> + Clone,
-        texts: &Strings,
-        pairs: &Pairs,
+        shared: &Shared,
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let rows = rows.map(|row| self.rows.get(row));
-        let times = rows.clone().map(|row| row.map(|at| self.time[at]));
-        group.list("event_timestamp", Delta::default(), times)?;
-        let names = rows.clone().map(|row| row.map(|at| self.name[at]));
-        group.text_lists("event_name", texts, names)?;
-        let sets = &self.attributes;
-        let attributes = rows.clone().map(|row| row.map(|at| sets.get(at)));
-        group.maps("event_attributes", pairs, attributes)?;
-        let types = rows.clone().map(|row| row.map(|at| sets.types(at)));
-        group.text_lists("event_attribute_types", texts, types)?;
-        let dropped = rows.map(|row| row.map(|at| self.dropped[at]));
+        let lists = rows.lists(&self.rows);
+        let times = values(lists.clone(), &self.time);
+        group.list("event_timestamp", Whole::deltas(), times)?;
+        let names = values(lists.clone(), &self.name);
+        group.text_lists("event_name", &shared.texts, names)?;
+        let names = ["event_attributes", "event_attribute_types"];
+        group.attribute_lists(names, &self.attributes, shared, lists.clone())?;
+        let dropped = values(lists, &self.dropped);
         group.number_lists("event_dropped_attributes_count", dropped)
-    }
-
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.time.clear();
-        self.name.clear();
-        self.attributes.clear();
-        self.dropped.clear();
-    }
-
-    fn memory(&self) -> usize {
-        self.rows.memory()
-            + self.time.capacity() * size_of::<i64>()
-            + (self.name.capacity() + self.dropped.capacity()) * size_of::<u32>()
-            + self.attributes.memory()
     }
 }
 
@@ -344,16 +272,11 @@ impl Links {
                 _ => {}
             }
         }
-        self.trace.push(id(trace).unwrap_or_default());
-        self.span.push(id(span).unwrap_or_default());
-        if odd::<16>(trace) {
-            let pair = encode_bytes(b"otlp.trace_id", trace);
-            self.attributes.push(pairs.add(&pair));
-        }
-        if odd::<8>(span) {
-            let pair = encode_bytes(b"otlp.span_id", span);
-            self.attributes.push(pairs.add(&pair));
-        }
+        let attributes = &mut self.attributes;
+        let trace = attributes.id(b"otlp.trace_id", trace, pairs);
+        self.trace.push(trace.unwrap_or_default());
+        let span = attributes.id(b"otlp.span_id", span, pairs);
+        self.span.push(span.unwrap_or_default());
         self.trace_state.push(texts.intern(state));
         self.flags.push(flags);
         self.attributes.end(pairs, texts);
@@ -362,46 +285,19 @@ impl Links {
 
     fn write(
         &self,
-        rows: impl Iterator<Item = usize> + Clone,
-        texts: &Strings,
-        pairs: &Pairs,
+        shared: &Shared,
+        rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let rows = rows.map(|row| self.rows.get(row));
-        let traces = rows.clone().map(|row| row.map(|at| self.trace[at]));
-        group.list("link_trace_id", Fixed::new(None), traces)?;
-        let spans = rows.clone().map(|row| row.map(|at| self.span[at]));
-        group.list("link_span_id", Fixed::new(None), spans)?;
-        let states = rows.clone().map(|row| row.map(|at| self.trace_state[at]));
-        group.text_lists("link_trace_state", texts, states)?;
-        let flags = rows.clone().map(|row| row.map(|at| self.flags[at]));
-        group.number_lists("link_flags", flags)?;
-        let sets = &self.attributes;
-        let attributes = rows.clone().map(|row| row.map(|at| sets.get(at)));
-        group.maps("link_attributes", pairs, attributes)?;
-        let types = rows.clone().map(|row| row.map(|at| sets.types(at)));
-        group.text_lists("link_attribute_types", texts, types)?;
-        let dropped = rows.map(|row| row.map(|at| self.dropped[at]));
+        let lists = rows.lists(&self.rows);
+        group.id_lists("link_trace_id", values(lists.clone(), &self.trace))?;
+        group.id_lists("link_span_id", values(lists.clone(), &self.span))?;
+        let states = values(lists.clone(), &self.trace_state);
+        group.text_lists("link_trace_state", &shared.texts, states)?;
+        group.number_lists("link_flags", values(lists.clone(), &self.flags))?;
+        let names = ["link_attributes", "link_attribute_types"];
+        group.attribute_lists(names, &self.attributes, shared, lists.clone())?;
+        let dropped = values(lists, &self.dropped);
         group.number_lists("link_dropped_attributes_count", dropped)
-    }
-
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.trace.clear();
-        self.span.clear();
-        self.trace_state.clear();
-        self.flags.clear();
-        self.attributes.clear();
-        self.dropped.clear();
-    }
-
-    fn memory(&self) -> usize {
-        let numbers = [&self.trace_state, &self.flags, &self.dropped];
-        let numbers = numbers.map(|column| column.capacity() * size_of::<u32>());
-        self.rows.memory()
-            + numbers.iter().sum::<usize>()
-            + self.trace.capacity() * 16
-            + self.span.capacity() * 8
-            + self.attributes.memory()
     }
 }

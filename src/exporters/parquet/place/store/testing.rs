@@ -1,0 +1,222 @@
+//! A server that speaks the part of S3's protocol that is needed, and fails as told.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+use crate::config::ByteSize;
+use crate::exporters::parquet::config::ObjectStoreConfig;
+
+/// What happens to the next request of a kind.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::exporters::parquet) enum Fault {
+    /// It is answered with that status, and nothing is done.
+    Status(u16),
+    /// It is done, and the connection is closed without an answer.
+    Lost,
+    /// It is done after a while.
+    Slow,
+}
+
+/// A bucket's content, and what will go wrong.
+#[derive(Default)]
+pub(in crate::exporters::parquet) struct Bucket {
+    pub(in crate::exporters::parquet) objects: BTreeMap<String, Vec<u8>>,
+    pub(in crate::exporters::parquet) uploads: HashMap<String, BTreeMap<u32, Vec<u8>>>,
+    /// By kind of request: `put`, `begin`, `part`, `complete`, `abort`, `head`, `delete`.
+    faults: HashMap<&'static str, VecDeque<Fault>>,
+    pub(super) part_sizes: Vec<usize>,
+    parts_at_once: usize,
+    pub(super) most_parts_at_once: usize,
+    requests: Vec<&'static str>,
+}
+
+/// A server with one bucket.
+#[derive(Clone, Default)]
+pub(in crate::exporters::parquet) struct Server(Arc<Mutex<Bucket>>);
+
+impl Server {
+    /// A server, and a store in it with parts of 1000 bytes: fewer than may be configured.
+    pub(in crate::exporters::parquet) async fn start() -> (Self, ObjectStoreConfig) {
+        let server = Server::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let serving = server.clone();
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let server = serving.clone();
+                let service = service_fn(move |request| {
+                    let server = server.clone();
+                    async move { server.answer(request).await }
+                });
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(socket), service);
+                tokio::spawn(connection);
+            }
+        });
+        let options = [
+            ("endpoint", endpoint.as_str()),
+            ("allow_http", "true"),
+            ("access_key_id", "key"),
+            ("secret_access_key", "secret"),
+            ("region", "here"),
+        ];
+        let options = options.map(|(name, value)| (name.to_owned(), value.into()));
+        let config = ObjectStoreConfig {
+            url: "s3://bucket/some/prefix".to_owned(),
+            options: options.into(),
+            part_size: ByteSize(1000),
+            ..ObjectStoreConfig::default()
+        };
+        (server, config)
+    }
+
+    pub(in crate::exporters::parquet) fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        self.0.lock().unwrap()
+    }
+
+    pub(in crate::exporters::parquet) fn will(
+        &self,
+        kind: &'static str,
+        faults: impl IntoIterator<Item = Fault>,
+    ) {
+        self.bucket().faults.entry(kind).or_default().extend(faults);
+    }
+
+    pub(in crate::exporters::parquet) fn requests(&self, kind: &str) -> usize {
+        let bucket = self.bucket();
+        bucket
+            .requests
+            .iter()
+            .filter(|other| **other == kind)
+            .count()
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+        let (head, body) = request.into_parts();
+        let query: HashMap<String, String> = head
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let kind = match (&head.method, query.contains_key("uploadId")) {
+            (&Method::PUT, true) => "part",
+            (&Method::PUT, false) => "put",
+            (&Method::POST, true) => "complete",
+            (&Method::POST, false) if query.contains_key("uploads") => "begin",
+            (&Method::POST, false) => "delete",
+            (&Method::DELETE, true) => "abort",
+            (&Method::HEAD, _) => "head",
+            other => panic!("{other:?}"),
+        };
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let fault = {
+            let mut bucket = self.bucket();
+            bucket.requests.push(kind);
+            if kind == "part" {
+                bucket.parts_at_once += 1;
+                bucket.most_parts_at_once = bucket.most_parts_at_once.max(bucket.parts_at_once);
+            }
+            bucket.faults.get_mut(kind).and_then(VecDeque::pop_front)
+        };
+        if let Some(Fault::Slow) = fault {
+            sleep(Duration::from_millis(50)).await;
+        }
+        if kind == "part" {
+            self.bucket().parts_at_once -= 1;
+        }
+        if let Some(Fault::Status(status)) = fault {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            return Ok(response);
+        }
+        let key = head.uri.path().trim_start_matches("/bucket/").to_owned();
+        let response = self.bucket().perform(kind, key, &query, &body);
+        match fault {
+            Some(Fault::Lost) => Err(io::Error::other("lost")),
+            _ => Ok(response),
+        }
+    }
+}
+
+impl Bucket {
+    fn perform(
+        &mut self,
+        kind: &str,
+        key: String,
+        query: &HashMap<String, String>,
+        body: &Bytes,
+    ) -> Response<Full<Bytes>> {
+        let response = Response::builder().header("etag", "\"tag\"");
+        let missing = || {
+            let response = Response::builder().status(StatusCode::NOT_FOUND);
+            response.body(Full::default()).unwrap()
+        };
+        let upload = query.get("uploadId").cloned().unwrap_or_default();
+        let answer = match kind {
+            "put" => {
+                self.objects.insert(key, body.to_vec());
+                String::new()
+            }
+            "begin" => {
+                let upload = format!("upload-{}", self.requests.len());
+                self.uploads.insert(upload.clone(), BTreeMap::new());
+                format!(
+                    "<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
+                )
+            }
+            "part" => {
+                let Some(parts) = self.uploads.get_mut(&upload) else {
+                    return missing();
+                };
+                parts.insert(query["partNumber"].parse().unwrap(), body.to_vec());
+                self.part_sizes.push(body.len());
+                String::new()
+            }
+            "complete" => {
+                let Some(parts) = self.uploads.remove(&upload) else {
+                    return missing();
+                };
+                let whole = parts.into_values().flatten().collect();
+                self.objects.insert(key, whole);
+                "<CompleteMultipartUploadResult><ETag>tag</ETag></CompleteMultipartUploadResult>"
+                    .to_owned()
+            }
+            "abort" => {
+                self.uploads.remove(&upload);
+                String::new()
+            }
+            "head" => {
+                let Some(object) = self.objects.get(&key) else {
+                    return missing();
+                };
+                let response = response
+                    .header("content-length", object.len())
+                    .header("last-modified", "Mon, 14 Sep 2026 05:00:00 GMT");
+                return response.body(Full::default()).unwrap();
+            }
+            _ => {
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                let key = body.split("<Key>").nth(1).unwrap();
+                let key = key.split("</Key>").next().unwrap();
+                self.objects.remove(key);
+                format!("<DeleteResult><Deleted><Key>{key}</Key></Deleted></DeleteResult>")
+            }
+        };
+        response.body(Full::from(answer)).unwrap()
+    }
+}

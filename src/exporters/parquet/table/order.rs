@@ -1,0 +1,45 @@
+//! In which order rows are written.
+
+use std::ops::Range;
+
+use super::ranges::Ranges;
+
+/// The rows of a row group, in the order in which they are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows<'o>(pub(super) &'o [u32]);
+
+impl<'o> Rows<'o> {
+    /// How many there are.
+    pub(super) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Which ones.
+    pub(super) fn iter(self) -> impl Iterator<Item = usize> + Clone + 'o {
+        self.0.iter().map(|row| *row as usize)
+    }
+
+    /// Their values in a column.
+    pub(super) fn of<'c, T: Copy>(
+        self,
+        column: &'c [T],
+    ) -> impl Iterator<Item = T> + Clone + use<'o, 'c, T> {
+        self.iter().map(move |row| column[row])
+    }
+
+    /// Where their lists are in columns of lists.
+    pub(super) fn lists<'r>(
+        self,
+        lists: &'r Ranges,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<'o, 'r> {
+        self.iter().map(move |row| lists.get(row))
+    }
+}
+
+/// The values of lists.
+pub(super) fn values<'c, T: Copy>(
+    lists: impl Iterator<Item = Range<usize>> + Clone + 'c,
+    column: &'c [T],
+) -> impl Iterator<Item = impl ExactSizeIterator<Item = T> + 'c> + Clone + 'c {
+    lists.map(move |list| list.map(move |at| column[at]))
+}
