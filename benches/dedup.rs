@@ -173,6 +173,7 @@ fn processor(
         id: "dedup".parse()?,
         budget: budget.clone(),
         listeners: Listeners::default(),
+        stored_queues: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
     };

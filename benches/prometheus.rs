@@ -63,6 +63,7 @@ fn measure(
         id: "prometheus".parse()?,
         budget: budget.clone(),
         listeners: Listeners::default(),
+        stored_queues: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
     };

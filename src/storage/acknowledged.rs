@@ -35,7 +35,9 @@ impl Acknowledged {
 
     /// One above the largest number in the set.
     pub(super) fn end(&self) -> u64 {
-        self.above.last_key_value().map_or(self.watermark, |(_, end)| *end)
+        self.above
+            .last_key_value()
+            .map_or(self.watermark, |(_, end)| *end)
     }
 
     /// Whether the number is in the set.

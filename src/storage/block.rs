@@ -3,9 +3,7 @@
 use bytes::Bytes;
 
 use super::NewRecord;
-use super::format::{
-    BLOCK_HEADER, BlockHeader, Codec, Marker, RECORD_HEADER, crc, now, take,
-};
+use super::format::{BLOCK_HEADER, BlockHeader, Codec, Marker, RECORD_HEADER, crc, now, take};
 
 /// Collects the records of one block, uncompressed.
 #[derive(Debug, Default)]
@@ -82,7 +80,10 @@ impl BlockBuilder {
 /// Whether that made it smaller; otherwise `output` has anything behind what it had.
 fn append_compressed(raw: &[u8], output: &mut Vec<u8>) -> bool {
     let start = output.len();
-    output.resize(start + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+    output.resize(
+        start + lz4_flex::block::get_maximum_output_size(raw.len()),
+        0,
+    );
     let Some(room) = output.get_mut(start..) else {
         return false;
     };
@@ -102,13 +103,18 @@ pub(super) fn expand(header: &BlockHeader, stored: &[u8]) -> Result<Bytes, Damag
         Codec::Lz4 => {
             let raw = lz4_flex::block::decompress(stored, header.raw as usize);
             let raw = raw.map_err(|_| Damaged)?;
-            (raw.len() == header.raw as usize).then(|| raw.into()).ok_or(Damaged)
+            (raw.len() == header.raw as usize)
+                .then(|| raw.into())
+                .ok_or(Damaged)
         }
     }
 }
 
 /// The records of a payload: sequence number, items, content. It ends early where it is not what was written.
-pub(super) fn records(header: &BlockHeader, raw: &Bytes) -> impl Iterator<Item = (u64, usize, Bytes)> {
+pub(super) fn records(
+    header: &BlockHeader,
+    raw: &Bytes,
+) -> impl Iterator<Item = (u64, usize, Bytes)> {
     let mut at = 0;
     let raw = raw.clone();
     (header.first..header.end()).map_while(move |sequence| {

@@ -41,7 +41,11 @@ impl Disk for Local {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let mut options = OpenOptions::new();
         // Appending, so that a truncated file is written from its new end on.
-        let file = options.append(true).create_new(true).mode(self.mode).open(path)?;
+        let file = options
+            .append(true)
+            .create_new(true)
+            .mode(self.mode)
+            .open(path)?;
         Ok(Box::new(file))
     }
 
@@ -64,7 +68,11 @@ impl Disk for Local {
         beside.push(".new");
         let beside = Path::new(&beside);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(self.mode);
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(self.mode);
         let mut file = options.open(beside)?;
         file.write_all(content)?;
         if durable {

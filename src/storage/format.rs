@@ -6,8 +6,8 @@
 //! payload: { length:u32 items:u32 content }*   as it is, or as one LZ4 block
 //! ```
 //!
-//! A block begins with the log's marker, eight random bytes. Where a header is damaged the next marker leads on. Bytes that
-//! were chosen once and for all would do as well, but then a client could send what looks like a block.
+//! A block begins with the log's marker, eight random bytes. Where a header is damaged the next marker leads on. Bytes
+//! that were chosen once and for all would do as well, but then a client could send what looks like a block.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -238,7 +238,10 @@ mod tests {
             created: 1,
         };
         assert_eq!(SegmentHeader::decode(&segment.encode()), Ok(segment));
-        assert_eq!(BlockHeader::decode(&block().encode(MARKER), MARKER), Some(block()));
+        assert_eq!(
+            BlockHeader::decode(&block().encode(MARKER), MARKER),
+            Some(block())
+        );
         for bit in 0..BLOCK_HEADER * 8 {
             let mut bytes = block().encode(MARKER);
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -251,7 +254,10 @@ mod tests {
         }
         for len in 0..SEGMENT_HEADER {
             assert!(SegmentHeader::decode(&segment.encode()[..len]).is_err());
-            assert_eq!(BlockHeader::decode(&block().encode(MARKER)[..len], MARKER), None);
+            assert_eq!(
+                BlockHeader::decode(&block().encode(MARKER)[..len], MARKER),
+                None
+            );
         }
     }
 

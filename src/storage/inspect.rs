@@ -45,7 +45,11 @@ pub fn reader(
     let plan = recover(directory, None)?;
     let directory: PathBuf = directory.to_owned();
     let segments: Vec<_> = plan.segments.iter().cloned().collect();
-    let Plan { marker, segments: state, .. } = plan;
+    let Plan {
+        marker,
+        segments: state,
+        ..
+    } = plan;
     let acknowledged = state.acknowledged;
     let blocks = segments.into_iter().flat_map(move |segment| {
         let path = directory.join(segment_name(segment.name));

@@ -32,7 +32,12 @@ impl Lock {
             error,
         };
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode);
         let mut file = options.open(&path).map_err(|error| failed("open", error))?;
         let give_up = Instant::now() + timeout;
         loop {
@@ -85,7 +90,10 @@ mod tests {
         let lock = take().unwrap();
         assert!(Lock::is_taken(directory.path()));
         let refused = take().unwrap_err().to_string();
-        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        assert!(
+            refused.contains(&format!("process {}", std::process::id())),
+            "{refused}"
+        );
         drop(lock);
         take().unwrap();
     }

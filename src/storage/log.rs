@@ -10,7 +10,9 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use super::disk::Disk;
-use super::format::{BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name};
+use super::format::{
+    BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name,
+};
 use super::lock::Lock;
 use super::read::{Place, Reader};
 use super::recovery::{Recovered, recover};
@@ -89,7 +91,9 @@ impl Log {
         let lock = Lock::take(directory, options.lock_timeout, options.file_mode)?;
         let plan = recover(directory, Some(&*disk))?;
         let recovered = plan.recovered;
-        metrics.damaged_blocks.increment(recovered.damaged.len() as u64);
+        metrics
+            .damaged_blocks
+            .increment(recovered.damaged.len() as u64);
         metrics.lost_records.increment(recovered.lost_records);
         metrics.recovered_records.increment(recovered.records);
         let start = plan.segments.acknowledged.watermark();
@@ -161,8 +165,8 @@ impl Log {
         len + RECORD_HEADER + BLOCK_HEADER
     }
 
-    /// A record was dealt with: it is not given out any more. To be said once for each record that was given out, unless that
-    /// was given back.
+    /// A record was dealt with: it is not given out any more. To be said once for each record that was given out,
+    /// unless that was given back.
     pub fn acknowledge(&self, sequence: u64, items: usize) {
         let mut state = self.shared.lock();
         if !state.segments.acknowledge(sequence, items as u64) {
@@ -180,6 +184,11 @@ impl Log {
     pub fn give_back(&self, sequence: u64, place: Place) {
         self.shared.lock().again.insert(sequence, place);
         self.shared.readable.notify_waiters();
+    }
+
+    /// Whether files are about to be removed, so that there will be more room.
+    pub fn is_freeing(&self) -> bool {
+        self.shared.lock().segments.is_freeing()
     }
 
     /// What it holds.
@@ -200,6 +209,12 @@ impl Log {
     /// Completes when there may be something to give out that was not there when this was called.
     pub fn readable(&self) -> tokio::sync::futures::Notified<'_> {
         self.shared.readable.notified()
+    }
+
+    /// Makes all who wait look again.
+    pub fn wake(&self) {
+        self.shared.readable.notify_waiters();
+        self.shared.freed.notify_waiters();
     }
 
     /// From now on records are given to this lease, and to no other.
@@ -256,7 +271,11 @@ impl Shared {
 impl Recent {
     /// A block was written behind all others.
     pub(super) fn push(&mut self, block: RecentBlock) {
-        if self.blocks.back().is_some_and(|last| last.header.end() != block.header.first) {
+        if self
+            .blocks
+            .back()
+            .is_some_and(|last| last.header.end() != block.header.first)
+        {
             self.clear();
         }
         self.bytes += block.raw.len();
@@ -268,7 +287,11 @@ impl Recent {
 
     /// The block with a record. Blocks before it have been read, and are let go of.
     pub(super) fn take(&mut self, sequence: u64) -> Option<RecentBlock> {
-        while self.blocks.front().is_some_and(|block| block.header.end() <= sequence) {
+        while self
+            .blocks
+            .front()
+            .is_some_and(|block| block.header.end() <= sequence)
+        {
             self.pop();
         }
         let front = self.blocks.front()?;

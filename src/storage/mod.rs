@@ -6,13 +6,13 @@
 //! acknowledge -> position; a segment whose records are all acknowledged is deleted
 //! ```
 //!
-//! A log is a directory: segments (`NNN.segment`), the position of the reader (`position`), and a `lock` against a second
-//! process. The formats are in `format`. What a record means is the business of whoever appends it.
+//! A log is a directory: segments (`NNN.segment`), the position of the reader (`position`), and a `lock` against a
+//! second process. The formats are in `format`. What a record means is the business of whoever appends it.
 //!
-//! What is promised: once [`Log::append`] has answered, the record is as durable as [`Fsync`] says, and it is given out until it
-//! is acknowledged. After a crash some that were acknowledged are given out again, because the position is only
-//! written so often: delivery is at least once. After [`Lease::close`] none are. A damaged block costs its own records,
-//! is reported, and nothing else.
+//! What is promised: once [`Log::append`] has answered, the record is as durable as [`Fsync`] says, and it is given out
+//! until it is acknowledged. After a crash some that were acknowledged are given out again, because the position is
+//! only written so often: delivery is at least once. After [`Lease::close`] none are. A damaged block costs its own
+//! records, is reported, and nothing else.
 //!
 //! A segment is never compacted and never written to again after a failure. It would not help: what is delivered out of
 //! order is rare, and a segment with one record left is bounded by the number of records under way.
@@ -25,6 +25,7 @@ mod inspect;
 mod lock;
 mod log;
 mod position;
+mod queues;
 mod read;
 mod recovery;
 mod registry;
@@ -47,9 +48,10 @@ use bytes::Bytes;
 
 pub use inspect::{Contents, inspect, reader};
 pub use log::Log;
-pub use read::{Next, Record};
+pub use queues::{QueueName, Storage, list, unused};
+pub use read::{Next, Place, Record};
 pub use recovery::Recovered;
-pub use registry::{Lease, Logs};
+pub use registry::{Lease, Logs, Reading};
 
 /// How a log is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +66,18 @@ pub struct Options {
     pub lock_timeout: Duration,
     /// Permissions of files that are made.
     pub file_mode: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            fsync: Fsync::Always,
+            compress: true,
+            segment_bytes: 16 << 20,
+            lock_timeout: Duration::ZERO,
+            file_mode: 0o600,
+        }
+    }
 }
 
 /// When appended records are forced to the disk.

@@ -97,23 +97,35 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         let limit = later.find_map(|later| later.header.map(|header| header.follows));
         if let Some(header) = one.header {
             // These have no records.
-            segments.acknowledged.insert(header.follows.min(header.first), header.first);
+            segments
+                .acknowledged
+                .insert(header.follows.min(header.first), header.first);
             recovered.lost_records += segments.lose(expected, header.follows);
             expected = expected.max(header.first);
         }
-        let scanned = scan(one, marker, limit, &mut expected, &mut segments, &mut recovered)
-            .map_err(failed("read", &one.path))?;
+        let scanned = scan(
+            one,
+            marker,
+            limit,
+            &mut expected,
+            &mut segments,
+            &mut recovered,
+        )
+        .map_err(failed("read", &one.path))?;
         let mut bytes = one.bytes;
         match scanned.unfinished {
             Some(damage) if is_last => {
                 recovered.cut_bytes = damage.bytes;
                 if let Some(disk) = disk {
-                    disk.cut(&one.path, damage.at).map_err(failed("cut", &one.path))?;
+                    disk.cut(&one.path, damage.at)
+                        .map_err(failed("cut", &one.path))?;
                     bytes = damage.at;
                 }
             }
             Some(damage) if limit.is_none_or(|limit| expected < limit) => {
-                recovered.damaged.push((one.path.clone(), damage.at, damage.bytes));
+                recovered
+                    .damaged
+                    .push((one.path.clone(), damage.at, damage.bytes));
             }
             // It was not finished, and its records were refused or are in the next segment.
             _ => {}
@@ -177,7 +189,9 @@ fn scan(
                 continue;
             }
             Found::Damaged(damage) => {
-                recovered.damaged.push((one.path.clone(), damage.at, damage.bytes));
+                recovered
+                    .damaged
+                    .push((one.path.clone(), damage.at, damage.bytes));
                 continue;
             }
             Found::Block { at, header, stored } => (at, header, stored),
@@ -188,7 +202,9 @@ fn scan(
         }
         if std::mem::take(&mut headless) {
             // One without a block was being made when the process ended.
-            recovered.damaged.push((one.path.clone(), 0, SEGMENT_HEADER as u64));
+            recovered
+                .damaged
+                .push((one.path.clone(), 0, SEGMENT_HEADER as u64));
         }
         if header.first < *expected {
             recovered.damaged.push((one.path.clone(), at, header.len()));

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::Local;
@@ -16,8 +17,8 @@ use crate::telemetry::StorageMetrics;
 
 /// Hands out logs by directory.
 ///
-/// A reload builds the new components while the old ones still work. Both then hold the same log, under one lock, until the
-/// last of them lets go. One at a time is given records: whoever asked for them last.
+/// A reload builds the new components while the old ones still work. Both then hold the same log, under one lock, until
+/// the last of them lets go. One at a time is given records: whoever asked for them last.
 #[derive(Debug, Clone, Default)]
 pub struct Logs(Arc<Mutex<HashMap<PathBuf, Opened>>>);
 
@@ -36,13 +37,13 @@ pub struct Lease {
     log: Arc<Log>,
     key: PathBuf,
     number: u64,
-    /// It has let go: closed, and dropped now.
-    gone: bool,
+    /// It has let go: closed, and dropped later.
+    gone: AtomicBool,
 }
 
 impl Logs {
-    /// The log in that directory, which is made if it is not there. The second value is what was found, when it was not open.
-    /// It reads all that is there before it returns.
+    /// The log in that directory, which is made if it is not there. The second value is what was found, when it was not
+    /// open. It reads all that is there before it returns.
     ///
     /// # Errors
     /// When another process has it, or the file system refuses.
@@ -85,7 +86,7 @@ impl Logs {
             log,
             key,
             number,
-            gone: false,
+            gone: AtomicBool::new(false),
         };
         Ok((lease, recovered))
     }
@@ -117,6 +118,14 @@ impl Lease {
         self.log.reads(self.number)
     }
 
+    /// Reads as this lease does, on a thread that may wait for the disk. It does not keep the log open.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            log: self.log.clone(),
+            lease: self.number,
+        }
+    }
+
     /// Up to `most` bytes of the next records, at least one if there is any. With `from_disk` it may wait for the disk.
     ///
     /// # Errors
@@ -125,20 +134,16 @@ impl Lease {
         self.log.next(self.number, most, from_disk)
     }
 
-    /// Lets go of the log. If this is its last lease, what waits is written, and the lock released, before this returns. Whether it
-    /// was the last. It may wait for the disk; so does dropping the lease.
-    pub fn close(mut self) -> bool {
-        self.let_go()
-    }
-
-    fn let_go(&mut self) -> bool {
+    /// Lets go of the log. If this is its last lease, what waits is written, and the lock released, before this
+    /// returns. Whether it was the last. It may wait for the disk; so does dropping the lease.
+    pub fn close(&self) -> bool {
         let mut open = self.logs.lock();
+        if self.gone.swap(true, Relaxed) {
+            return false;
+        }
         let Some(opened) = open.get_mut(&self.key) else {
             return false;
         };
-        if std::mem::replace(&mut self.gone, true) {
-            return false;
-        }
         opened.leases -= 1;
         let last = opened.leases == 0;
         if last {
@@ -150,9 +155,26 @@ impl Lease {
     }
 }
 
+/// See [`Lease::reading`].
+#[derive(Debug)]
+pub struct Reading {
+    log: Arc<Log>,
+    lease: u64,
+}
+
+impl Reading {
+    /// As [`Lease::next`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next(&self, most: usize, from_disk: bool) -> io::Result<Next> {
+        self.log.next(self.lease, most, from_disk)
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.let_go();
+        self.close();
     }
 }
 
@@ -161,7 +183,10 @@ fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
     if !directory.is_dir() {
         // Who may read a file may look for it.
         let mode = file_mode | ((file_mode & 0o444) >> 2);
-        fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(directory)?;
         if let Some(parent) = directory.parent() {
             fs::File::open(parent)?.sync_all()?;
         }

@@ -53,14 +53,19 @@ pub(super) struct Damage {
 impl Scan {
     /// Opens a segment to be read from its first block on, up to `end`.
     pub(super) fn open(path: &Path, marker: Marker, end: u64) -> io::Result<Self> {
-        Ok(Scan {
-            file: File::open(path)?,
+        Ok(Self::of(File::open(path)?, marker, end))
+    }
+
+    /// The same for a file that is open.
+    pub(super) fn of(file: File, marker: Marker, end: u64) -> Self {
+        Scan {
+            file,
             marker,
             end,
             at: SEGMENT_HEADER as u64,
             window: Vec::new(),
             start: 0,
-        })
+        }
     }
 
     /// Where the next block is looked for.
@@ -139,7 +144,9 @@ impl Scan {
     fn bytes(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
         let len = len.min(left);
-        let offset = at.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
+        let offset = at
+            .checked_sub(self.start)
+            .and_then(|offset| usize::try_from(offset).ok());
         let offset = match offset {
             Some(offset) if offset.saturating_add(len) <= self.window.len() => offset,
             _ => {
@@ -157,7 +164,11 @@ impl Scan {
         self.window.clear();
         self.window.resize(len, 0);
         let (mut filled, mut failures) = (0, 0);
-        while let Some(rest) = self.window.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self
+            .window
+            .get_mut(filled..)
+            .filter(|rest| !rest.is_empty())
+        {
             match self.file.read_at(rest, at + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,

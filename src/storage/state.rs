@@ -1,4 +1,5 @@
-//! What is known of a log's segments and records, in memory. The same for a log of any size: nothing is kept per record.
+//! What is known of a log's segments and records, in memory. The same for a log of any size: nothing is kept per
+//! record.
 
 use std::collections::VecDeque;
 
@@ -33,6 +34,8 @@ pub(super) struct Segments {
     lost_items: u64,
     /// How many have files that could be removed.
     finished: usize,
+    /// How many were taken out, and have files still.
+    removing: usize,
 }
 
 impl Segments {
@@ -103,8 +106,8 @@ impl Segments {
         }
     }
 
-    /// From `sequence` on, the records of the last segment are in a new one: `records` and `items` of them are not acknowledged.
-    /// `kept` is how many bytes the last segment has left.
+    /// From `sequence` on, the records of the last segment are in a new one: `records` and `items` of them are not
+    /// acknowledged. `kept` is how many bytes the last segment has left.
     pub(super) fn split_last(&mut self, kept: u64, records: u64, items: u64, mut new: Segment) {
         let Some(last) = self.list.back_mut() else {
             return;
@@ -123,7 +126,9 @@ impl Segments {
 
     /// A record need not be given out any more. Whether that is news.
     pub(super) fn acknowledge(&mut self, sequence: u64, items: u64) -> bool {
-        let new = self.acknowledged.insert(sequence, sequence.saturating_add(1));
+        let new = self
+            .acknowledged
+            .insert(sequence, sequence.saturating_add(1));
         self.settle(sequence, new, items);
         new > 0
     }
@@ -134,7 +139,9 @@ impl Segments {
         let mut from = first;
         // A gap does not span segments, but for what no segment has at all.
         while from < end {
-            let to = self.find(from).map_or(end, |segment| segment.end.min(end).max(from + 1));
+            let to = self
+                .find(from)
+                .map_or(end, |segment| segment.end.min(end).max(from + 1));
             let new = self.acknowledged.insert(from, to);
             self.settle(from, new, 0);
             lost += new;
@@ -175,8 +182,18 @@ impl Segments {
         self.finished > 0
     }
 
-    /// The file of a segment that was taken out is gone.
-    pub(super) fn removed(&mut self, segment: &Segment) {
+    /// Whether files are about to be removed.
+    pub(super) fn is_freeing(&self) -> bool {
+        self.finished + self.removing > 0
+    }
+
+    /// The file of a segment that was taken out is gone, or cannot be removed.
+    pub(super) fn removed(&mut self, segment: &Segment, is_gone: bool) {
+        self.removing -= 1;
+        if !is_gone {
+            // It counts as long as it is there; the next start removes it.
+            return;
+        }
         self.usage.bytes -= segment.bytes.min(self.usage.bytes);
     }
 
@@ -193,6 +210,7 @@ impl Segments {
         }
         self.list = kept;
         self.finished = 0;
+        self.removing += finished.len();
         finished
     }
 }

@@ -66,7 +66,10 @@ impl Faulty {
 
     fn hit(&self, wanted: impl Fn(Fault) -> bool) -> Option<Fault> {
         let mut inner = self.faults.lock().unwrap();
-        let (fault, times) = inner.faults.iter_mut().find(|(fault, times)| *times > 0 && wanted(*fault))?;
+        let (fault, times) = inner
+            .faults
+            .iter_mut()
+            .find(|(fault, times)| *times > 0 && wanted(*fault))?;
         *times -= 1;
         Some(*fault)
     }
@@ -88,7 +91,11 @@ impl Disk for Faulty {
         let _held = self.hold();
         self.unless(Fault::Create, ENOSPC)?;
         let inner = LOCAL.create(path)?;
-        self.faults.lock().unwrap().durable.insert(path.to_owned(), 0);
+        self.faults
+            .lock()
+            .unwrap()
+            .durable
+            .insert(path.to_owned(), 0);
         Ok(Box::new(FaultyOutput {
             inner,
             path: path.to_owned(),
@@ -112,7 +119,11 @@ impl Disk for Faulty {
         let _held = self.hold();
         self.unless(Fault::Truncate, EIO)?;
         LOCAL.cut(path, len)?;
-        self.faults.lock().unwrap().durable.insert(path.to_owned(), len);
+        self.faults
+            .lock()
+            .unwrap()
+            .durable
+            .insert(path.to_owned(), len);
         Ok(())
     }
 

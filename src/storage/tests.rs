@@ -30,11 +30,9 @@ const MOST: usize = 1 << 20;
 
 fn options() -> Options {
     Options {
-        fsync: Fsync::Always,
         compress: false,
         segment_bytes: 1 << 20,
-        lock_timeout: Duration::ZERO,
-        file_mode: 0o600,
+        ..Options::default()
     }
 }
 
@@ -141,7 +139,9 @@ fn texts(records: &[Record]) -> Vec<String> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(future)
 }
 
@@ -186,12 +186,21 @@ fn what_is_given_back_comes_again_before_what_is_new() {
     bench.fill(&["c"]);
     bench.log().give_back(records[1].sequence, records[1].place);
     assert_eq!(bench.texts(), ["b", "c"]);
-    assert_eq!(bench.log().reread(records[0].sequence, records[0].place).unwrap(), Some(records[0].clone()));
+    assert_eq!(
+        bench
+            .log()
+            .reread(records[0].sequence, records[0].place)
+            .unwrap(),
+        Some(records[0].clone())
+    );
 }
 
 #[test]
 fn segments_are_deleted_once_all_their_records_are_acknowledged() {
-    let mut bench = Bench::new(Options { segment_bytes: 200, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 200,
+        ..options()
+    });
     let texts: Vec<String> = (0..20).map(|number| format!("{number:0100}")).collect();
     bench.fill(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(bench.segments().len() >= 10);
@@ -204,20 +213,33 @@ fn segments_are_deleted_once_all_their_records_are_acknowledged() {
         std::thread::yield_now();
     }
     bench.crash();
-    assert_eq!(bench.recovered.lost_records, 0, "what was deleted is not missed");
+    assert_eq!(
+        bench.recovered.lost_records, 0,
+        "what was deleted is not missed"
+    );
     bench.close();
     assert_eq!(bench.segments().len(), 1);
     bench.open();
-    assert_eq!(bench.texts(), [String::from_utf8(last.data.to_vec()).unwrap()]);
+    assert_eq!(
+        bench.texts(),
+        [String::from_utf8(last.data.to_vec()).unwrap()]
+    );
 }
 
 #[test]
 fn the_room_that_is_taken_is_known_and_comes_back() {
-    let bench = Bench::new(Options { segment_bytes: 500, ..options() });
+    let bench = Bench::new(Options {
+        segment_bytes: 500,
+        ..options()
+    });
     let large = "x".repeat(600);
     bench.fill(&[&large, &large, "small"]);
     let on_disk = |bench: &Bench| -> u64 {
-        bench.segments().iter().map(|path| path.metadata().unwrap().len()).sum()
+        bench
+            .segments()
+            .iter()
+            .map(|path| path.metadata().unwrap().len())
+            .sum()
     };
     assert_eq!(bench.log().usage().bytes, on_disk(&bench));
     let records = bench.take();
@@ -228,7 +250,14 @@ fn the_room_that_is_taken_is_known_and_comes_back() {
             tokio::task::yield_now().await;
         }
     });
-    assert_eq!(bench.log().usage(), Usage { records: 1, items: 5, bytes: on_disk(&bench) });
+    assert_eq!(
+        bench.log().usage(),
+        Usage {
+            records: 1,
+            items: 5,
+            bytes: on_disk(&bench)
+        }
+    );
 }
 
 #[test]
@@ -245,7 +274,11 @@ fn a_write_that_is_torn_anywhere_costs_only_itself() {
         let expected: &[&str] = if len >= kept { &["first"] } else { &[] };
         assert_eq!(bench.texts(), expected, "{len}");
         if len >= SEGMENT_HEADER {
-            let cut = if len >= kept { len - kept } else { len - SEGMENT_HEADER };
+            let cut = if len >= kept {
+                len - kept
+            } else {
+                len - SEGMENT_HEADER
+            };
             assert_eq!(bench.recovered.cut_bytes, cut as u64);
         }
         bench.fill(&["later"]);
@@ -261,7 +294,10 @@ fn a_write_that_is_torn_anywhere_costs_only_itself() {
 
 #[test]
 fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
-    let mut bench = Bench::new(Options { segment_bytes: 150, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 150,
+        ..options()
+    });
     // Two blocks in the first segment, another segment behind.
     bench.fill(&["aaaa", "bbbb", "cccc"]);
     bench.close();
@@ -291,7 +327,11 @@ fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
             _ => &["aaaa", "cccc"],
         };
         assert_eq!(bench.recovered.damaged.len(), 1, "{at}");
-        assert_eq!(bench.recovered.lost_records, 3 - expected.len() as u64, "{at}");
+        assert_eq!(
+            bench.recovered.lost_records,
+            3 - expected.len() as u64,
+            "{at}"
+        );
         assert_eq!(bench.log().usage().items, 4 * expected.len() as u64);
         assert_eq!(bench.texts(), expected, "{at}");
         bench.close();
@@ -300,7 +340,10 @@ fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
 
 #[test]
 fn damage_that_comes_while_it_runs_is_skipped_and_its_items_are_told_once() {
-    let mut bench = Bench::new(Options { segment_bytes: 100, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 100,
+        ..options()
+    });
     bench.fill(&["aaaa", "bbbb", "cccc"]);
     // Read from the disk, not from memory.
     bench.crash();
@@ -339,7 +382,12 @@ fn a_lost_position_repeats_but_loses_nothing() {
 
 #[test]
 fn a_full_disk_refuses_and_recovers_by_itself() {
-    for fault in [Fault::Write(0), Fault::Write(1), Fault::Write(70), Fault::Create] {
+    for fault in [
+        Fault::Write(0),
+        Fault::Write(1),
+        Fault::Write(70),
+        Fault::Create,
+    ] {
         for truncates in [true, false] {
             let mut bench = Bench::new(options());
             if fault != Fault::Create {
@@ -371,7 +419,10 @@ fn a_full_disk_refuses_and_recovers_by_itself() {
 
 #[test]
 fn a_position_that_cannot_be_written_is_written_later() {
-    let mut bench = Bench::new(Options { segment_bytes: 60, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 60,
+        ..options()
+    });
     bench.fill(&["a", "b", "c"]);
     let records = bench.take();
     bench.disk.fail(Fault::Replace, 1000);
@@ -420,7 +471,10 @@ fn while_no_fsync_succeeds_nothing_is_answered_with_yes() {
 #[test]
 fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
     let interval = Fsync::Interval(Duration::from_millis(1));
-    let mut bench = Bench::new(Options { fsync: interval, ..options() });
+    let mut bench = Bench::new(Options {
+        fsync: interval,
+        ..options()
+    });
     bench.disk.fail(Fault::Sync, 3);
     bench.fill(&["a", "b"]);
     let records = bench.take();
@@ -464,7 +518,11 @@ fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::
 
 #[test]
 fn a_record_larger_than_a_segment_is_a_record_like_any_other() {
-    let mut bench = Bench::new(Options { segment_bytes: 1000, compress: true, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 1000,
+        compress: true,
+        ..options()
+    });
     let large: String = (0..300_000).map(|_| fastrand::alphanumeric()).collect();
     bench.fill(&["before", &large, "after"]);
     assert_eq!(bench.texts(), ["before", large.as_str(), "after"]);
@@ -484,7 +542,10 @@ fn a_log_that_was_closed_can_be_opened_at_once_though_others_hold_on_to_it() {
         let held = lease.log().clone();
         assert!(lease.close());
         assert!(!logs.is_open(&path));
-        assert_eq!(block_on(held.append(record("late"))), Err(AppendError::Closed));
+        assert_eq!(
+            block_on(held.append(record("late"))),
+            Err(AppendError::Closed)
+        );
     }
 }
 
@@ -492,16 +553,23 @@ fn a_log_that_was_closed_can_be_opened_at_once_though_others_hold_on_to_it() {
 fn a_lease_that_takes_over_is_given_what_the_one_before_it_had_not_settled() {
     let directory = tempfile::tempdir().unwrap();
     let logs = Logs::default();
-    let open = || logs.open(directory.path(), &options(), StorageMetrics::new(&[])).unwrap();
+    let open = || {
+        logs.open(directory.path(), &options(), StorageMetrics::new(&[]))
+            .unwrap()
+    };
     let (old, _) = open();
     old.take_over();
     for text in ["a", "b", "c"] {
         block_on(old.log().append(record(text))).unwrap();
     }
-    let Next::Records(first) = old.next(1, true).unwrap() else { panic!() };
+    let Next::Records(first) = old.next(1, true).unwrap() else {
+        panic!()
+    };
     let (new, found) = open();
     assert!(found.is_none());
-    let Next::Records(second) = old.next(1, true).unwrap() else { panic!() };
+    let Next::Records(second) = old.next(1, true).unwrap() else {
+        panic!()
+    };
     new.take_over();
     assert!(matches!(old.next(1, true).unwrap(), Next::Ended));
     old.log().acknowledge(first[0].sequence, first[0].items);
@@ -535,25 +603,45 @@ fn a_version_from_the_future_is_an_error_with_its_file() {
     bytes[8..12].copy_from_slice(&crc);
     std::fs::write(&path, bytes).unwrap();
     let disk = Arc::new(Local { mode: 0o600 });
-    let error = Log::open(bench.directory.path(), options(), disk, StorageMetrics::new(&[])).unwrap_err();
+    let error = Log::open(
+        bench.directory.path(),
+        options(),
+        disk,
+        StorageMetrics::new(&[]),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("version 9"), "{error}");
 }
 
 #[test]
 fn a_look_at_a_log_changes_nothing_and_sees_what_would_be_given_out() {
-    let mut bench = Bench::new(Options { segment_bytes: 100, ..options() });
+    let mut bench = Bench::new(Options {
+        segment_bytes: 100,
+        ..options()
+    });
     bench.fill(&["aaaa", "bbbb", "cccc", "dddd"]);
     let records = bench.take();
     bench.acknowledge(&records[1..2]);
     bench.close();
-    let before: Vec<_> = bench.segments().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let before: Vec<_> = bench
+        .segments()
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect();
     let contents = inspect(bench.directory.path()).unwrap();
     assert_eq!((contents.found.records, contents.found.items), (3, 12));
     assert!(!contents.in_use);
-    let read: Vec<_> = reader(bench.directory.path()).unwrap().map(Result::unwrap).collect();
+    let read: Vec<_> = reader(bench.directory.path())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
     let expected = ["aaaa", "cccc", "dddd"].map(|text| (4, Bytes::from(text)));
     assert_eq!(read, expected);
-    let after: Vec<_> = bench.segments().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let after: Vec<_> = bench
+        .segments()
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect();
     assert_eq!(before, after);
     bench.open();
     assert!(inspect(bench.directory.path()).unwrap().in_use);
@@ -588,8 +676,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever happens, each record that was answered with yes is given out, in order, until it is acknowledged; after a crash
-    /// what was acknowledged may come again, what was refused never does.
+    /// Whatever happens, each record that was answered with yes is given out, in order, until it is acknowledged; after
+    /// a crash what was acknowledged may come again, what was refused never does.
     #[test]
     fn it_does_what_a_list_in_memory_would(moves in moves(), compress in any::<bool>()) {
         let mut bench = Bench::new(Options { segment_bytes: 300, compress, ..options() });

@@ -1,8 +1,8 @@
 //! The thread that writes a log: takes all that waits, writes it at once, forces it to the disk once, answers all.
 //!
-//! A write that fails is cut off again and refused. After an fsync that fails nobody knows what of the file is on the disk, and
-//! the next fsync would say that all is well: what was not known to be there before is written again, to a new
-//! segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
+//! A write that fails is cut off again and refused. After an fsync that fails nobody knows what of the file is on the
+//! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
+//! new segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
 use std::io;
 use std::sync::Arc;
@@ -138,7 +138,9 @@ impl Writer {
             }
             let work = &self.shared.work;
             state = match due {
-                None => work.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner),
+                None => work
+                    .wait(state)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
                 Some(due) => {
                     let waited = work.wait_timeout(state, due - now);
                     waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
@@ -149,12 +151,16 @@ impl Writer {
 
     /// When there is something to do although nobody asks for it.
     fn due(&self, state: &State) -> Option<Instant> {
-        let position = state
-            .moved
-            .then(|| self.saved.map_or_else(Instant::now, |saved| saved + POSITION_EVERY));
+        let position = state.moved.then(|| {
+            self.saved
+                .map_or_else(Instant::now, |saved| saved + POSITION_EVERY)
+        });
         let sync = match state.options.fsync {
             Fsync::Interval(interval) => {
-                let since = self.active.as_ref().and_then(|active| active.unsynced_since);
+                let since = self
+                    .active
+                    .as_ref()
+                    .and_then(|active| active.unsynced_since);
                 since.map(|since| since + interval)
             }
             Fsync::Always | Fsync::Never => None,
@@ -305,7 +311,10 @@ impl Writer {
             created: now(),
         };
         let path = self.shared.path(name);
-        let mut output = self.disk.create(&path).map_err(|error| ("create a segment", error))?;
+        let mut output = self
+            .disk
+            .create(&path)
+            .map_err(|error| ("create a segment", error))?;
         // One that could not be removed after a failure keeps its name.
         self.next_name = name.saturating_add(1);
         let mut fill = || -> io::Result<()> {
@@ -341,7 +350,8 @@ impl Writer {
             return Ok(());
         };
         active.doubtful = true;
-        let (name, synced, len, first) = (active.name, active.synced, active.len, active.synced_next);
+        let (name, synced, len, first) =
+            (active.name, active.synced, active.len, active.synced_next);
         let path = self.shared.path(name);
         let mut doubtful = Vec::new();
         let mut headers = Vec::new();
@@ -361,7 +371,10 @@ impl Writer {
         reread().map_err(|error| ("read what an fsync left in doubt", error))?;
         let mut new = self.create(first, first, &doubtful, options)?;
         let mut state = self.shared.lock();
-        let known = state.segments.find(first).filter(|segment| segment.name == name);
+        let known = state
+            .segments
+            .find(first)
+            .filter(|segment| segment.name == name);
         let readable = known.map_or(synced, |segment| segment.bytes.max(synced));
         let (mut records, mut items, mut end) = (0, 0, first);
         for (header, stored) in &headers {
@@ -421,7 +434,10 @@ impl Writer {
         };
         let began = Instant::now();
         active.output.sync()?;
-        self.shared.metrics.fsync_seconds.record(began.elapsed().as_secs_f64());
+        self.shared
+            .metrics
+            .fsync_seconds
+            .record(began.elapsed().as_secs_f64());
         active.synced = active.len;
         active.unsynced_since = None;
         Ok(())
@@ -489,8 +505,8 @@ impl Writer {
         }
     }
 
-    /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is missing looks like
-    /// one that was lost.
+    /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
+    /// missing looks like one that was lost.
     fn remove_finished(&mut self, options: &Options, closing: bool) {
         let finished = {
             let mut state = self.shared.lock();
@@ -505,10 +521,13 @@ impl Writer {
         }
         self.write_position(options);
         for segment in finished {
-            match self.disk.remove(&self.shared.path(segment.name)) {
-                Ok(()) => self.shared.lock().segments.removed(&segment),
-                // It counts as long as it is there; the next start removes it.
-                Err(error) => self.failed("remove a segment", &error),
+            let removed = self.disk.remove(&self.shared.path(segment.name));
+            self.shared
+                .lock()
+                .segments
+                .removed(&segment, removed.is_ok());
+            if let Err(error) = removed {
+                self.failed("remove a segment", &error);
             }
         }
         if options.fsync != Fsync::Never {
@@ -521,7 +540,9 @@ impl Writer {
 
     fn save_position(&mut self, options: &Options, closing: bool) {
         let moved = self.shared.lock().moved;
-        let due = self.saved.is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
+        let due = self
+            .saved
+            .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
         if moved && (due || closing) {
             self.write_position(options);
         }
@@ -570,7 +591,12 @@ fn take_group(state: &mut State) -> Vec<Append> {
             break;
         }
         // Who does not wait any more has the data still.
-        group.extend(state.waiting.pop_front().filter(|append| !append.answer.is_closed()));
+        group.extend(
+            state
+                .waiting
+                .pop_front()
+                .filter(|append| !append.answer.is_closed()),
+        );
     }
     group
 }

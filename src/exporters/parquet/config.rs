@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table;
 use crate::config::units::Duration;
-use crate::config::{ByteSize, Problems, Section, Validate};
+use crate::config::{ByteSize, ExtensionUse, Problems, Section, Validate};
 use crate::queue::{QueueConfig, RetryConfig};
 
 /// Writes telemetry into Parquet files, a series of files for each signal: `signal=logs/date=2026-09-14/hour=05/part-ID.parquet`
@@ -279,6 +279,11 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let queue = self.sending_queue.iter();
+        queue.filter_map(QueueConfig::uses).collect()
     }
 }
 

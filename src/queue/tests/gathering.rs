@@ -100,7 +100,7 @@ impl Gathering {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
         let mut terminal = metrics::with_local_recorder(&recorder, || {
-            terminal(&cx, &[Signal::Traces], &settings, &sender)
+            terminal(&cx, &[Signal::Traces], &settings, &sender).unwrap()
         });
         terminal.component.start();
         Gathering {
