@@ -57,6 +57,8 @@ pub(super) struct State {
     /// The position on the disk is not what it should be.
     pub(super) moved: bool,
     pub(super) closing: bool,
+    /// The last segment should be removed if it can be.
+    pub(super) room_wanted: bool,
 }
 
 /// A record that waits for the writer.
@@ -110,6 +112,7 @@ impl Log {
                 recent: Recent::default(),
                 moved: true,
                 closing: false,
+                room_wanted: false,
             }),
             work: Condvar::new(),
             readable: Notify::new(),
@@ -184,6 +187,15 @@ impl Log {
     pub fn give_back(&self, sequence: u64, place: Place) {
         self.shared.lock().again.insert(sequence, place);
         self.shared.readable.notify_waiters();
+    }
+
+    /// Removes the last segment, too, if all of it is acknowledged. Otherwise that waits until it is as large as segments are.
+    pub fn make_room(&self) {
+        let mut state = self.shared.lock();
+        if state.segments.last_is_done() {
+            state.room_wanted = true;
+            self.shared.work.notify_one();
+        }
     }
 
     /// Whether files are about to be removed, so that there will be more room.

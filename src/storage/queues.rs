@@ -13,7 +13,7 @@ use crate::telemetry::StorageMetrics;
 /// The largest segment. One record that nobody takes keeps that much on the disk.
 const SEGMENT_BYTES: u64 = 16 << 20;
 /// The smallest: below it the files would be more work than their content.
-const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
+const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
 /// A queue that is bounded in bytes has this many segments at least, so that room comes back bit by bit.
 const SEGMENTS: u64 = 8;
 

@@ -197,12 +197,17 @@ impl Segments {
         self.usage.bytes -= segment.bytes.min(self.usage.bytes);
     }
 
-    /// Takes out the segments whose records are all acknowledged, with `all` also the last one.
-    pub(super) fn take_finished(&mut self, all: bool) -> Vec<Segment> {
+    /// Whether all records of the last segment are acknowledged.
+    pub(super) fn last_is_done(&self) -> bool {
+        self.list.back().is_some_and(|last| last.records == 0)
+    }
+
+    /// Takes out the segments whose records are all acknowledged, and to which nothing is added.
+    pub(super) fn take_finished(&mut self) -> Vec<Segment> {
         let mut finished = Vec::new();
         let mut kept = VecDeque::with_capacity(self.list.len());
         for segment in self.list.drain(..) {
-            if segment.is_finished() || (all && segment.records == 0) {
+            if segment.is_finished() {
                 finished.push(segment);
             } else {
                 kept.push_back(segment);

@@ -103,14 +103,14 @@ impl Writer {
     pub(super) fn run(mut self) {
         loop {
             let work = self.wait();
+            let closing = work.closing && work.appends.is_empty();
             if !work.appends.is_empty() {
                 self.write_group(work.appends, &work.options);
-                continue;
             }
-            self.sync_if_due(&work.options, work.closing);
-            self.remove_finished(&work.options, work.closing);
-            self.save_position(&work.options, work.closing);
-            if work.closing {
+            self.sync_if_due(&work.options, closing);
+            self.remove_finished(&work.options, closing);
+            self.save_position(&work.options, closing);
+            if closing {
                 break;
             }
         }
@@ -128,6 +128,7 @@ impl Writer {
             if !state.waiting.is_empty()
                 || closing
                 || state.segments.has_finished()
+                || state.room_wanted
                 || due.is_some_and(|due| due <= now)
             {
                 return Work {
@@ -510,15 +511,16 @@ impl Writer {
     fn remove_finished(&mut self, options: &Options, closing: bool) {
         let finished = {
             let mut state = self.shared.lock();
-            let all = closing && state.segments.usage().records == 0;
-            if all {
+            let wanted = std::mem::take(&mut state.room_wanted);
+            if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
+                state.segments.seal();
             }
-            state.segments.take_finished(all)
+            if !state.segments.has_finished() {
+                return;
+            }
+            state.segments.take_finished()
         };
-        if finished.is_empty() {
-            return;
-        }
         self.write_position(options);
         for segment in finished {
             let removed = self.disk.remove(&self.shared.path(segment.name));

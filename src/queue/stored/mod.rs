@@ -216,6 +216,7 @@ impl Stored {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = self.held().saturating_add(*reserved);
         if taken.saturating_add(units) > self.config.queue_size {
+            self.log().make_room();
             return Err(NoRoom::Full);
         }
         *reserved += units;
