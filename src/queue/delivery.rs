@@ -303,7 +303,8 @@ impl Delivery {
         if job.is_empty() {
             return;
         }
-        if let Some(suppressed) = self.logs.drop.admit() {
+        let stays = reason == DropReason::Shutdown && job.iter().all(Entry::is_on_disk);
+        if !stays && let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {
                 DropReason::Permanent => "not retryable error",
                 DropReason::Shutdown => "interrupted due to shutdown",

@@ -247,7 +247,12 @@ impl Entry {
 
     /// Whether somebody has the data still, should it not be delivered: the sender who waits, or the disk.
     pub(super) fn is_kept(&self) -> bool {
-        self.is_awaited() || self.request.kept.is_some()
+        self.is_awaited() || self.is_on_disk()
+    }
+
+    /// Whether a log has the data until it is settled.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.request.kept.is_some()
     }
 
     /// Whether the sender waits for the outcome, and so has the data still.

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::disk::Disk;
 use super::format::{
-    BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name,
+    BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name, segment_number,
 };
 use super::lock::Lock;
 use super::read::{Place, Reader};
@@ -99,6 +99,14 @@ impl Log {
         metrics.lost_records.increment(recovered.lost_records);
         metrics.recovered_records.increment(recovered.records);
         let start = plan.segments.acknowledged.watermark();
+        let known = recovered.damaged.iter().filter_map(|(path, at, _)| {
+            let name = path.file_name()?.to_str()?;
+            Some(Place {
+                segment: segment_number(name)?,
+                at: *at,
+            })
+        });
+        let known = known.collect();
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             marker: plan.marker,
@@ -128,7 +136,7 @@ impl Log {
                 error,
             })?;
         let log = Log {
-            reader: Mutex::new(Reader::new(start)),
+            reader: Mutex::new(Reader::new(start, known)),
             shared,
             writer: Mutex::new(Some(thread)),
         };
@@ -200,7 +208,8 @@ impl Log {
 
     /// Whether files are about to be removed, so that there will be more room.
     pub fn is_freeing(&self) -> bool {
-        self.shared.lock().segments.is_freeing()
+        let state = self.shared.lock();
+        state.room_wanted || state.segments.is_freeing()
     }
 
     /// What it holds.

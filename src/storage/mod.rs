@@ -51,7 +51,7 @@ pub use log::Log;
 pub use queues::{QueueName, Storage, list, unused};
 pub use read::{Next, Place, Record};
 pub use recovery::Recovered;
-pub use registry::{Lease, Logs, Reading};
+pub use registry::{Lease, Logs};
 
 /// How a log is kept.
 #[derive(Debug, Clone, PartialEq)]

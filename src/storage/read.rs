@@ -1,6 +1,6 @@
 //! Gives out records, in order: from memory while the reader keeps up, from the segments otherwise.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -26,7 +26,7 @@ pub struct Record {
 }
 
 /// Where a record is: finds it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The name of the segment.
     pub(super) segment: u64,
@@ -58,15 +58,18 @@ pub(super) struct Reader {
     scan: Option<(u64, Scan)>,
     /// Behind the last block that was given out from memory.
     read_on: Option<Place>,
+    /// Where damage was found, and reported, before it was read.
+    known_damage: HashSet<Place>,
 }
 
 impl Reader {
-    pub(super) fn new(start: u64) -> Self {
+    pub(super) fn new(start: u64, known_damage: HashSet<Place>) -> Self {
         Reader {
             sequence: start,
             pending: VecDeque::new(),
             scan: None,
             read_on: None,
+            known_damage,
         }
     }
 }
@@ -261,6 +264,10 @@ impl Log {
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
+                    let at = damage.at;
+                    if reader.known_damage.remove(&Place { segment, at }) {
+                        continue;
+                    }
                     self.shared.metrics.damaged_blocks.increment(1);
                     error!(
                         file = %self.shared.path(segment).display(),

@@ -118,14 +118,6 @@ impl Lease {
         self.log.reads(self.number)
     }
 
-    /// Reads as this lease does, on a thread that may wait for the disk. It does not keep the log open.
-    pub fn reading(&self) -> Reading {
-        Reading {
-            log: self.log.clone(),
-            lease: self.number,
-        }
-    }
-
     /// Up to `most` bytes of the next records, at least one if there is any. With `from_disk` it may wait for the disk.
     ///
     /// # Errors
@@ -152,23 +144,6 @@ impl Lease {
             open.remove(&self.key);
         }
         last
-    }
-}
-
-/// See [`Lease::reading`].
-#[derive(Debug)]
-pub struct Reading {
-    log: Arc<Log>,
-    lease: u64,
-}
-
-impl Reading {
-    /// As [`Lease::next`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn next(&self, most: usize, from_disk: bool) -> io::Result<Next> {
-        self.log.next(self.lease, most, from_disk)
     }
 }
 

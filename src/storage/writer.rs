@@ -241,6 +241,14 @@ impl Writer {
         let len = active.len;
         if let Err(error) = active.output.write(output) {
             self.take_back(len);
+            // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
+            let in_doubt = self
+                .active
+                .as_ref()
+                .is_some_and(|active| active.synced < active.len);
+            if options.fsync == Fsync::Never || !in_doubt || self.sync().is_ok() {
+                self.seal();
+            }
             return Err(("write", error));
         }
         active.len += output.len() as u64;
@@ -517,6 +525,11 @@ impl Writer {
                 state.segments.seal();
             }
             if !state.segments.has_finished() {
+                drop(state);
+                if wanted {
+                    // Who waits for it has to look for something else.
+                    self.shared.freed.notify_waiters();
+                }
                 return;
             }
             state.segments.take_finished()

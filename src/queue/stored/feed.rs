@@ -1,18 +1,18 @@
 //! Reads the log ahead of the consumers.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::{AHEAD_KIB, Kept, PAUSE, Stored, record};
+use super::{AHEAD_KIB, Kept, PAUSE, Read, Stored, record};
 use crate::queue::Settle;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
 use crate::queue::entry::{Entry, Job, Request};
 use crate::queue::held::Held;
 use crate::queue::sending::URGE;
-use crate::storage::{Next, Record};
+use crate::storage::Record;
 use crate::telemetry::DropReason;
 
 /// How many bytes of records are asked for at once.
@@ -26,16 +26,15 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
         // From here on nothing is missed.
         readable.as_mut().enable();
         match stored.next(CHUNK).await {
-            Ok(Next::Records(records)) => {
-                for record in records {
+            Ok(Read::Records(records)) => {
+                for (kept, record) in records {
                     let credit = credit(stored, delivery, record.data.len()).await;
-                    let kept = Kept::new(stored, &record, credit);
+                    *kept.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
                     push(stored, batcher, delivery, kept, record).await;
                 }
             }
-            Ok(Next::Empty) => readable.await,
-            Ok(Next::OnDisk) => {}
-            Ok(Next::Ended) => break,
+            Ok(Read::Empty) => readable.await,
+            Ok(Read::Ended) => break,
             Err(error) => {
                 tracing::error!(
                     directory = %stored.log().directory().display(), %error,
@@ -70,7 +69,7 @@ async fn push(
     stored: &Arc<Stored>,
     batcher: &Batcher,
     delivery: &Delivery,
-    kept: Kept,
+    mut kept: Kept,
     record: Record,
 ) {
     let items = record.items;
@@ -84,6 +83,7 @@ async fn push(
             "A record of a stored queue is not what this program writes. It is dropped."
         );
         delivery.ledger.metrics.dropped(items, DropReason::Damaged);
+        kept.begin();
         return;
     };
     batch.hold(permit);
@@ -93,6 +93,8 @@ async fn push(
         Some(merging) => merging.pieces(batch).await,
         None => vec![batch],
     };
+    // From here on each piece has an outcome, or gives the record back.
+    kept.begin();
     let request = Request::of_record(kept);
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();

@@ -10,6 +10,7 @@
 mod feed;
 mod record;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -69,6 +70,14 @@ pub(super) struct Kept {
     given_back: AtomicBool,
     /// Items that need not be sent again, but will be if the record is given back.
     settled: AtomicUsize,
+}
+
+/// What there is to send.
+enum Read {
+    Records(Vec<(Kept, Record)>),
+    Empty,
+    /// Another exporter is given the records from now on.
+    Ended,
 }
 
 /// A record without its content.
@@ -176,7 +185,7 @@ impl Stored {
     }
 
     /// Room for a batch. Where that is what was asked for, it drops what is older, or waits.
-    pub(super) async fn place(&self, units: usize) -> Result<Place<'_>, NoRoom> {
+    pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place<'_>, NoRoom> {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
@@ -227,17 +236,16 @@ impl Stored {
     }
 
     /// Whether there was something to drop.
-    async fn drop_oldest(&self) -> bool {
-        let Ok(Next::Records(records)) = self.next(1).await else {
+    async fn drop_oldest(self: &Arc<Self>) -> bool {
+        let Ok(Read::Records(records)) = self.next(1).await else {
             return false;
         };
-        for record in records {
+        for (mut kept, record) in records {
             self.ledger
                 .metrics
                 .dropped(record.items, DropReason::QueueFull);
-            self.log().acknowledge(record.sequence, record.items);
+            kept.begin();
         }
-        self.show();
         true
     }
 
@@ -263,16 +271,33 @@ impl Stored {
         outcome
     }
 
-    /// The next records, from the disk if need be.
-    async fn next(&self, most: usize) -> std::io::Result<Next> {
-        match self.lease.next(most, false)? {
-            Next::OnDisk => {}
-            next => return Ok(next),
+    /// The next records, from the disk if need be. Those that are dropped are given back.
+    async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
+        if let Some(read) = self.read(most, false)? {
+            return Ok(read);
         }
-        let reading = self.lease.reading();
-        let read = tokio::task::spawn_blocking(move || reading.next(most, true));
+        let stored = self.clone();
+        let reading = tokio::task::spawn_blocking(move || stored.read(most, true));
         // Not when the runtime ends.
-        read.await.unwrap_or(Ok(Next::Ended))
+        let read = reading.await.unwrap_or(Ok(None))?;
+        Ok(read.unwrap_or(Read::Ended))
+    }
+
+    /// `None` when it has to wait for the disk, and must not.
+    fn read(self: &Arc<Self>, most: usize, from_disk: bool) -> io::Result<Option<Read>> {
+        Ok(Some(match self.lease.next(most, from_disk)? {
+            Next::Records(records) => {
+                let records = records.into_iter();
+                Read::Records(
+                    records
+                        .map(|record| (Kept::new(self, &record), record))
+                        .collect(),
+                )
+            }
+            Next::Empty => Read::Empty,
+            Next::Ended => Read::Ended,
+            Next::OnDisk => return Ok(None),
+        }))
     }
 
     /// Memory for what is read. Waits until there is some: what is on disk can wait.
@@ -357,7 +382,8 @@ impl Drop for Place<'_> {
 }
 
 impl Kept {
-    fn new(stored: &Arc<Stored>, record: &Record, credit: OwnedSemaphorePermit) -> Self {
+    /// It is given back when it is dropped before [`begin`](Self::begin).
+    fn new(stored: &Arc<Stored>, record: &Record) -> Self {
         stored.under_way.fetch_add(1, Relaxed);
         Kept {
             stored: stored.clone(),
@@ -366,10 +392,15 @@ impl Kept {
                 items: record.items,
                 place: record.place,
             },
-            credit: Mutex::new(Some(credit)),
-            given_back: AtomicBool::new(false),
+            credit: Mutex::new(None),
+            given_back: AtomicBool::new(true),
             settled: AtomicUsize::new(0),
         }
+    }
+
+    /// It is acknowledged when it is dropped, unless it is given back from now on.
+    fn begin(&mut self) {
+        *self.given_back.get_mut() = false;
     }
 
     /// Items of the whole record.

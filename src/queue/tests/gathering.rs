@@ -6,8 +6,8 @@ use super::*;
 
 /// Takes every batch over, and settles it when told.
 #[derive(Default)]
-struct Gatherer {
-    held: Mutex<Vec<Held>>,
+pub(super) struct Gatherer {
+    pub(super) held: Mutex<Vec<Held>>,
     asked: Mutex<Vec<Settle>>,
     /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<()>>>,
@@ -15,20 +15,20 @@ struct Gatherer {
     stubborn: bool,
 }
 
-struct Held {
+pub(super) struct Held {
     names: Vec<String>,
     tell: oneshot::Sender<Result<Outcome, SendError>>,
 }
 
 impl Gatherer {
-    fn stubborn() -> Self {
+    pub(super) fn stubborn() -> Self {
         Gatherer {
             stubborn: true,
             ..Gatherer::default()
         }
     }
 
-    fn settle_all(&self, outcome: &Result<Outcome, SendError>) -> usize {
+    pub(super) fn settle_all(&self, outcome: &Result<Outcome, SendError>) -> usize {
         let held = std::mem::take(&mut *self.held.lock().unwrap());
         let settled = held
             .into_iter()
@@ -128,11 +128,11 @@ impl Gathering {
     }
 }
 
-fn failed() -> Result<Outcome, SendError> {
+pub(super) fn failed() -> Result<Outcome, SendError> {
     Err(SendError::transient(Code::Unavailable, "lost"))
 }
 
-fn done() -> Result<Outcome, SendError> {
+pub(super) fn done() -> Result<Outcome, SendError> {
     Ok(Outcome::default())
 }
 

@@ -2,6 +2,7 @@
 
 use tempfile::TempDir;
 
+use super::gathering::{Gatherer, done, failed};
 use super::*;
 use crate::component::{Extensions, Host, Services};
 use crate::queue::config::Overflow;
@@ -47,6 +48,14 @@ impl Process {
             accepted: Mutex::default(),
             encoded: Mutex::default(),
         });
+        let sender: Arc<dyn Sender> = hop.clone();
+        Exporter {
+            hop,
+            terminal: Some(self.terminal(queue, &sender)),
+        }
+    }
+
+    fn terminal(&self, queue: QueueConfig, sender: &Arc<dyn Sender>) -> Terminal {
         let mut cx = self.host.context(&"test".parse().unwrap());
         let services = Services {
             storage: Some(self.storage.clone()),
@@ -58,15 +67,11 @@ impl Process {
             ..queue
         });
         settings.retry.as_mut().unwrap().max_elapsed_time = Setting::secs(0);
-        let sender: Arc<dyn Sender> = hop.clone();
         let mut terminal = metrics::with_local_recorder(&self.recorder, || {
-            terminal(&cx, &[Signal::Traces], &settings, &sender).unwrap()
+            terminal(&cx, &[Signal::Traces], &settings, sender).unwrap()
         });
         metrics::with_local_recorder(&self.recorder, || terminal.component.start());
-        Exporter {
-            hop,
-            terminal: Some(terminal),
-        }
+        terminal
     }
 
     fn account(&self) -> BTreeMap<String, u64> {
@@ -324,6 +329,36 @@ async fn requests_of_different_tenants_stay_apart_over_a_restart() {
     for names in sent {
         assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sender_gathers_is_in_no_memory_and_is_read_again_when_it_has_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let gatherer = Arc::new(Gatherer::stubborn());
+    let sender: Arc<dyn Sender> = gatherer.clone();
+    let queue = QueueConfig {
+        num_consumers: 1,
+        ..QueueConfig::default()
+    };
+    let terminal = process.terminal(queue, &sender);
+    let consumer = terminal.inputs.get(Signal::Traces).unwrap();
+    for number in 0..40 {
+        // More than is read ahead at a time.
+        let name = format!("{number}{}", "x".repeat(1_000_000));
+        consumer.consume(request(&name, 1)).await.unwrap();
+    }
+    let held = || gatherer.held.lock().unwrap().len();
+    until(|| held() == 40 && process.host.budget.used() == 0).await;
+    assert_eq!(gatherer.settle_all(&failed()), 40);
+    until(|| held() == 40).await;
+    assert!(!terminal.component.idle());
+    assert_eq!(gatherer.settle_all(&done()), 40);
+    until(|| terminal.component.idle()).await;
+    assert_eq!(
+        process.account(),
+        account(&[("received", 40), ("delivered", 40)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
