@@ -263,7 +263,7 @@ impl QueueConfig {
         if self.compression != HeldCompression::None {
             problems.error(
                 &["compression"],
-                "is for queues in memory; `compression` of the storage extension is for this one: remove it",
+                "this is for queues in memory: remove it; the storage extension has a `compression` of its own",
             );
         }
     }

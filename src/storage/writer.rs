@@ -278,12 +278,13 @@ impl Writer {
             if active.len < options.segment_bytes {
                 return Ok(());
             }
-            if options.fsync != Fsync::Never && active.unsynced_since.is_some() {
-                if let Err(error) = self.sync() {
-                    self.failed("fsync", &error);
-                    self.rescue(options)?;
-                    return Ok(());
-                }
+            if options.fsync != Fsync::Never
+                && active.unsynced_since.is_some()
+                && let Err(error) = self.sync()
+            {
+                self.failed("fsync", &error);
+                self.rescue(options)?;
+                return Ok(());
             }
             self.seal();
         }
@@ -534,6 +535,7 @@ impl Writer {
             }
             state.segments.take_finished()
         };
+        // Where that fails they go all the same: on a full disk nothing else makes room for it.
         self.write_position(options);
         for segment in finished {
             let removed = self.disk.remove(&self.shared.path(segment.name));
