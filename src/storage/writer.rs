@@ -4,12 +4,14 @@
 //! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
 //! new segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
+mod rescue;
+
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::block::BlockBuilder;
 use super::disk::{Disk, Output};
@@ -18,8 +20,6 @@ use super::lock::Lock;
 use super::log::{Append, RecentBlock, Shared, State};
 use super::position::Position;
 use super::read::Place;
-use super::recovery::waiting;
-use super::scan::{Found, Scan};
 use super::state::Segment;
 use super::{AppendError, Fsync, Options};
 
@@ -352,72 +352,6 @@ impl Writer {
             unsynced_since: None,
             doubtful: false,
         })
-    }
-
-    /// What was written since the last fsync that succeeded is written to a new segment, which is used from then on.
-    fn rescue(&mut self, options: &Options) -> Result<(), Failed> {
-        let Some(active) = &mut self.active else {
-            return Ok(());
-        };
-        active.doubtful = true;
-        let (name, synced, len, first) =
-            (active.name, active.synced, active.len, active.synced_next);
-        let path = self.shared.path(name);
-        let mut doubtful = Vec::new();
-        let mut headers = Vec::new();
-        let mut reread = || -> io::Result<()> {
-            let mut scan = Scan::open(&path, self.shared.marker, len)?;
-            scan.seek(synced);
-            while let Some(found) = scan.next()? {
-                let Found::Block { header, stored, .. } = found else {
-                    return Err(io::Error::other("what was written cannot be read back"));
-                };
-                doubtful.extend(header.encode(self.shared.marker));
-                doubtful.extend_from_slice(stored);
-                headers.push((header, stored.to_vec()));
-            }
-            Ok(())
-        };
-        reread().map_err(|error| ("read what an fsync left in doubt", error))?;
-        let mut new = self.create(first, first, &doubtful, options)?;
-        let mut state = self.shared.lock();
-        let known = state
-            .segments
-            .find(first)
-            .filter(|segment| segment.name == name);
-        let readable = known.map_or(synced, |segment| segment.bytes.max(synced));
-        let (mut records, mut items, mut end) = (0, 0, first);
-        for (header, stored) in &headers {
-            end = header.end();
-            if header.end() <= state.segments.end() {
-                let (more, of) = waiting(header, stored, &state.segments.acknowledged);
-                records += more;
-                items += of;
-            }
-        }
-        let segment = Segment {
-            name: new.name,
-            first,
-            end: first,
-            bytes: SEGMENT_HEADER as u64 + (readable - synced),
-            records: 0,
-            items: 0,
-            sealed: false,
-        };
-        state.segments.split_last(synced, records, items, segment);
-        state.recent.clear();
-        self.shared.show(&state);
-        drop(state);
-        new.synced_next = end;
-        self.active = Some(new);
-        warn!(
-            directory = %self.shared.directory.display(),
-            bytes = doubtful.len(),
-            "An fsync of a stored queue failed. What it left in doubt was written to a new segment."
-        );
-        // The new segment says that this does not count; without it, it takes room.
-        let _ = self.disk.cut(&path, synced);
-        Ok(())
     }
 
     /// What is behind `len` was refused.
