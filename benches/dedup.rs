@@ -202,6 +202,7 @@ fn processor(
         id: "dedup".parse()?,
         budget: budget.clone(),
         listeners: Listeners::default(),
+        stored_queues: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),

@@ -78,6 +78,7 @@ fn measure(
         id: "prometheus".parse()?,
         budget: budget.clone(),
         listeners: Listeners::default(),
+        stored_queues: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),

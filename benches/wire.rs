@@ -299,6 +299,7 @@ fn processor<C: ProcessorConfig + DeserializeOwned>(id: &str, yaml: &str) -> Box
     let host = Host {
         budget: Budget::new(1 << 30),
         listeners: Listeners::default(),
+        stored_queues: Default::default(),
         health: Arc::default(),
     };
     let config = serde_yaml::from_str::<C>(yaml);

@@ -5,6 +5,7 @@ mod fetch;
 mod gates;
 mod health;
 mod profiles;
+mod queue;
 mod symbols;
 
 use std::ffi::OsString;
@@ -100,6 +101,9 @@ enum Command {
     /// Names for the addresses in binaries: compile them, look them up, see what a binary offers, upload it.
     #[command(subcommand)]
     Symbols(Box<symbols::Command>),
+    /// Queues on disk, of collectors that do not run: what they hold, and how to get it out.
+    #[command(subcommand)]
+    Queue(queue::Command),
     /// Print a script that completes the arguments in a shell.
     Completions {
         /// Which shell.
@@ -195,6 +199,11 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         }
         Some(Command::Symbols(command)) => {
             let outcome = symbols::run(&command);
+            say(&outcome.notes);
+            return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
+        }
+        Some(Command::Queue(command)) => {
+            let outcome = queue::run(&command, &sources);
             say(&outcome.notes);
             return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
         }

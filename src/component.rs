@@ -11,6 +11,7 @@ use crate::health::Health;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
 use crate::pipeline::{Component, Consumer, Processor};
+use crate::storage::{Logs, Storage};
 use crate::telemetry::Account;
 
 /// What all components of the process share, over all reloads.
@@ -22,6 +23,8 @@ pub struct Host {
     pub listeners: Listeners,
     /// How the process and its exporters fare.
     pub health: Arc<Health>,
+    /// The stored queues that are open; they survive a reload.
+    pub stored_queues: Logs,
 }
 
 impl Host {
@@ -32,6 +35,7 @@ impl Host {
             budget: self.budget.clone(),
             listeners: self.listeners.clone(),
             health: self.health.clone(),
+            stored_queues: self.stored_queues.clone(),
             extensions: Extensions::default(),
             pipeline: String::new(),
             resource: Arc::default(),
@@ -44,6 +48,7 @@ impl Host {
             budget: Budget::new(1 << 30),
             listeners: Listeners::default(),
             health: Arc::default(),
+            stored_queues: Logs::default(),
         }
     }
 }
@@ -59,6 +64,8 @@ pub struct BuildContext {
     pub listeners: Listeners,
     /// How the process and its exporters fare.
     pub health: Arc<Health>,
+    /// The stored queues that are open; they survive a reload.
+    pub stored_queues: Logs,
     /// What the extensions of its configuration do for it.
     pub extensions: Extensions,
     /// The pipeline that a processor is built for; empty for other components.
@@ -91,6 +98,8 @@ pub struct Services {
     pub server_auth: Option<Arc<dyn ServerAuthenticator>>,
     /// Says to servers who we are.
     pub client_auth: Option<Arc<dyn ClientAuthenticator>>,
+    /// Keeps queues on disk.
+    pub storage: Option<Arc<Storage>>,
 }
 
 /// An extension: its life, and what it does for others.

@@ -5,7 +5,11 @@ pub use crate::exporters::fuzzing as exporters;
 pub use crate::net::server::fuzzing as server;
 pub use crate::net::tls::fuzzing as tls;
 pub use crate::receivers::otlp::fuzzing as receiver;
+pub use crate::storage::fuzzing as storage;
 pub use crate::symbols::fuzzing as symbols;
+
+/// A batch from the record of a stored queue.
+pub use crate::queue::decode_record;
 
 /// What a component named `name` is built with, without the rest of a collector.
 pub fn context(name: &str) -> crate::component::BuildContext {

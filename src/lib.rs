@@ -10,7 +10,7 @@
 //!    one registry line each.
 //! 6. [`profiles`]: the domain of profiles: the dictionary, merging, canonical identities, the checker.
 //!    [`redaction`]: what is private in a text, found and taken out. [`symbols`]: names for the addresses in binaries.
-//! 7. [`queue`]: the sending queue in front of every network exporter.
+//! 7. [`queue`]: the sending queue in front of every network exporter. [`storage`]: the log on disk that it may be kept in.
 //! 8. [`config`]: from YAML text to typed configuration, with every error at its place.
 //!    `ottl`: conditions, in a part of the Collector's language. `re2`: regular expressions, in Go's.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
@@ -48,6 +48,7 @@ mod re2;
 pub mod receivers;
 pub mod redaction;
 pub mod service;
+pub mod storage;
 pub mod symbols;
 pub mod telemetry;
 mod turns;

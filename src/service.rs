@@ -129,6 +129,7 @@ impl Service {
             budget: Budget::new(default_budget()),
             listeners: Listeners::default(),
             health: Arc::new(Health::default()),
+            stored_queues: Default::default(),
         };
         tokio::spawn(allocator::keep_small(host.budget.clone()));
         let panicked = watch_for_panics(host.health.clone());

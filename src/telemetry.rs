@@ -12,6 +12,9 @@
 //! tributary_connector_*{connector}:          received = delivered + dropped + refused + in_flight
 //! ```
 //!
+//! An exporter with a stored queue begins with what that has: `received + recovered = delivered + dropped + refused + kept +
+//! in_flight`, where `kept` is what it leaves there when it ends before the process does.
+//!
 //! Of connectors, those have an account that hold what they have taken.
 //!
 //! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
@@ -28,6 +31,7 @@ mod process;
 mod processors;
 mod refusals;
 pub(crate) mod sampled_log;
+mod storage;
 
 use std::sync::Arc;
 
@@ -43,6 +47,7 @@ use crate::net::tls::reason::Reason;
 
 pub use self::processors::{FilterMetrics, SamplerMetrics};
 pub use self::refusals::Refusals;
+pub use self::storage::StorageMetrics;
 
 /// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,13 +66,15 @@ pub enum DropReason {
     Shutdown,
     /// The sending queue was full, and was told to drop rather than to refuse.
     QueueFull,
+    /// What they were stored in is damaged.
+    Damaged,
     /// They became part of other items, which are counted where these were: nothing of them is lost.
     Merged,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 8] = [
+    pub const ALL: [DropReason; 9] = [
         DropReason::Filtered,
         DropReason::Duplicate,
         DropReason::Permanent,
@@ -75,6 +82,7 @@ impl DropReason {
         DropReason::PartialSuccess,
         DropReason::Shutdown,
         DropReason::QueueFull,
+        DropReason::Damaged,
         DropReason::Merged,
     ];
 
@@ -88,6 +96,7 @@ impl DropReason {
             DropReason::PartialSuccess => "partial_success",
             DropReason::Shutdown => "shutdown",
             DropReason::QueueFull => "queue_full",
+            DropReason::Damaged => "damaged",
             DropReason::Merged => "merged",
         }
     }
@@ -219,6 +228,8 @@ pub struct ExporterMetrics {
     send_failed: Counter,
     enqueue_failed: Counter,
     account: Account,
+    recovered: Counter,
+    kept: Counter,
     trouble: Arc<Trouble>,
     /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
     pub queue_size: Gauge,
@@ -259,6 +270,8 @@ impl ExporterMetrics {
                 &labels[..1]
             ),
             account: Account::new("tributary_exporter", "delivered", &labels),
+            recovered: counter!("tributary_exporter_recovered_items", &labels),
+            kept: counter!("tributary_exporter_kept_items", &labels),
             trouble: cx.health.exporter(exporter, signal),
         }
     }
@@ -273,6 +286,18 @@ impl ExporterMetrics {
         self.trouble.begins();
         self.enqueue_failed.increment(items as u64);
         self.account.refused(items);
+    }
+
+    /// The items were in the stored queue, and are in flight from now on.
+    pub fn recovered(&self, items: usize) {
+        self.recovered.increment(items as u64);
+        self.account.in_flight.increment(items as f64);
+    }
+
+    /// The items stay in the stored queue, which is closed.
+    pub fn kept(&self, items: usize) {
+        self.kept.increment(items as u64);
+        self.account.in_flight.decrement(items as f64);
     }
 
     /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.

@@ -34,6 +34,7 @@ mod printed;
 mod profiles;
 mod redaction;
 pub mod seeds;
+mod storage;
 mod symbols;
 mod telemetry;
 
@@ -55,5 +56,6 @@ pub use pprof::pprof;
 pub use printed::debug;
 pub use profiles::profiles;
 pub use redaction::{redact, redaction};
+pub use storage::{segment, stored_record};
 pub use symbols::{gopclntab, symbols_compile, symbols_file};
 pub use telemetry::{edit, json, split, stamp, transcode, validate, view};

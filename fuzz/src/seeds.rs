@@ -40,6 +40,14 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             b"\x01\x08\x01\0\0\0\x05\xdc\0\0busy".to_vec(),
             b"\0\x03\0\0\0\0\0\0\0\0bad".to_vec(),
         ],
+        "segment" => vec![
+            b"\0\0\0one record and another".to_vec(),
+            b"\x03\x05\x10one record that is one record that is one record".to_vec(),
+            [&b"\x82"[..], &tributary::fuzzing::storage::blocks(&[b"first", b"second"], true)].concat(),
+        ],
+        "stored_record" => vec![
+            b"\x01\x03\x01\0\x01\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0\x01\0\0\0bxy".to_vec(),
+        ],
         "names" => lines(&[
             "*.example.com\na.example.com",
             "spiffe://a.example/ns/*/sa/b\nspiffe://A.example/ns/c/sa/b",

@@ -103,7 +103,7 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
         };
         match name {
             Some(name) => message.push_str(&format!(", did you mean `{name}`?")),
-            None => help = Some(not_here(unknown, &path).unwrap_or_else(|| suggest::list(known))),
+            None => help = Some(suggest::list(known)),
         }
     }
     let mut path = path;
@@ -116,15 +116,6 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
         diagnostic = diagnostic.help(help);
     }
     diagnostic
-}
-
-/// What to say about a key of the Collector that many files have and that means nothing here.
-fn not_here(name: &str, path: &[String]) -> Option<String> {
-    let queue = path.iter().any(|key| key == "sending_queue");
-    (queue && name == "storage").then(|| {
-        "sending queues are in memory only; remove it, and `file_storage` from the extensions"
-            .to_owned()
-    })
 }
 
 /// The message without what a `${...}` gave: that may be a secret, and the line that is shown says

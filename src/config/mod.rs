@@ -144,6 +144,8 @@ pub enum Capability {
     ServerAuth,
     /// Says to a server who we are.
     ClientAuth,
+    /// Keeps queues on disk.
+    Storage,
 }
 
 impl Capability {
@@ -152,6 +154,7 @@ impl Capability {
         match self {
             Capability::ServerAuth => "checks the credentials of clients",
             Capability::ClientAuth => "adds credentials to requests",
+            Capability::Storage => "keeps queues on disk",
         }
     }
 
@@ -160,6 +163,7 @@ impl Capability {
         match self {
             Capability::ServerAuth => "does not check the credentials of clients",
             Capability::ClientAuth => "does not add credentials to requests",
+            Capability::Storage => "does not keep queues on disk",
         }
     }
 }

@@ -60,7 +60,7 @@ impl ExporterConfig for Config {
             timeout: *self.timeout,
         };
         let sender: Arc<dyn queue::Sender> = Arc::new(exporter);
-        Ok(queue::terminal(cx, signals, &settings, &sender))
+        queue::terminal(cx, signals, &settings, &sender)
     }
 }
 

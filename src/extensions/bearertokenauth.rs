@@ -183,6 +183,7 @@ impl ExtensionConfig for Config {
         Ok(Extension {
             component,
             services: Services {
+                storage: None,
                 server_auth: Some(authenticator.clone()),
                 client_auth: Some(authenticator),
             },

@@ -3,6 +3,7 @@
 pub mod basicauth;
 pub mod bearertokenauth;
 mod credentials;
+pub mod file_storage;
 pub mod health_check;
 pub mod symbol_upload;
 
@@ -12,6 +13,7 @@ use crate::component::{Entry, ExtensionConfig};
 pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     basicauth::ENTRY,
     bearertokenauth::ENTRY,
+    file_storage::ENTRY,
     health_check::ENTRY,
     symbol_upload::ENTRY,
 ];

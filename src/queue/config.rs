@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::units::Duration;
-use crate::config::{Problems, Section, Validate};
+use crate::config::{Capability, ComponentId, ExtensionUse, Problems, Section, Validate};
 
 /// The sending queue of an exporter. There is one per signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,14 @@ pub struct QueueConfig {
     /// outage; `none` keeps them as they are. What is being sent is expanded, which is up to `num_consumers` batches.
     /// Default: `none`.
     pub compression: HeldCompression,
+    /// The extension that keeps the queue on disk, as in `file_storage`. What is acknowledged then survives the
+    /// process, `queue_size` in `bytes` is the most that the queue has on disk, and memory holds only what is about to
+    /// be sent. Default: none, the queue is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<ComponentId>,
+    /// What a full queue with `storage` does: `refuse` what comes, or `drop_oldest`, counted as `queue_full`, to make
+    /// room for it; what is being sent is not dropped. Default: `refuse`.
+    pub overflow: Overflow,
     /// Merges requests before they are sent. Default: off.
     pub batch: Section<BatchConfig>,
 }
@@ -57,8 +65,19 @@ pub enum HeldCompression {
     Lz4,
 }
 
-/// Merging of requests inside the sending queue. Those of profiles become one request with one dictionary, in which every
-/// sample is what it was.
+/// What a full queue on disk does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// Takes nothing until there is room; senders are told to come back, or wait with `block_on_overflow`.
+    #[default]
+    Refuse,
+    /// Drops the oldest data that is not being sent.
+    DropOldest,
+}
+
+/// Merging of requests inside the sending queue. Those of profiles become one request with one dictionary, in which
+/// every sample is what it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchConfig {
@@ -122,6 +141,8 @@ impl Default for QueueConfig {
             drop_on_overflow: false,
             wait_for_result: false,
             compression: HeldCompression::None,
+            storage: None,
+            overflow: Overflow::Refuse,
             batch: Section(None),
         }
     }
@@ -152,6 +173,15 @@ impl Default for RetryConfig {
 }
 
 impl QueueConfig {
+    /// The extension that an exporter needs for its queue, which stands in the section `sending_queue`.
+    pub fn uses(&self) -> Option<ExtensionUse> {
+        Some(ExtensionUse {
+            path: ["sending_queue", "storage"].map(str::to_owned).to_vec(),
+            extension: self.storage.clone()?,
+            capability: Capability::Storage,
+        })
+    }
+
     /// What `queue_size` counts.
     pub fn sizer(&self) -> Sizer {
         self.sizer.unwrap_or(Sizer::Requests)
@@ -184,6 +214,7 @@ impl Validate for QueueConfig {
                 "a full queue cannot both drop and make the sender wait: remove one of them",
             );
         }
+        self.validate_storage(problems);
         if let Some(batch) = &*self.batch {
             problems.within("batch", batch);
             let same_unit = matches!(
@@ -199,6 +230,41 @@ impl Validate for QueueConfig {
                     ),
                 );
             }
+        }
+    }
+}
+
+impl QueueConfig {
+    fn validate_storage(&self, problems: &mut Problems) {
+        if self.storage.is_none() {
+            if self.overflow == Overflow::DropOldest {
+                problems.error(
+                    &["overflow"],
+                    "a queue in memory refuses what does not fit, or drops it with `drop_on_overflow`: to drop \
+                     the oldest, set `storage`",
+                );
+            }
+            return;
+        }
+        if self.overflow == Overflow::DropOldest
+            && (self.block_on_overflow || self.drop_on_overflow)
+        {
+            problems.error(
+                &["overflow"],
+                "a full queue does one thing: remove this, or `block_on_overflow` and `drop_on_overflow`",
+            );
+        }
+        if self.wait_for_result {
+            problems.error(
+                &["wait_for_result"],
+                "a sender that waits for the result keeps its data itself: remove this, or `storage`",
+            );
+        }
+        if self.compression != HeldCompression::None {
+            problems.error(
+                &["compression"],
+                "this is for queues in memory: remove it; the storage extension has a `compression` of its own",
+            );
         }
     }
 }
@@ -338,11 +404,23 @@ mod tests {
     }
 
     #[test]
-    fn a_persistent_queue_is_an_unknown_key() {
-        let error = serde_yaml::from_str::<QueueConfig>("storage: file_storage").unwrap_err();
-        assert!(
-            error.to_string().contains("unknown field `storage`"),
-            "{error}"
-        );
+    fn keys_that_mean_nothing_with_or_without_storage_are_errors() {
+        for (yaml, expected) in [
+            ("{storage: file_storage/a}", vec![]),
+            ("{storage: file_storage, overflow: drop_oldest}", vec![]),
+            ("{storage: file_storage, block_on_overflow: true}", vec![]),
+            ("{overflow: drop_oldest}", vec!["overflow"]),
+            (
+                "{storage: file_storage, overflow: drop_oldest, drop_on_overflow: true}",
+                vec!["overflow"],
+            ),
+            (
+                "{storage: file_storage, wait_for_result: true, compression: lz4}",
+                vec!["wait_for_result", "compression"],
+            ),
+        ] {
+            let queue: QueueConfig = serde_yaml::from_str(yaml).unwrap();
+            assert_eq!(paths(&queue), expected, "{yaml}");
+        }
     }
 }

@@ -144,7 +144,7 @@ impl Delivery {
             let outcome = match self.attempt(&batch).await {
                 Ok(Taken::Delivered(outcome)) => Ok(outcome),
                 Ok(Taken::Over(outcome)) => {
-                    job.iter().for_each(Entry::taken_over);
+                    job.iter_mut().for_each(Entry::taken_over);
                     *turn = None;
                     // What another attempt needs is in the entries.
                     drop(batch);
@@ -169,8 +169,8 @@ impl Delivery {
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
             let stopping = self.stopping.is_cancelled();
-            // Who waits for the outcome has the data still, and can take it elsewhere.
-            let returned = stopping && job.iter().all(Entry::is_awaited);
+            // Who waits for the outcome has the data still, and can take it elsewhere; so has the disk.
+            let returned = stopping && job.iter().all(Entry::is_kept);
             let reason = match wait {
                 _ if returned => DropReason::Shutdown,
                 None if stopping => DropReason::Shutdown,
@@ -200,6 +200,9 @@ impl Delivery {
         job: &mut Job,
         identity: &Arc<()>,
     ) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
+        for entry in job.iter_mut() {
+            entry.reload().await;
+        }
         let items = job.iter().map(Entry::items).sum();
         let bytes: usize = job.iter().map(Entry::bytes).sum();
         let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
@@ -300,7 +303,8 @@ impl Delivery {
         if job.is_empty() {
             return;
         }
-        if let Some(suppressed) = self.logs.drop.admit() {
+        let stays = reason == DropReason::Shutdown && job.iter().all(Entry::is_on_disk);
+        if !stays && let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {
                 DropReason::Permanent => "not retryable error",
                 DropReason::Shutdown => "interrupted due to shutdown",

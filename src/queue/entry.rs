@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::held::{Content, Held};
 use super::pace::Step;
 use super::room::Place;
+use super::stored::Kept;
 use crate::batch::{Batch, Nack, Signal};
 use crate::memory::Budget;
 use crate::pipeline::Undelivered;
@@ -29,8 +30,9 @@ pub(super) struct Ledger {
 }
 
 /// A request the queue took in. Its pieces share it; the last one tells whoever waits.
-#[derive(Debug)]
 pub(super) struct Request {
+    /// Where it was read from; dropped with this.
+    kept: Option<Kept>,
     _place: Option<Place>,
     step: Mutex<Option<Step>>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
@@ -77,10 +79,22 @@ impl Request {
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     ) -> Arc<Self> {
         Arc::new(Request {
+            kept: None,
             _place: place,
             step: Mutex::new(step),
             waiting,
             failed: Mutex::new(None),
+        })
+    }
+
+    /// A request that was read from a log, which has it until it is settled.
+    pub(super) fn of_record(kept: Kept) -> Arc<Self> {
+        Arc::new(Request {
+            kept: Some(kept),
+            _place: None,
+            step: Mutex::default(),
+            waiting: None,
+            failed: Mutex::default(),
         })
     }
 }
@@ -137,15 +151,35 @@ impl Entry {
         }
     }
 
-    /// It has been taken over: it is not on its way any more, only held.
-    pub(super) fn taken_over(&self) {
+    /// It has been taken over: it is not on its way any more, only held. What is on disk need not be in memory.
+    pub(super) fn taken_over(&mut self) {
         let step = self.request.step.lock();
         step.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(kept) = &self.request.kept
+            && kept.items() == self.items
+            && let Some(held) = &mut self.held
+        {
+            held.unload();
+            kept.unloaded();
+        }
+    }
+
+    /// Reads it from the disk again, if it is only there.
+    pub(super) async fn reload(&mut self) {
+        if let Some(Held::OnDisk { .. }) = &self.held
+            && let Some(kept) = &self.request.kept
+            && let Some(batch) = kept.reload().await
+        {
+            self.held = Some(Held::Plain(batch));
+        }
     }
 
     /// The next hop has it. The items are counted by the caller, who knows of partial successes.
     pub(super) fn delivered(mut self) {
         self.held = None;
+        if let Some(kept) = &self.request.kept {
+            kept.settle(self.items);
+        }
     }
 
     /// It is given up: dropped for `reason`, or given back if the sender waits.
@@ -211,6 +245,16 @@ impl Entry {
         pieces.into_iter().map(|piece| self.piece(piece)).collect()
     }
 
+    /// Whether somebody has the data still, should it not be delivered: the sender who waits, or the disk.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_awaited() || self.is_on_disk()
+    }
+
+    /// Whether a log has the data until it is settled.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.request.kept.is_some()
+    }
+
     /// Whether the sender waits for the outcome, and so has the data still.
     pub(super) fn is_awaited(&self) -> bool {
         self.request.waiting.is_some()
@@ -227,6 +271,12 @@ impl Entry {
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {
         self.held = None;
+        if let Some(kept) = &self.request.kept {
+            if reason == DropReason::Shutdown {
+                return kept.give_back();
+            }
+            kept.settle(self.items);
+        }
         if self.is_awaited() {
             self.ledger.metrics.returned(self.items);
         } else {

@@ -31,6 +31,17 @@ pub(super) enum Held {
         /// Keeps the compressed bytes counted in the memory budget.
         _permit: Permit,
     },
+    /// In the log it was read from, and not in memory.
+    OnDisk {
+        /// The signal.
+        signal: Signal,
+        /// Spans, data points, log records, samples.
+        items: usize,
+        /// Bytes of the encoded requests.
+        bytes: usize,
+        /// Whether one of the requests was made of several.
+        joined: bool,
+    },
 }
 
 /// A block that does not expand to what went in: memory was corrupted.
@@ -68,11 +79,21 @@ impl Held {
         }
     }
 
+    /// Lets go of the content.
+    pub(super) fn unload(&mut self) {
+        *self = Held::OnDisk {
+            signal: self.signal(),
+            items: self.items(),
+            bytes: self.bytes(),
+            joined: self.is_joined(),
+        };
+    }
+
     /// The signal.
     pub(super) fn signal(&self) -> Signal {
         match self {
             Held::Plain(batch) => batch.signal(),
-            Held::Packed { signal, .. } => *signal,
+            Held::Packed { signal, .. } | Held::OnDisk { signal, .. } => *signal,
         }
     }
 
@@ -80,7 +101,7 @@ impl Held {
     pub(super) fn items(&self) -> usize {
         match self {
             Held::Plain(batch) => batch.items(),
-            Held::Packed { items, .. } => *items,
+            Held::Packed { items, .. } | Held::OnDisk { items, .. } => *items,
         }
     }
 
@@ -89,6 +110,7 @@ impl Held {
         match self {
             Held::Plain(batch) => batch.bytes(),
             Held::Packed { lengths, .. } => lengths.iter().sum(),
+            Held::OnDisk { bytes, .. } => *bytes,
         }
     }
 
@@ -97,6 +119,7 @@ impl Held {
         match self {
             Held::Plain(batch) => batch.bytes(),
             Held::Packed { block, .. } => block.len(),
+            Held::OnDisk { .. } => 0,
         }
     }
 
@@ -104,7 +127,7 @@ impl Held {
     pub(super) fn is_joined(&self) -> bool {
         match self {
             Held::Plain(batch) => batch.is_joined(),
-            Held::Packed { joined, .. } => *joined,
+            Held::Packed { joined, .. } | Held::OnDisk { joined, .. } => *joined,
         }
     }
 
@@ -113,6 +136,7 @@ impl Held {
         match self {
             Held::Plain(batch) => Content::Plain(batch.wire().clone()),
             Held::Packed { block, lengths, .. } => Content::Packed(block.clone(), lengths.clone()),
+            Held::OnDisk { .. } => Content::Gone,
         }
     }
 
@@ -133,6 +157,7 @@ impl Held {
                 }
                 Ok(batch)
             }
+            Held::OnDisk { .. } => Err(gone()),
         }
     }
 }
@@ -144,6 +169,8 @@ pub(super) enum Content {
     Plain(Requests),
     /// An LZ4 block, and how many bytes each of its requests has.
     Packed(Bytes, Arc<[usize]>),
+    /// It was only on disk, and is damaged there.
+    Gone,
 }
 
 impl Content {
@@ -156,6 +183,7 @@ impl Content {
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {
             Content::Plain(requests) => Ok(requests),
+            Content::Gone => Err(gone()),
             Content::Packed(block, lengths) => {
                 let bytes = lengths.iter().sum();
                 let whole = lz4_flex::block::decompress(&block, bytes)
@@ -169,6 +197,10 @@ impl Content {
             }
         }
     }
+}
+
+fn gone() -> Damaged {
+    Damaged("it is damaged on disk".to_owned())
 }
 
 fn compress(requests: &Requests) -> Bytes {

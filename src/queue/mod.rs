@@ -8,6 +8,8 @@
 //! ([`Sender::take`]). Then no consumer waits for it, but it keeps its place in the queue and its memory, and is sent
 //! again if that turns out badly, like any other.
 //!
+//! With `storage` what comes in goes to a log on disk first, and from there to the batcher: see `stored`.
+//!
 //! What is accepted is held until it was delivered or given up, so `queue_size` bounds everything an exporter holds,
 //! what is being sent or waits for its next attempt included. Every item that comes in ends in exactly one of
 //! `ExporterMetrics`' outcomes: an `Entry` that is dropped without an outcome, because a task ended
@@ -22,11 +24,14 @@ mod held;
 mod pace;
 mod room;
 mod sending;
+mod stored;
 
 pub use config::{
-    BatchConfig, BatchSizer, HeldCompression, PartitionConfig, QueueConfig, RetryConfig, Sizer,
+    BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
+    Sizer,
 };
 pub use sending::{Settings, terminal};
+pub use stored::decode as decode_record;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,11 +15,13 @@ use super::entry::{Entry, Job, Ledger, Request, cut};
 use super::held::{BLOCKING_BYTES, Held};
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
+use super::stored::{Stored, feed};
 use super::{Sender, Settle};
 use crate::batch::{Batch, Nack, Signal};
-use crate::component::{BuildContext, Outputs, Terminal};
+use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+use crate::storage::AppendError;
 use crate::telemetry::{DropReason, ExporterMetrics};
 use crate::wire::Limit;
 
@@ -27,7 +29,7 @@ use crate::wire::Limit;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a sender that gathers is asked again for room.
-const URGE: Duration = Duration::from_millis(100);
+pub(super) const URGE: Duration = Duration::from_millis(100);
 
 /// What an exporter's configuration says about its queues.
 #[derive(Debug, Clone)]
@@ -41,16 +43,24 @@ pub struct Settings {
 }
 
 /// An exporter that sends through `sender`, with a queue of its own for each signal.
+///
+/// # Errors
+/// When a queue that is kept on disk cannot be opened.
 pub fn terminal(
     cx: &BuildContext,
     signals: &[Signal],
     settings: &Settings,
     sender: &Arc<dyn Sender>,
-) -> Terminal {
-    let queues: Vec<Arc<SendingQueue>> = signals
-        .iter()
-        .map(|signal| Arc::new(SendingQueue::new(cx, *signal, settings, sender.clone())))
-        .collect();
+) -> Result<Terminal, BuildError> {
+    let mut queues = Vec::with_capacity(signals.len());
+    for signal in signals {
+        queues.push(Arc::new(SendingQueue::new(
+            cx,
+            *signal,
+            settings,
+            sender.clone(),
+        )?));
+    }
     let mut inputs = Outputs::default();
     for queue in &queues {
         inputs.set(queue.delivery.signal, queue.clone());
@@ -59,7 +69,7 @@ pub fn terminal(
         queues,
         tasks: JoinSet::new(),
     });
-    Terminal { inputs, component }
+    Ok(Terminal { inputs, component })
 }
 
 /// The queue of one exporter and signal.
@@ -68,6 +78,8 @@ struct SendingQueue {
     config: Option<QueueConfig>,
     budget: Arc<Budget>,
     room: Room,
+    /// Kept on disk: then `room` is not used.
+    stored: Option<Arc<Stored>>,
     batcher: Batcher,
     delivery: Delivery,
 }
@@ -84,7 +96,7 @@ impl SendingQueue {
         signal: Signal,
         settings: &Settings,
         sender: Arc<dyn Sender>,
-    ) -> Self {
+    ) -> Result<Self, BuildError> {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
         let batch = settings.queue.as_ref().and_then(merging);
@@ -93,10 +105,20 @@ impl SendingQueue {
                 .queue
                 .as_ref()
                 .is_some_and(|queue| queue.compression == HeldCompression::Lz4);
-        SendingQueue {
+        let room = Room::new(capacity, metrics.queue_size.clone());
+        let ledger = Arc::new(Ledger::new(metrics));
+        let headers = batch
+            .as_ref()
+            .map_or_else(Vec::new, |batch| batch.metadata_keys.clone());
+        let stored = match &settings.queue {
+            Some(queue) => Stored::open(cx, signal, queue, headers, &ledger)?,
+            None => None,
+        };
+        Ok(SendingQueue {
             config: settings.queue.clone(),
             budget: cx.budget.clone(),
-            room: Room::new(capacity, metrics.queue_size.clone()),
+            room,
+            stored,
             delivery: Delivery {
                 most_bytes: batch
                     .as_ref()
@@ -106,18 +128,18 @@ impl SendingQueue {
                 sender,
                 retry: settings.retry.clone(),
                 timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
-                ledger: Arc::new(Ledger::new(metrics)),
+                ledger,
                 stopping: CancellationToken::new(),
                 pace: Pace::new(),
                 packs_in: packs.then(|| cx.budget.clone()),
                 logs: Logs::default(),
             },
             batcher: Batcher::new(batch),
-        }
+        })
     }
 
     /// Sends while the sender waits; it hears the outcome and still has the data if that is bad.
-    async fn send_now(&self, batch: Batch, arrival: Arrival<'_>) -> Result<(), Nack> {
+    async fn send_now(&self, batch: Batch, arrival: Arrival) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
         let request = Request::new(None, None, Some(tell));
         let entry = Entry::new(Held::Plain(batch), request, arrival.taken());
@@ -129,7 +151,7 @@ impl SendingQueue {
         &self,
         config: &QueueConfig,
         batch: Batch,
-        arrival: Arrival<'_>,
+        arrival: Arrival,
     ) -> Result<(), Nack> {
         let merging = self.batcher.merging();
         // What waits to be merged is not under way, and may have to wait for more.
@@ -139,17 +161,8 @@ impl SendingQueue {
         };
         let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
         let pieces = match merging {
-            Some(merging) if merging.is_too_large(&batch) => {
-                let limit = merging.limit();
-                // Cutting profiles is work on every byte, of all kinds.
-                match batch.signal() == Signal::Profiles && batch.bytes() > BLOCKING_BYTES {
-                    true => tokio::task::spawn_blocking(move || cut(batch, limit))
-                        .await
-                        .map_err(|_| gone())?,
-                    false => cut(batch, limit),
-                }
-            }
-            _ => vec![batch],
+            Some(merging) => merging.pieces(batch).await,
+            None => vec![batch],
         };
         let mut held = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -192,6 +205,50 @@ impl SendingQueue {
         match outcome {
             Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
             None => Ok(()),
+        }
+    }
+
+    /// Takes a batch in by appending it to the log.
+    async fn store(
+        &self,
+        stored: &Arc<Stored>,
+        config: &QueueConfig,
+        mut batch: Batch,
+        arrival: Arrival,
+    ) -> Result<(), Nack> {
+        let record = stored.record(&mut batch);
+        let units = stored.units(&record);
+        let sender = &self.delivery.sender;
+        if sender.gathers() && stored.is_scarce(units) {
+            sender.settle(Settle::Full);
+        }
+        let _place = match stored.place(units).await {
+            Ok(place) => place,
+            Err(NoRoom::Full) if config.drop_on_overflow => {
+                arrival.dropped(&self.delivery);
+                return Ok(());
+            }
+            Err(no_room) => return Err(self.refusal(config, units, no_room)),
+        };
+        // A task: should the sender give up meanwhile, whether the log has it must be known all the same.
+        let log = stored.clone();
+        let appended = tokio::spawn(async move {
+            let outcome = log.append(record).await;
+            // It keeps the bytes counted in the memory budget.
+            drop(batch);
+            if outcome.is_ok() {
+                arrival.taken();
+            }
+            outcome
+        });
+        match appended.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ AppendError::TooLarge(_))) => Err(Nack::invalid(error.to_string())),
+            Ok(Err(error @ AppendError::Disk { .. })) => Err(Nack::exhausted(
+                format!("sending queue: {error}"),
+                RETRY_AFTER,
+            )),
+            Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
         }
     }
 
@@ -294,6 +351,11 @@ impl SendingQueue {
         self.room.close();
         self.batcher.close();
         self.delivery.stopping.cancel();
+        if let Some(stored) = &self.stored {
+            // What is not on its way need not be: it is on disk.
+            stored.stop();
+            self.batcher.clear();
+        }
         if self.config.is_none() {
             self.delivery.sender.settle(Settle::Ending);
         }
@@ -304,11 +366,14 @@ impl Consumer for SendingQueue {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let arrival = Arrival::new(&self.delivery.ledger, batch.items());
-            if self.delivery.stopping.is_cancelled() {
-                return Err(gone());
-            }
+            let stopping = self.delivery.stopping.is_cancelled();
             batch.wire();
             match &self.config {
+                // Also when another exporter reads it by now.
+                Some(config) if let Some(stored) = &self.stored => {
+                    self.store(stored, config, batch, arrival).await
+                }
+                _ if stopping => Err(gone()),
                 Some(config) => self.enqueue(config, batch, arrival).await,
                 None => self.send_now(batch, arrival).await,
             }
@@ -325,6 +390,14 @@ impl Component for Queues {
             // Not before: an exporter that was built in vain must not change what the running one shows.
             let metrics = &queue.delivery.ledger.metrics;
             metrics.queue_capacity.set(queue.room.capacity() as f64);
+            if let Some(stored) = &queue.stored {
+                stored.start();
+                let queue = queue.clone();
+                let stored = stored.clone();
+                self.tasks.spawn(async move {
+                    feed(&stored, &queue.batcher, &queue.delivery).await;
+                });
+            }
             for _ in 0..config.num_consumers {
                 self.tasks.spawn(queue.clone().work());
             }
@@ -341,9 +414,10 @@ impl Component for Queues {
     }
 
     fn idle(&self) -> bool {
-        self.queues
-            .iter()
-            .all(|queue| queue.room.free() >= queue.room.capacity())
+        self.queues.iter().all(|queue| match &queue.stored {
+            Some(stored) => stored.idle(),
+            None => queue.room.free() >= queue.room.capacity(),
+        })
     }
 
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
@@ -359,6 +433,9 @@ impl Component for Queues {
             let mut total = Undelivered::default();
             for queue in &self.queues {
                 queue.batcher.clear();
+                if let Some(stored) = &queue.stored {
+                    stored.close().await;
+                }
                 queue.delivery.log_loss();
                 total += queue.delivery.ledger.undelivered();
             }
@@ -368,16 +445,16 @@ impl Component for Queues {
 }
 
 /// Items that came in and were not taken yet: refused, unless [`taken`](Self::taken).
-struct Arrival<'a> {
-    ledger: &'a Arc<Ledger>,
+struct Arrival {
+    ledger: Arc<Ledger>,
     items: Option<usize>,
 }
 
-impl<'a> Arrival<'a> {
-    fn new(ledger: &'a Arc<Ledger>, items: usize) -> Self {
+impl Arrival {
+    fn new(ledger: &Arc<Ledger>, items: usize) -> Self {
         ledger.metrics.received(items);
         Arrival {
-            ledger,
+            ledger: ledger.clone(),
             items: Some(items),
         }
     }
@@ -396,7 +473,7 @@ impl<'a> Arrival<'a> {
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for Arrival {
     fn drop(&mut self) {
         if let Some(items) = self.items {
             self.ledger.metrics.refused(items);
@@ -405,6 +482,22 @@ impl Drop for Arrival<'_> {
 }
 
 impl Merging {
+    /// The batch, cut into pieces if it is larger than one may be.
+    pub(super) async fn pieces(&self, batch: Batch) -> Vec<Batch> {
+        if !self.is_too_large(&batch) {
+            return vec![batch];
+        }
+        let limit = self.limit();
+        // Cutting profiles is work on every byte, of all kinds.
+        if batch.signal() == Signal::Profiles && batch.bytes() > BLOCKING_BYTES {
+            let whole = batch.clone();
+            let cut = tokio::task::spawn_blocking(move || cut(batch, limit)).await;
+            // Only when the runtime ends.
+            return cut.unwrap_or_else(|_| vec![whole]);
+        }
+        cut(batch, limit)
+    }
+
     fn is_too_large(&self, batch: &Batch) -> bool {
         let size = match self.sizer {
             BatchSizer::Items => batch.items(),

@@ -10,6 +10,7 @@ use prost::Message;
 use tokio::time::{Instant, sleep};
 
 mod gathering;
+mod stored;
 
 use super::*;
 use crate::batch::Batch;
@@ -90,6 +91,7 @@ impl Bench {
             id: "test".parse().unwrap(),
             budget: budget.clone(),
             listeners: Default::default(),
+            stored_queues: Default::default(),
             health: Default::default(),
             extensions: Default::default(),
             pipeline: String::new(),
@@ -99,7 +101,7 @@ impl Bench {
         let metrics = recorder.handle();
         let sender: Arc<dyn Sender> = hop.clone();
         let mut terminal = metrics::with_local_recorder(&recorder, || {
-            terminal(&cx, &[Signal::Traces, Signal::Profiles], &settings, &sender)
+            terminal(&cx, &[Signal::Traces, Signal::Profiles], &settings, &sender).unwrap()
         });
         terminal.component.start();
         Bench {
@@ -117,7 +119,7 @@ impl Bench {
         let cx = crate::component::Host::for_tests().context(&"test".parse().unwrap());
         let sender: Arc<dyn Sender> = self.hop.clone();
         metrics::with_local_recorder(&self.recorder, || {
-            terminal(&cx, &[Signal::Traces], &settings(queue), &sender)
+            terminal(&cx, &[Signal::Traces], &settings(queue), &sender).unwrap()
         });
     }
 

@@ -120,6 +120,34 @@ pub(super) fn describe() {
             "tributary_processor_log_dedup_flushes",
             "Number of intervals of counted log records, by what ended them: their time or the memory bound",
         ),
+        (
+            "tributary_exporter_recovered_items",
+            "Items that were in the stored queue at the start, or that are sent again",
+        ),
+        (
+            "tributary_exporter_kept_items",
+            "Items that were left in the stored queue when its exporter ended",
+        ),
+        (
+            "tributary_storage_damaged_blocks",
+            "Damaged blocks of a stored queue, which were skipped",
+        ),
+        (
+            "tributary_storage_lost_records",
+            "Records of a stored queue that were in damaged blocks",
+        ),
+        (
+            "tributary_storage_recovered_records",
+            "Records that a stored queue had when it was opened; some may have been sent before",
+        ),
+        (
+            "tributary_storage_resent_records",
+            "Records of a stored queue that were read again, because they were not delivered",
+        ),
+        (
+            "tributary_storage_write_failures",
+            "Writes to a stored queue, and fsyncs, that failed",
+        ),
         ("tributary_exporter_parquet_files", "Finished Parquet files"),
         (
             "tributary_exporter_parquet_rows",
@@ -297,6 +325,8 @@ pub(super) fn describe() {
             "tributary_server_connections",
             "Connections that clients have open",
         ),
+        ("tributary_storage_bytes", "Bytes of a stored queue on disk"),
+        ("tributary_storage_segments", "Files of a stored queue"),
         (
             "tributary_exporter_parquet_open_files",
             "Parquet files that rows are added to",
@@ -324,6 +354,10 @@ pub(super) fn describe() {
         (
             "otelcol_exporter_queue_batch_send_size_bytes",
             "Number of bytes in the batches that the sending queue made (sending_queue.batch)",
+        ),
+        (
+            "tributary_storage_fsync_seconds",
+            "How long it took to force what was appended to a stored queue to the disk",
         ),
         (
             "tributary_symbols_compile_seconds",

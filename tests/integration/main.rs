@@ -50,6 +50,7 @@ mod sdk;
 mod sdk_redaction;
 mod shutdown;
 mod status_matrix;
+mod stored_queue;
 mod summaries;
 mod symbolication;
 mod symbols_command;

@@ -28,6 +28,7 @@ pub(crate) fn processor(config: &dyn ProcessorConfig, signal: Signal) -> Box<dyn
         id: "processor".parse().unwrap(),
         budget: Budget::new(1 << 30),
         listeners: Default::default(),
+        stored_queues: Default::default(),
         health: Arc::default(),
         extensions: Default::default(),
         pipeline: String::new(),

@@ -90,6 +90,7 @@ fn capability_help(capability: Capability) -> &'static str {
         Capability::ClientAuth => {
             "define one: `bearertokenauth`, or `basicauth` with `client_auth`"
         }
+        Capability::Storage => "define one: `file_storage`, with its `directory`",
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::compression::Codec;
 use crate::compression::compress::CompressionParams;
 use crate::config::units::Duration;
-use crate::config::{Problems, Section, Validate};
+use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::queue::{QueueConfig, RetryConfig};
 
 /// Writes telemetry to a file, one request after the other. All signals go into the same file.
@@ -194,6 +194,11 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let queue = self.sending_queue.iter();
+        queue.filter_map(QueueConfig::uses).collect()
     }
 
     fn writes_to(&self) -> Vec<(Vec<&'static str>, PathBuf)> {

@@ -93,7 +93,7 @@ impl ExporterConfig for Config {
             timeout: Duration::ZERO,
         };
         let sender: Arc<dyn queue::Sender> = Arc::new(exporter);
-        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender);
+        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender)?;
         let component = Box::new(Writer {
             id: cx.id.clone(),
             queues: component,

@@ -238,8 +238,9 @@ impl Validate for Config {
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
-        let auth = self.auth.iter();
-        auth.map(|auth| auth.client_use(&["auth"])).collect()
+        let auth = self.auth.iter().map(|auth| auth.client_use(&["auth"]));
+        auth.chain(self.sending_queue.iter().filter_map(QueueConfig::uses))
+            .collect()
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table;
 use crate::config::units::Duration;
-use crate::config::{ByteSize, Problems, Section, Validate};
+use crate::config::{ByteSize, ExtensionUse, Problems, Section, Validate};
 use crate::net::object_store::{Bucket, StoreOptions};
 use crate::queue::{QueueConfig, RetryConfig};
 
@@ -298,6 +298,11 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let queue = self.sending_queue.iter();
+        queue.filter_map(QueueConfig::uses).collect()
     }
 }
 

@@ -86,7 +86,7 @@ impl ExporterConfig for Config {
             timeout: Duration::ZERO,
         };
         let sender: Arc<dyn Sender> = Arc::new(Exporter(files.clone()));
-        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender);
+        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender)?;
         let component = Box::new(Writer {
             queues: component,
             files,

@@ -6,8 +6,8 @@ use super::*;
 
 /// Takes every batch over, and settles it when told.
 #[derive(Default)]
-struct Gatherer {
-    held: Mutex<Vec<Held>>,
+pub(super) struct Gatherer {
+    pub(super) held: Mutex<Vec<Held>>,
     asked: Mutex<Vec<Settle>>,
     /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<()>>>,
@@ -15,20 +15,20 @@ struct Gatherer {
     stubborn: bool,
 }
 
-struct Held {
+pub(super) struct Held {
     names: Vec<String>,
     tell: oneshot::Sender<Result<Outcome, SendError>>,
 }
 
 impl Gatherer {
-    fn stubborn() -> Self {
+    pub(super) fn stubborn() -> Self {
         Gatherer {
             stubborn: true,
             ..Gatherer::default()
         }
     }
 
-    fn settle_all(&self, outcome: &Result<Outcome, SendError>) -> usize {
+    pub(super) fn settle_all(&self, outcome: &Result<Outcome, SendError>) -> usize {
         let held = std::mem::take(&mut *self.held.lock().unwrap());
         let settled = held
             .into_iter()
@@ -100,7 +100,7 @@ impl Gathering {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
         let mut terminal = metrics::with_local_recorder(&recorder, || {
-            terminal(&cx, &[Signal::Traces], &settings, &sender)
+            terminal(&cx, &[Signal::Traces], &settings, &sender).unwrap()
         });
         terminal.component.start();
         Gathering {
@@ -128,11 +128,11 @@ impl Gathering {
     }
 }
 
-fn failed() -> Result<Outcome, SendError> {
+pub(super) fn failed() -> Result<Outcome, SendError> {
     Err(SendError::transient(Code::Unavailable, "lost"))
 }
 
-fn done() -> Result<Outcome, SendError> {
+pub(super) fn done() -> Result<Outcome, SendError> {
     Ok(Outcome::default())
 }
 

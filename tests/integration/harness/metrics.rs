@@ -84,7 +84,9 @@ impl Metrics {
                 let items = |of: &str| self.sum(&format!("{prefix}_{of}_items"), &pairs);
                 let [received, passed, dropped, refused, waiting] =
                     ["received", passed, "dropped", "refused", "in_flight"].map(items);
-                if received != passed + dropped + refused + waiting {
+                // Of a stored queue; nothing otherwise.
+                let [recovered, kept] = ["recovered", "kept"].map(items);
+                if received + recovered != passed + dropped + refused + kept + waiting {
                     wrong.push(format!(
                         "{prefix} {labels:?}: {received} received, but {passed} passed + {dropped} dropped + \
                          {refused} refused + {waiting} in flight"

@@ -105,6 +105,7 @@ impl Fixture {
             id: "otlp".parse().unwrap(),
             budget: Budget::new(64 * MIB),
             listeners: Listeners::default(),
+            stored_queues: Default::default(),
             health: Arc::default(),
             extensions: Extensions::from_iter([authenticator()]),
             pipeline: String::new(),

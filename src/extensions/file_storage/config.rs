@@ -1,0 +1,250 @@
+//! The configuration: the Collector's keys, and how durable it is to be.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::units::Duration;
+use crate::config::{Problems, Validate};
+use crate::storage::{self, Options};
+
+/// Keeps queues of exporters in a directory, so that they survive the process. An exporter uses it by `sending_queue:
+/// {storage: file_storage}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the queues are: a directory for each exporter and signal. Default: `/var/lib/otelcol/file_storage`.
+    pub directory: PathBuf,
+    /// Whether to make the directory if there is none. Default: false.
+    pub create_directory: bool,
+    /// Its permissions then, in octal and in quotes. Default: "0750".
+    pub directory_permissions: String,
+    /// How long to wait at the start for another process to let go of a queue. Default: 1s.
+    pub timeout: Duration,
+    /// When what was taken in is forced to the disk: `always`, before it is acknowledged, so that it survives a power
+    /// failure; `interval`, every `fsync_interval`; `never`, when the operating system thinks fit. The crash of the
+    /// process costs nothing with any of them. `true` is `always`, `false` is `never`. Default: `always`.
+    pub fsync: Fsync,
+    /// How often with `fsync: interval`: a power failure costs at most what was acknowledged since. Above 0. Default:
+    /// 1s.
+    pub fsync_interval: Duration,
+    /// `lz4` or `none`. Default: `lz4`.
+    pub compression: Compression,
+    /// Accepted for files of the Collector, without an effect: segments are deleted as they are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<CompactionConfig>,
+}
+
+/// When what was taken in is forced to the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fsync {
+    /// Before it is acknowledged.
+    #[default]
+    Always,
+    /// Every `fsync_interval`.
+    Interval,
+    /// When the operating system thinks fit.
+    Never,
+}
+
+/// How blocks are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// LZ4 blocks.
+    #[default]
+    Lz4,
+    /// As they are.
+    None,
+}
+
+/// What the Collector's storage needs to give room back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompactionConfig {
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_start: Option<bool>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_rebound: Option<bool>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_transaction_size: Option<u64>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebound_needed_threshold_mib: Option<u64>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebound_trigger_threshold_mib: Option<u64>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check_interval: Option<Duration>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup_on_start: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for Fsync {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FsyncVisitor)
+    }
+}
+
+/// Takes the Collector's booleans as well.
+struct FsyncVisitor;
+
+impl serde::de::Visitor<'_> for FsyncVisitor {
+    type Value = Fsync;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("`always`, `interval`, `never`, true or false")
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Fsync, E> {
+        Ok(if value { Fsync::Always } else { Fsync::Never })
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Fsync, E> {
+        match value {
+            "always" => Ok(Fsync::Always),
+            "interval" => Ok(Fsync::Interval),
+            "never" => Ok(Fsync::Never),
+            other => Err(E::unknown_variant(other, &["always", "interval", "never"])),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            directory: PathBuf::from("/var/lib/otelcol/file_storage"),
+            create_directory: false,
+            directory_permissions: "0750".to_owned(),
+            timeout: Duration::secs(1),
+            fsync: Fsync::default(),
+            fsync_interval: Duration::secs(1),
+            compression: Compression::default(),
+            compaction: None,
+        }
+    }
+}
+
+impl Config {
+    /// The permissions of the directory.
+    pub(super) fn directory_mode(&self) -> Option<u32> {
+        let mode = u32::from_str_radix(&self.directory_permissions, 8).ok()?;
+        (mode <= 0o777).then_some(mode)
+    }
+
+    /// How queues are kept.
+    pub(super) fn options(&self) -> Options {
+        Options {
+            fsync: match self.fsync {
+                Fsync::Always => storage::Fsync::Always,
+                Fsync::Interval => storage::Fsync::Interval(*self.fsync_interval),
+                Fsync::Never => storage::Fsync::Never,
+            },
+            compress: self.compression == Compression::Lz4,
+            lock_timeout: *self.timeout,
+            // Who may list the directory may read what is in it.
+            file_mode: self.directory_mode().unwrap_or(0o750) & 0o666 | 0o600,
+            ..Options::default()
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let mode = self.directory_mode();
+        if mode.is_none_or(|mode| mode & 0o700 != 0o700) {
+            problems.error(
+                &["directory_permissions"],
+                "must be permissions in octal and in quotes, with all for the owner, from \"0700\" to \"0777\"",
+            );
+        }
+        if self.directory.as_os_str().is_empty() {
+            problems.error(
+                &["directory"],
+                "must be the directory to keep the queues in",
+            );
+        } else if !self.create_directory && !self.directory.is_dir() {
+            problems.error(
+                &["directory"],
+                format!(
+                    "the directory {} does not exist: make it, or set `create_directory: true`",
+                    self.directory.display()
+                ),
+            );
+        }
+        if self.fsync_interval.is_zero() {
+            problems.error(
+                &["fsync_interval"],
+                "must be above 0; to force everything to the disk at once, set `fsync: always`",
+            );
+        }
+        if self.compaction.is_some() {
+            problems.warning(
+                &["compaction"],
+                "has no effect: files are deleted as they are read, so there is nothing to compact; remove it",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(yaml: &str) -> Vec<String> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn every_bad_value_is_found_at_its_key() {
+        assert_eq!(problems("{directory: /tmp}"), [""; 0]);
+        assert_eq!(
+            problems("{create_directory: true, directory: /tmp/none}"),
+            [""; 0]
+        );
+        assert_eq!(
+            problems("{directory: /tmp/no/such/directory}"),
+            ["directory"]
+        );
+        assert_eq!(
+            problems(
+                "{directory: '', directory_permissions: '9', fsync_interval: 0s, compaction: {on_start: true}}"
+            ),
+            [
+                "directory_permissions",
+                "directory",
+                "fsync_interval",
+                "compaction"
+            ]
+        );
+    }
+
+    #[test]
+    fn fsync_is_a_word_or_what_the_collector_says() {
+        for (text, expected) in [
+            ("true", Fsync::Always),
+            ("false", Fsync::Never),
+            ("always", Fsync::Always),
+            ("interval", Fsync::Interval),
+            ("never", Fsync::Never),
+        ] {
+            let config: Config = serde_yaml::from_str(&format!("fsync: {text}")).unwrap();
+            assert_eq!(config.fsync, expected);
+        }
+        assert!(serde_yaml::from_str::<Config>("fsync: sometimes").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Reads the log ahead of the consumers.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+use super::{AHEAD_KIB, Kept, PAUSE, Read, Stored, record};
+use crate::queue::Settle;
+use crate::queue::batcher::Batcher;
+use crate::queue::delivery::Delivery;
+use crate::queue::entry::{Entry, Job, Request};
+use crate::queue::held::Held;
+use crate::queue::sending::URGE;
+use crate::storage::Record;
+use crate::telemetry::DropReason;
+
+/// How many bytes of records are asked for at once.
+const CHUNK: usize = 256 << 10;
+
+/// Hands records to the batcher as they can be sent, until another exporter takes the log over or the queue is closed.
+pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
+    while stored.reads() {
+        let readable = stored.log().readable();
+        tokio::pin!(readable);
+        // From here on nothing is missed.
+        readable.as_mut().enable();
+        match stored.next(CHUNK).await {
+            Ok(Read::Records(records)) => {
+                for (kept, record) in records {
+                    let credit = credit(stored, delivery, record.data.len()).await;
+                    *kept.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
+                    push(stored, batcher, delivery, kept, record).await;
+                }
+            }
+            Ok(Read::Empty) => readable.await,
+            Ok(Read::Ended) => break,
+            Err(error) => {
+                tracing::error!(
+                    directory = %stored.log().directory().display(), %error,
+                    "A stored queue cannot be read. It is tried again."
+                );
+                sleep(PAUSE * 20).await;
+            }
+        }
+        stored.show();
+    }
+    // What is under way is tried once more at most: somebody else has the rest.
+    delivery.stopping.cancel();
+    batcher.clear();
+}
+
+/// Waits until the consumers have got on. A sender that gathers is asked to settle meanwhile.
+async fn credit(stored: &Stored, delivery: &Delivery, bytes: usize) -> OwnedSemaphorePermit {
+    let kib = u32::try_from(bytes >> 10)
+        .unwrap_or(AHEAD_KIB)
+        .clamp(1, AHEAD_KIB);
+    let taking = stored.ahead.clone().acquire_many_owned(kib);
+    tokio::pin!(taking);
+    loop {
+        tokio::select! {
+            Ok(credit) = &mut taking => return credit,
+            () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.settle(Settle::Full),
+        }
+    }
+}
+
+async fn push(
+    stored: &Arc<Stored>,
+    batcher: &Batcher,
+    delivery: &Delivery,
+    mut kept: Kept,
+    record: Record,
+) {
+    let items = record.items;
+    // The content is a part of a block: what it takes is its own.
+    let permit = stored.memory(record.data.len()).await;
+    let batch = record::decode(record.data, items).filter(|batch| batch.signal() == stored.signal);
+    let Some(mut batch) = batch else {
+        tracing::error!(
+            directory = %stored.log().directory().display(),
+            items,
+            "A record of a stored queue is not what this program writes. It is dropped."
+        );
+        delivery.ledger.metrics.dropped(items, DropReason::Damaged);
+        kept.begin();
+        return;
+    };
+    batch.hold(permit);
+    let merging = batcher.merging();
+    let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
+    let pieces = match merging {
+        Some(merging) => merging.pieces(batch).await,
+        None => vec![batch],
+    };
+    // From here on each piece has an outcome, or gives the record back.
+    kept.begin();
+    let request = Request::of_record(kept);
+    let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
+    let entries: Job = pieces.into_iter().map(entry).collect();
+    drop(request);
+    // Once the queue is closed they come back, and the record with them to the log.
+    drop(batcher.push(partition, entries));
+}

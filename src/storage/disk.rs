@@ -1,0 +1,101 @@
+//! What a log asks of the file system when it writes: behind a trait, so that tests can make it fail.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Where a log writes.
+pub(super) trait Disk: fmt::Debug + Send + Sync {
+    /// A new file; an error if there is one of that name.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+    /// Makes the creation and removal of files in a directory durable.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Cuts a file that nobody writes to any more, and makes that durable.
+    fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
+    /// Replaces a file by another with this content, as a whole.
+    fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
+}
+
+/// A file that is written to at its end.
+pub(super) trait Output: fmt::Debug + Send {
+    /// Writes all of it. After an error any part of it may be there.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Forces what was written to the disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Takes back what is behind `len`; the next write goes there.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// The file system of this machine.
+#[derive(Debug)]
+pub(super) struct Local {
+    /// Permissions of new files.
+    pub(super) mode: u32,
+}
+
+impl Disk for Local {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        let mut options = OpenOptions::new();
+        // Appending, so that a truncated file is written from its new end on.
+        let file = options
+            .append(true)
+            .create_new(true)
+            .mode(self.mode)
+            .open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn cut(&self, path: &Path, len: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(len)?;
+        file.sync_all()
+    }
+
+    fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = Path::new(&beside);
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(self.mode);
+        let mut file = options.open(beside)?;
+        file.write_all(content)?;
+        if durable {
+            file.sync_all()?;
+        }
+        std::fs::rename(beside, path)?;
+        match path.parent() {
+            Some(directory) if durable => self.sync_directory(directory),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Output for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+}

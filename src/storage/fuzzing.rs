@@ -1,0 +1,82 @@
+//! The reader of segments on bytes in memory, for fuzz targets.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use bytes::Bytes;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::block::{self, BlockBuilder};
+use super::format::{Marker, SEGMENT_HEADER};
+use super::position::Position;
+use super::scan::{Found, Scan};
+use super::{NewRecord, recovery};
+
+/// What all blocks begin with here.
+const MARKER: Marker = *b"a marker";
+
+/// What was found in a segment, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Where, behind the segment's header.
+    pub at: usize,
+    /// How many bytes.
+    pub bytes: usize,
+    /// Number and content of the records of a block; `None` for what is damaged.
+    pub records: Option<Vec<(u64, Bytes)>>,
+}
+
+/// Blocks of these records, one each, as they stand behind the header of a segment.
+pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
+    let mut output = Vec::new();
+    for (number, record) in records.iter().enumerate() {
+        let mut builder = BlockBuilder::default();
+        builder.push(&NewRecord {
+            parts: vec![Bytes::copy_from_slice(record)],
+            items: 1,
+        });
+        builder.finish(number as u64, MARKER, compress, &mut output);
+    }
+    output
+}
+
+/// Reads what stands behind the header of a segment.
+///
+/// # Errors
+/// When the system has no memory for it.
+pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
+    let mut file = File::from(memfd_create("segment", MemfdFlags::CLOEXEC)?);
+    file.write_all(&[0; SEGMENT_HEADER])?;
+    file.write_all(blocks)?;
+    let mut scan = Scan::of(file, MARKER, (SEGMENT_HEADER + blocks.len()) as u64);
+    let mut pieces = Vec::new();
+    while let Some(found) = scan.next()? {
+        pieces.push(match found {
+            Found::Damaged(damage) => Piece {
+                at: damage.at as usize - SEGMENT_HEADER,
+                bytes: damage.bytes as usize,
+                records: None,
+            },
+            Found::Block { at, header, stored } => {
+                let raw = block::expand(&header, stored).unwrap_or_default();
+                let none = Default::default();
+                recovery::waiting(&header, stored, &none);
+                let records = block::records(&header, &raw);
+                Piece {
+                    at: at as usize - SEGMENT_HEADER,
+                    bytes: header.len() as usize,
+                    records: Some(records.map(|(number, _, data)| (number, data)).collect()),
+                }
+            }
+        });
+    }
+    Ok(pieces)
+}
+
+/// Whether that is a position; then its bytes are the only ones for it.
+pub fn position(bytes: &[u8]) -> bool {
+    Position::decode(bytes).is_some_and(|position| {
+        assert_eq!(Position::decode(&position.encode()), Some(position));
+        true
+    })
+}

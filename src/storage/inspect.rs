@@ -1,0 +1,102 @@
+//! Looks at a log without opening it: nothing is changed, and one that is in use may be looked at.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::OpenError;
+use super::block;
+use super::format::segment_name;
+use super::lock::Lock;
+use super::recovery::{Plan, Recovered, recover};
+use super::scan::{Found, Scan};
+
+/// What a log's directory has.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    /// Records that are not acknowledged, damage, bytes.
+    pub found: Recovered,
+    /// Files.
+    pub segments: usize,
+    /// A process has it open: all of this is of a moment ago.
+    pub in_use: bool,
+}
+
+/// Looks at a log.
+///
+/// # Errors
+/// When its files cannot be read.
+pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
+    let plan = recover(directory, None)?;
+    Ok(Contents {
+        segments: plan.segments.len(),
+        found: plan.recovered,
+        in_use: Lock::is_taken(directory),
+    })
+}
+
+/// The records of a log that are not acknowledged, in order: items and content. Damaged blocks are skipped.
+///
+/// # Errors
+/// When its files cannot be read.
+pub fn reader(
+    directory: &Path,
+) -> Result<impl Iterator<Item = Result<(usize, Bytes), OpenError>>, OpenError> {
+    let plan = recover(directory, None)?;
+    let directory: PathBuf = directory.to_owned();
+    let segments: Vec<_> = plan.segments.iter().cloned().collect();
+    let Plan {
+        marker,
+        segments: state,
+        ..
+    } = plan;
+    let acknowledged = state.acknowledged;
+    let blocks = segments.into_iter().flat_map(move |segment| {
+        let path = directory.join(segment_name(segment.name));
+        let failed = {
+            let path = path.clone();
+            move |error| OpenError::Io {
+                doing: "read",
+                path: path.clone(),
+                error,
+            }
+        };
+        let mut scan = Some(Scan::open(&path, marker, segment.bytes).map_err(&failed));
+        std::iter::from_fn(move || {
+            let mut open = match scan.take()? {
+                Ok(open) => open,
+                Err(error) => return Some(Err(error)),
+            };
+            let found = loop {
+                match open.next() {
+                    Ok(Some(Found::Block { header, stored, .. })) => {
+                        // From there on the next segment has them.
+                        let first = header.first;
+                        if first >= segment.end {
+                            return None;
+                        }
+                        let raw = block::expand(&header, stored).unwrap_or_default();
+                        break Ok((header, raw));
+                    }
+                    Ok(Some(Found::Damaged(_))) => {}
+                    Ok(None) => return None,
+                    Err(error) => return Some(Err(failed(error))),
+                }
+            };
+            scan = Some(Ok(open));
+            Some(found)
+        })
+    });
+    Ok(blocks.flat_map(move |block| {
+        let (records, error) = match block {
+            Ok((header, raw)) => {
+                let records = block::records(&header, &raw)
+                    .filter(|(sequence, ..)| !acknowledged.contains(*sequence))
+                    .map(|(_, items, data)| Ok((items, data)));
+                (records.collect::<Vec<_>>(), None)
+            }
+            Err(error) => (Vec::new(), Some(Err(error))),
+        };
+        records.into_iter().chain(error)
+    }))
+}

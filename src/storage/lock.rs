@@ -1,0 +1,100 @@
+//! One process at a time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::OpenError;
+
+/// Its name in the log's directory. The file stays: one that is removed could be locked twice.
+pub(super) const NAME: &str = "lock";
+/// How often to try again while another process has it.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// Held as long as the log is open. The kernel lets go of it when the process ends, however that happens.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the directory's lock, waiting up to `timeout` for whoever has it.
+    pub(super) fn take(directory: &Path, timeout: Duration, mode: u32) -> Result<Self, OpenError> {
+        let path = directory.join(NAME);
+        let failed = |doing, error| OpenError::Io {
+            doing,
+            path: path.clone(),
+            error,
+        };
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode);
+        let mut file = options.open(&path).map_err(|error| failed("open", error))?;
+        let give_up = Instant::now() + timeout;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if Instant::now() < give_up => std::thread::sleep(EVERY),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(OpenError::Locked {
+                        directory: directory.to_owned(),
+                        owner: owner(&mut file),
+                    });
+                }
+                Err(error) => return Err(failed("lock", error.into())),
+            }
+        }
+        // Only for the message above: on a disk that is full it stays empty.
+        let _ = file.set_len(0);
+        let _ = file.write_all(std::process::id().to_string().as_bytes());
+        Ok(Lock { _file: file })
+    }
+
+    /// Whether somebody has the directory's lock.
+    pub(super) fn is_taken(directory: &Path) -> bool {
+        let Ok(file) = File::open(directory.join(NAME)) else {
+            return false;
+        };
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    }
+}
+
+fn owner(file: &mut File) -> String {
+    let mut text = String::new();
+    match file.take(20).read_to_string(&mut text) {
+        Ok(_) if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() => {
+            format!(" (process {text})")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_one_is_refused_by_name_until_the_first_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = || Lock::take(directory.path(), Duration::ZERO, 0o600);
+        assert!(!Lock::is_taken(directory.path()));
+        let lock = take().unwrap();
+        assert!(Lock::is_taken(directory.path()));
+        let refused = take().unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("process {}", std::process::id())),
+            "{refused}"
+        );
+        drop(lock);
+        take().unwrap();
+    }
+}

@@ -1,0 +1,339 @@
+//! Gives out records, in order: from memory while the reader keeps up, from the segments otherwise.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::{MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tracing::error;
+
+use super::block;
+use super::format::BlockHeader;
+use super::log::{Log, Shared};
+use super::scan::{Found, Scan};
+
+/// A record that was appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its number: larger than that of every record appended before it.
+    pub sequence: u64,
+    /// Items in it, as the appender said.
+    pub items: usize,
+    /// The content.
+    pub data: Bytes,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a record is: finds it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The name of the segment.
+    pub(super) segment: u64,
+    /// Where its block begins.
+    pub(super) at: u64,
+}
+
+/// What there is to give out.
+#[derive(Debug)]
+pub enum Next {
+    /// These, in order.
+    Records(Vec<Record>),
+    /// Something, but not in memory: ask again where waiting for a disk does no harm.
+    OnDisk,
+    /// Nothing now.
+    Empty,
+    /// Nothing any more: another lease is given the records.
+    Ended,
+}
+
+/// Where the reader is.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// The next record to give out, or one that is acknowledged.
+    sequence: u64,
+    /// Records before it that were read with their block.
+    pending: VecDeque<Record>,
+    /// The segment that is being read.
+    scan: Option<(u64, Scan)>,
+    /// Behind the last block that was given out from memory.
+    read_on: Option<Place>,
+    /// Where damage was found, and reported, before it was read.
+    known_damage: HashSet<Place>,
+}
+
+impl Reader {
+    pub(super) fn new(start: u64, known_damage: HashSet<Place>) -> Self {
+        Reader {
+            sequence: start,
+            pending: VecDeque::new(),
+            scan: None,
+            read_on: None,
+            known_damage,
+        }
+    }
+}
+
+/// What one look came to.
+enum Step {
+    /// Records are pending, or the reader has moved on.
+    On,
+    Stop(Next),
+}
+
+impl Log {
+    /// Up to `most` bytes of the next records, at least one if there is any. With `from_disk` it may wait for the disk.
+    ///
+    /// # Errors
+    /// When files cannot be read; what is damaged in them is no error.
+    pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<Next> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(records) = self.take_pending(&mut reader, lease, most) {
+                return Ok(Next::Records(records));
+            }
+            let step = match self.again(lease, from_disk)? {
+                Some(step) => step,
+                None => self.forward(&mut reader, from_disk)?,
+            };
+            if let Step::Stop(next) = step {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Reads a record that was given out once more. `None` when it is damaged by now.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
+        let shared = &*self.shared;
+        let known = shared.lock().segments.find(sequence).cloned();
+        let Some(segment) = known else {
+            return Ok(None);
+        };
+        let mut scan = Scan::open(&shared.path(segment.name), shared.marker, segment.bytes)?;
+        if segment.name == place.segment {
+            scan.seek(place.at);
+        }
+        while let Some(found) = scan.next()? {
+            let Found::Block { at, header, stored } = found else {
+                continue;
+            };
+            if header.end() <= sequence {
+                continue;
+            }
+            let place = Place {
+                segment: segment.name,
+                at,
+            };
+            let raw = block::expand(&header, stored).unwrap_or_default();
+            return Ok(records(&header, &raw, place).find(|record| record.sequence == sequence));
+        }
+        Ok(None)
+    }
+
+    fn take_pending(
+        &self,
+        reader: &mut MutexGuard<'_, Reader>,
+        lease: u64,
+        most: usize,
+    ) -> Option<Vec<Record>> {
+        if reader.pending.is_empty() {
+            return None;
+        }
+        // Records that were given back are older.
+        let state = self.shared.lock();
+        if state.lease != lease || !state.again.is_empty() {
+            return None;
+        }
+        let mut bytes = 0;
+        let mut taken = Vec::new();
+        while let Some(record) = reader.pending.front() {
+            bytes += record.data.len();
+            if bytes > most && !taken.is_empty() {
+                break;
+            }
+            taken.extend(reader.pending.pop_front());
+        }
+        Some(taken)
+    }
+
+    /// A record that was given back, if there is one.
+    fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
+        let (sequence, place) = {
+            let mut state = self.shared.lock();
+            if state.lease != lease || state.closing {
+                return Ok(Some(Step::Stop(Next::Ended)));
+            }
+            match state.again.first_key_value() {
+                None => return Ok(None),
+                Some(_) if !from_disk => return Ok(Some(Step::Stop(Next::OnDisk))),
+                Some((sequence, place)) => {
+                    let found = (*sequence, *place);
+                    state.again.remove(&found.0);
+                    found
+                }
+            }
+        };
+        match self.reread(sequence, place) {
+            Ok(Some(record)) => {
+                self.shared.metrics.resent_records.increment(1);
+                Ok(Some(Step::Stop(Next::Records(vec![record]))))
+            }
+            Ok(None) => {
+                lose(&self.shared, sequence, sequence + 1);
+                Ok(Some(Step::On))
+            }
+            Err(error) => {
+                self.shared.lock().again.insert(sequence, place);
+                Err(error)
+            }
+        }
+    }
+
+    fn forward(&self, reader: &mut Reader, from_disk: bool) -> io::Result<Step> {
+        if !reader.pending.is_empty() {
+            // They wait for records that were given back.
+            return Ok(Step::On);
+        }
+        let (segment, recent) = {
+            let mut state = self.shared.lock();
+            let sequence = state.segments.acknowledged.next_absent(reader.sequence);
+            reader.sequence = sequence;
+            if sequence >= state.segments.end() {
+                return Ok(Step::Stop(Next::Empty));
+            }
+            let recent = state.recent.take(sequence);
+            (state.segments.find(sequence).cloned(), recent)
+        };
+        if let Some(recent) = recent {
+            reader.read_on = Some(Place {
+                segment: recent.place.segment,
+                at: recent.place.at + recent.header.len(),
+            });
+            self.read_block(reader, &recent.header, &recent.raw, recent.place);
+            return Ok(Step::On);
+        }
+        if !from_disk {
+            return Ok(Step::Stop(Next::OnDisk));
+        }
+        let Some(segment) = segment else {
+            return Ok(Step::Stop(Next::Empty));
+        };
+        let shared = &*self.shared;
+        let mut scan = match reader.scan.take() {
+            Some((name, mut scan)) if name == segment.name => {
+                scan.extend(segment.bytes);
+                scan
+            }
+            _ => Scan::open(&shared.path(segment.name), shared.marker, segment.bytes)?,
+        };
+        if let Some(place) = reader.read_on.take()
+            && place.segment == segment.name
+            && place.at > scan.at()
+        {
+            scan.seek(place.at);
+        }
+        self.read_segment(reader, &mut scan, segment.name, segment.end)?;
+        reader.scan = Some((segment.name, scan));
+        Ok(Step::On)
+    }
+
+    /// Reads up to the next block with something to give out.
+    fn read_segment(
+        &self,
+        reader: &mut Reader,
+        scan: &mut Scan,
+        segment: u64,
+        end: u64,
+    ) -> io::Result<()> {
+        loop {
+            match scan.next()? {
+                Some(Found::Block { at, header, stored }) => {
+                    if header.end() <= reader.sequence {
+                        continue;
+                    }
+                    let place = Place { segment, at };
+                    if header.first > reader.sequence {
+                        lose(&self.shared, reader.sequence, header.first);
+                        reader.sequence = header.first;
+                    }
+                    let raw = block::expand(&header, stored).unwrap_or_default();
+                    self.read_block(reader, &header, &raw, place);
+                    return Ok(());
+                }
+                Some(Found::Damaged(damage)) => {
+                    let at = damage.at;
+                    if reader.known_damage.remove(&Place { segment, at }) {
+                        continue;
+                    }
+                    self.shared.metrics.damaged_blocks.increment(1);
+                    error!(
+                        file = %self.shared.path(segment).display(),
+                        offset = damage.at,
+                        bytes = damage.bytes,
+                        "A block of a stored queue is damaged. It is skipped."
+                    );
+                }
+                None => {
+                    lose(&self.shared, reader.sequence, end);
+                    reader.sequence = end;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn read_block(&self, reader: &mut Reader, header: &BlockHeader, raw: &Bytes, place: Place) {
+        let mut end = header.first;
+        {
+            let state = self.shared.lock();
+            for record in records(header, raw, place) {
+                end = record.sequence + 1;
+                let wanted = record.sequence >= reader.sequence
+                    && !state.segments.acknowledged.contains(record.sequence);
+                if wanted {
+                    reader.pending.push_back(record);
+                }
+            }
+        }
+        // A block with the right checksum has them all, unless somebody wrote another one.
+        lose(&self.shared, end.max(reader.sequence), header.end());
+        reader.sequence = header.end();
+    }
+}
+
+/// The records of a block as they are given out.
+pub(super) fn records(
+    header: &BlockHeader,
+    raw: &Bytes,
+    place: Place,
+) -> impl Iterator<Item = Record> {
+    block::records(header, raw).map(move |(sequence, items, data)| Record {
+        sequence,
+        items,
+        data,
+        place,
+    })
+}
+
+fn lose(shared: &Shared, first: u64, end: u64) {
+    if first >= end {
+        return;
+    }
+    let mut state = shared.lock();
+    let lost = state.segments.lose(first, end);
+    if lost > 0 {
+        state.moved = true;
+        shared.metrics.lost_records.increment(lost);
+        error!(
+            directory = %shared.directory.display(),
+            records = lost,
+            "Records of a stored queue were in damaged blocks. They are lost."
+        );
+        shared.work.notify_one();
+    }
+    drop(state);
+    shared.freed.notify_waiters();
+}

@@ -1,0 +1,289 @@
+//! Finds out what a log has: at its start, and for those who look at one that does not run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::OpenError;
+use super::acknowledged::Acknowledged;
+use super::block;
+use super::disk::Disk;
+use super::format::{
+    BadHeader, BlockHeader, Marker, SEGMENT_HEADER, SegmentHeader, segment_name, segment_number,
+};
+use super::position::Position;
+use super::scan::{Damage, Found, Scan};
+use super::state::{Segment, Segments};
+
+/// What was found when a log was opened.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    /// Records that are not acknowledged, and items in them.
+    pub records: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// When the oldest block with such a record was written, in milliseconds since 1970.
+    pub oldest: Option<u64>,
+    /// Where blocks are damaged: file, offset, bytes.
+    pub damaged: Vec<(PathBuf, u64, u64)>,
+    /// Records that were in damaged blocks, or in files that are gone.
+    pub lost_records: u64,
+    /// Bytes of a write at the end that was not finished.
+    pub cut_bytes: u64,
+    /// The position was damaged: what was acknowledged is given out again.
+    pub position_lost: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What a log goes on from.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) marker: Marker,
+    pub(super) segments: Segments,
+    /// The next record's sequence number.
+    pub(super) next: u64,
+    /// One above the last record there is.
+    pub(super) follows: u64,
+    pub(super) recovered: Recovered,
+}
+
+/// A segment's file.
+struct Candidate {
+    name: u64,
+    path: PathBuf,
+    bytes: u64,
+    header: Option<SegmentHeader>,
+}
+
+/// Reads all that is in `directory`. With a disk, what was not finished is cut off.
+pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan, OpenError> {
+    let began = Instant::now();
+    let failed = |doing: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |error| OpenError::Io { doing, path, error }
+    };
+    let position = Position::load(directory).map_err(failed("read the position in", directory))?;
+    let candidates = candidates(directory)?;
+    let mut recovered = Recovered {
+        position_lost: match &position {
+            Some(position) => position.is_none(),
+            None => !candidates.is_empty() && candidates.iter().all(|one| one.name != 0),
+        },
+        ..Recovered::default()
+    };
+    let position = position.flatten();
+    let marker = candidates
+        .iter()
+        .find_map(|one| one.header.map(|header| header.marker))
+        .or(position.as_ref().map(|position| position.marker))
+        .unwrap_or_else(|| fastrand::u64(..).to_le_bytes());
+    let first = candidates.first().map_or(0, Candidate::first);
+    // Without a position nobody knows what was before: it has been sent, for only then files are removed.
+    let acknowledged = match &position {
+        Some(position) => position.acknowledged.clone(),
+        None => Acknowledged::new(first, []),
+    };
+    let written = position.map_or(0, |position| position.next);
+    let mut segments = Segments::new(acknowledged);
+    // One above the last record that was found, or is known to be lost.
+    let mut expected = segments.acknowledged.watermark().min(first);
+    for (at, one) in candidates.iter().enumerate() {
+        let mut later = candidates.iter().skip(at + 1);
+        let is_last = at + 1 == candidates.len();
+        let limit = later.find_map(|later| later.header.map(|header| header.follows));
+        if let Some(header) = one.header {
+            // These have no records.
+            segments
+                .acknowledged
+                .insert(header.follows.min(header.first), header.first);
+            recovered.lost_records += segments.lose(expected, header.follows);
+            expected = expected.max(header.first);
+        }
+        let scanned = scan(
+            one,
+            marker,
+            limit,
+            &mut expected,
+            &mut segments,
+            &mut recovered,
+        )
+        .map_err(failed("read", &one.path))?;
+        let mut bytes = one.bytes;
+        match scanned.unfinished {
+            Some(damage) if is_last => {
+                recovered.cut_bytes = damage.bytes;
+                if let Some(disk) = disk {
+                    disk.cut(&one.path, damage.at)
+                        .map_err(failed("cut", &one.path))?;
+                    bytes = damage.at;
+                }
+            }
+            Some(damage) if limit.is_none_or(|limit| expected < limit) => {
+                recovered
+                    .damaged
+                    .push((one.path.clone(), damage.at, damage.bytes));
+            }
+            // It was not finished, and its records were refused or are in the next segment.
+            _ => {}
+        }
+        recovered.bytes += one.bytes;
+        recovered.records += scanned.records;
+        recovered.items += scanned.items;
+        segments.push(Segment {
+            name: one.name,
+            first: scanned.first,
+            end: expected,
+            bytes,
+            records: scanned.records,
+            items: scanned.items,
+            sealed: true,
+        });
+    }
+    let follows = expected;
+    let next = follows.max(written).max(segments.acknowledged.end());
+    recovered.lost_records += segments.lose(expected, written);
+    segments.acknowledged.insert(follows, next);
+    recovered.took = began.elapsed();
+    Ok(Plan {
+        marker,
+        segments,
+        next,
+        follows,
+        recovered,
+    })
+}
+
+/// What is in one segment.
+struct Scanned {
+    first: u64,
+    /// Not acknowledged.
+    records: u64,
+    items: u64,
+    unfinished: Option<Damage>,
+}
+
+fn scan(
+    one: &Candidate,
+    marker: Marker,
+    limit: Option<u64>,
+    expected: &mut u64,
+    segments: &mut Segments,
+    recovered: &mut Recovered,
+) -> io::Result<Scanned> {
+    let mut scanned = Scanned {
+        first: *expected,
+        records: 0,
+        items: 0,
+        unfinished: None,
+    };
+    let mut headless = one.header.is_none();
+    let mut scan = Scan::open(&one.path, marker, one.bytes)?;
+    while let Some(found) = scan.next()? {
+        let (at, header, stored) = match found {
+            Found::Damaged(damage) if damage.at_end => {
+                scanned.unfinished = Some(damage);
+                continue;
+            }
+            Found::Damaged(damage) => {
+                recovered
+                    .damaged
+                    .push((one.path.clone(), damage.at, damage.bytes));
+                continue;
+            }
+            Found::Block { at, header, stored } => (at, header, stored),
+        };
+        if limit.is_some_and(|limit| header.first >= limit) {
+            // Refused when it was written, or written again to the next segment.
+            break;
+        }
+        if std::mem::take(&mut headless) {
+            // One without a block was being made when the process ended.
+            recovered
+                .damaged
+                .push((one.path.clone(), 0, SEGMENT_HEADER as u64));
+        }
+        if header.first < *expected {
+            recovered.damaged.push((one.path.clone(), at, header.len()));
+            continue;
+        }
+        recovered.lost_records += segments.lose(*expected, header.first);
+        *expected = header.end();
+        let (records, items) = waiting(&header, stored, &segments.acknowledged);
+        if records > 0 {
+            let oldest = recovered.oldest.unwrap_or(u64::MAX);
+            recovered.oldest = Some(oldest.min(header.written));
+        }
+        scanned.records += records;
+        scanned.items += items;
+    }
+    Ok(scanned)
+}
+
+/// Records of a block that are not acknowledged, and items in them.
+pub(super) fn waiting(
+    header: &BlockHeader,
+    stored: &[u8],
+    acknowledged: &Acknowledged,
+) -> (u64, u64) {
+    let absent = acknowledged.absent_in(header.first, header.end());
+    if absent == 0 || absent == u64::from(header.records) {
+        return (absent, if absent == 0 { 0 } else { header.items });
+    }
+    // Which of them: their items are in the block.
+    let Ok(raw) = block::expand(header, stored) else {
+        return (absent, 0);
+    };
+    let left = block::records(header, &raw).filter(|record| !acknowledged.contains(record.0));
+    (absent, left.map(|record| record.1 as u64).sum())
+}
+
+fn candidates(directory: &Path) -> Result<Vec<Candidate>, OpenError> {
+    let failed = |doing, path: &Path, error| OpenError::Io {
+        doing,
+        path: path.to_owned(),
+        error,
+    };
+    let entries = fs::read_dir(directory).map_err(|error| failed("list", directory, error))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("list", directory, error))?;
+        names.extend(entry.file_name().to_str().and_then(segment_number));
+    }
+    names.sort_unstable();
+    let candidate = |name| {
+        let path = directory.join(segment_name(name));
+        let read = || -> io::Result<(u64, Vec<u8>)> {
+            use io::Read as _;
+            let file = fs::File::open(&path)?;
+            let mut head = Vec::with_capacity(SEGMENT_HEADER);
+            let bytes = file.metadata()?.len();
+            file.take(SEGMENT_HEADER as u64).read_to_end(&mut head)?;
+            Ok((bytes, head))
+        };
+        let (bytes, head) = read().map_err(|error| failed("read", &path, error))?;
+        let header = match SegmentHeader::decode(&head) {
+            Ok(header) => Some(header),
+            Err(BadHeader::Damaged) => None,
+            Err(BadHeader::Version(version)) => {
+                return Err(OpenError::Version { path, version });
+            }
+        };
+        Ok(Candidate {
+            name,
+            path,
+            bytes,
+            header,
+        })
+    };
+    names.into_iter().map(candidate).collect()
+}
+
+impl Candidate {
+    fn first(&self) -> u64 {
+        self.header.map_or(self.name, |header| header.first)
+    }
+}

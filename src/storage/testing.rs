@@ -1,0 +1,178 @@
+//! A disk that fails as it is told, and forgets what was not forced to it when the power fails.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::disk::{Disk, Local, Output};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Fault {
+    /// So many bytes are written, then there is no space.
+    Write(usize),
+    /// What was written is not forced to the disk.
+    Sync,
+    Truncate,
+    Create,
+    Replace,
+}
+
+#[derive(Debug, Default, Clone)]
+pub(super) struct Faulty {
+    faults: Arc<Mutex<Faults>>,
+    /// Held while something is written.
+    gate: Arc<Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    /// Each happens so many times.
+    faults: Vec<(Fault, usize)>,
+    /// Bytes that a power failure leaves of each file.
+    durable: HashMap<PathBuf, u64>,
+    syncs: usize,
+}
+
+impl Faulty {
+    pub(super) fn fail(&self, fault: Fault, times: usize) {
+        self.faults.lock().unwrap().faults.push((fault, times));
+    }
+
+    pub(super) fn recover(&self) {
+        self.faults.lock().unwrap().faults.clear();
+    }
+
+    /// Nothing is written while what is returned lives.
+    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap()
+    }
+
+    pub(super) fn syncs(&self) -> usize {
+        self.faults.lock().unwrap().syncs
+    }
+
+    /// Cuts every file to what was forced to the disk.
+    pub(super) fn power_fails(&self) {
+        let mut inner = self.faults.lock().unwrap();
+        for (path, len) in std::mem::take(&mut inner.durable) {
+            if let Ok(file) = OpenOptions::new().write(true).open(&path) {
+                file.set_len(len).unwrap();
+            }
+        }
+    }
+
+    fn hit(&self, wanted: impl Fn(Fault) -> bool) -> Option<Fault> {
+        let mut inner = self.faults.lock().unwrap();
+        let (fault, times) = inner
+            .faults
+            .iter_mut()
+            .find(|(fault, times)| *times > 0 && wanted(*fault))?;
+        *times -= 1;
+        Some(*fault)
+    }
+
+    fn unless(&self, fault: Fault, code: i32) -> io::Result<()> {
+        match self.hit(|other| other == fault) {
+            Some(_) => Err(io::Error::from_raw_os_error(code)),
+            None => Ok(()),
+        }
+    }
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const LOCAL: Local = Local { mode: 0o600 };
+
+impl Disk for Faulty {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        let _held = self.hold();
+        self.unless(Fault::Create, ENOSPC)?;
+        let inner = LOCAL.create(path)?;
+        self.faults
+            .lock()
+            .unwrap()
+            .durable
+            .insert(path.to_owned(), 0);
+        Ok(Box::new(FaultyOutput {
+            inner,
+            path: path.to_owned(),
+            disk: self.clone(),
+            len: 0,
+        }))
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        let _held = self.hold();
+        LOCAL.sync_directory(directory)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let _held = self.hold();
+        self.faults.lock().unwrap().durable.remove(path);
+        LOCAL.remove(path)
+    }
+
+    fn cut(&self, path: &Path, len: u64) -> io::Result<()> {
+        let _held = self.hold();
+        self.unless(Fault::Truncate, EIO)?;
+        LOCAL.cut(path, len)?;
+        self.faults
+            .lock()
+            .unwrap()
+            .durable
+            .insert(path.to_owned(), len);
+        Ok(())
+    }
+
+    fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
+        let _held = self.hold();
+        self.unless(Fault::Replace, ENOSPC)?;
+        LOCAL.replace(path, content, durable)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyOutput {
+    inner: Box<dyn Output>,
+    path: PathBuf,
+    disk: Faulty,
+    len: u64,
+}
+
+impl Output for FaultyOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let disk = self.disk.clone();
+        let _held = disk.hold();
+        if let Some(Fault::Write(some)) = self.disk.hit(|fault| matches!(fault, Fault::Write(_))) {
+            let some = some.min(bytes.len());
+            self.inner.write(&bytes[..some])?;
+            self.len += some as u64;
+            return Err(io::Error::from_raw_os_error(ENOSPC));
+        }
+        self.inner.write(bytes)?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let disk = self.disk.clone();
+        let _held = disk.hold();
+        self.disk.unless(Fault::Sync, EIO)?;
+        let mut inner = self.disk.faults.lock().unwrap();
+        inner.syncs += 1;
+        inner.durable.insert(self.path.clone(), self.len);
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let disk = self.disk.clone();
+        let _held = disk.hold();
+        self.disk.unless(Fault::Truncate, EIO)?;
+        self.inner.truncate(len)?;
+        self.len = len;
+        Ok(())
+    }
+}

@@ -1,0 +1,553 @@
+//! The thread that writes a log: takes all that waits, writes it at once, forces it to the disk once, answers all.
+//!
+//! A write that fails is cut off again and refused. After an fsync that fails nobody knows what of the file is on the
+//! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
+//! new segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
+
+mod rescue;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tracing::{error, info};
+
+use super::block::BlockBuilder;
+use super::disk::{Disk, Output};
+use super::format::{BlockHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, now};
+use super::lock::Lock;
+use super::log::{Append, RecentBlock, Shared, State};
+use super::position::Position;
+use super::read::Place;
+use super::state::Segment;
+use super::{AppendError, Fsync, Options};
+
+/// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
+/// enough for LZ4 to find what repeats.
+const BLOCK_BYTES: usize = 128 << 10;
+/// The most bytes that are written at once, unless a single record is larger.
+const GROUP_BYTES: usize = 4 << 20;
+/// How often the position is written at most: a crash repeats what was acknowledged since.
+const POSITION_EVERY: Duration = Duration::from_secs(1);
+/// Buffers above this are not kept.
+const KEPT_BUFFER: usize = 8 << 20;
+
+/// What writes, and all that only it knows.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    lock: Lock,
+    active: Option<Active>,
+    /// The next record's number.
+    next: u64,
+    /// One above the last record that was answered.
+    follows: u64,
+    /// Above the name of every segment.
+    next_name: u64,
+    saved: Option<Instant>,
+    buffer: Vec<u8>,
+    /// The last thing that failed, so that a disk that stays full is not reported with every request.
+    failing: Option<&'static str>,
+}
+
+/// The segment that is written to.
+struct Active {
+    output: Box<dyn Output>,
+    name: u64,
+    /// Bytes that are whole.
+    len: u64,
+    /// Bytes of them that are on the disk for sure, and the first record behind them.
+    synced: u64,
+    synced_next: u64,
+    /// Since when some are not.
+    unsynced_since: Option<Instant>,
+    /// An fsync has failed: nothing is added before what it left in doubt is written again.
+    doubtful: bool,
+}
+
+/// What there is to do.
+struct Work {
+    appends: Vec<Append>,
+    options: Options,
+    closing: bool,
+}
+
+/// A block that was written, before it can be read.
+type Written = (BlockHeader, Bytes, u64);
+
+impl Writer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        disk: Arc<dyn Disk>,
+        lock: Lock,
+        next: u64,
+        follows: u64,
+    ) -> Self {
+        let last = shared.lock().segments.last_name();
+        Writer {
+            shared,
+            disk,
+            lock,
+            active: None,
+            next,
+            follows,
+            next_name: last.map_or(0, |last| last.saturating_add(1)),
+            saved: None,
+            buffer: Vec::new(),
+            failing: None,
+        }
+    }
+
+    /// Works until the log is closed.
+    pub(super) fn run(mut self) {
+        loop {
+            let work = self.wait();
+            let closing = work.closing && work.appends.is_empty();
+            if !work.appends.is_empty() {
+                self.write_group(work.appends, &work.options);
+            }
+            self.sync_if_due(&work.options, closing);
+            self.remove_finished(&work.options, closing);
+            self.save_position(&work.options, closing);
+            if closing {
+                break;
+            }
+        }
+        // Before anybody is told that it is closed.
+        drop(self.active);
+        drop(self.lock);
+    }
+
+    fn wait(&self) -> Work {
+        let mut state = self.shared.lock();
+        loop {
+            let closing = state.closing;
+            let due = self.due(&state);
+            let now = Instant::now();
+            if !state.waiting.is_empty()
+                || closing
+                || state.segments.has_finished()
+                || state.room_wanted
+                || due.is_some_and(|due| due <= now)
+            {
+                return Work {
+                    appends: take_group(&mut state),
+                    options: state.options.clone(),
+                    closing,
+                };
+            }
+            let work = &self.shared.work;
+            state = match due {
+                None => work
+                    .wait(state)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+                Some(due) => {
+                    let waited = work.wait_timeout(state, due - now);
+                    waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// When there is something to do although nobody asks for it.
+    fn due(&self, state: &State) -> Option<Instant> {
+        let position = state.moved.then(|| {
+            self.saved
+                .map_or_else(Instant::now, |saved| saved + POSITION_EVERY)
+        });
+        let sync = match state.options.fsync {
+            Fsync::Interval(interval) => {
+                let since = self
+                    .active
+                    .as_ref()
+                    .and_then(|active| active.unsynced_since);
+                since.map(|since| since + interval)
+            }
+            Fsync::Always | Fsync::Never => None,
+        };
+        position.into_iter().chain(sync).min()
+    }
+
+    fn write_group(&mut self, appends: Vec<Append>, options: &Options) {
+        let written = self.write(&appends, options);
+        let outcome = match written {
+            Ok(blocks) => {
+                if self.failing.take().is_some() {
+                    info!(directory = %self.shared.directory.display(), "The stored queue can be written again.");
+                }
+                self.publish(blocks);
+                Ok(())
+            }
+            Err((doing, error)) => {
+                self.failed(doing, &error);
+                Err(AppendError::Disk {
+                    directory: self.shared.directory.clone(),
+                    reason: format!("{doing}: {error}"),
+                })
+            }
+        };
+        for append in appends {
+            // Who does not listen any more has given up.
+            let _ = append.answer.send(outcome.clone());
+        }
+    }
+
+    fn write(&mut self, appends: &[Append], options: &Options) -> Result<Vec<Written>, Failed> {
+        self.make_ready(options)?;
+        let mut output = std::mem::take(&mut self.buffer);
+        output.clear();
+        let blocks = self.blocks(appends, options, &mut output);
+        let result = self.write_blocks(&output, options);
+        if output.capacity() <= KEPT_BUFFER {
+            self.buffer = output;
+        }
+        result?;
+        self.next = blocks.last().map_or(self.next, |(header, ..)| header.end());
+        self.follows = self.next;
+        Ok(blocks)
+    }
+
+    /// All records as blocks, in `output`; where each begins in it.
+    fn blocks(&self, appends: &[Append], options: &Options, output: &mut Vec<u8>) -> Vec<Written> {
+        let mut blocks = Vec::new();
+        let mut builder = BlockBuilder::default();
+        let mut next = self.next;
+        let mut finish = |builder: &mut BlockBuilder| {
+            if builder.is_empty() {
+                return;
+            }
+            let at = output.len() as u64;
+            let marker = self.shared.marker;
+            let builder = std::mem::take(builder);
+            let (header, raw) = builder.finish(next, marker, options.compress, output);
+            next = header.end();
+            blocks.push((header, raw, at));
+        };
+        for append in appends {
+            if builder.len() + append.record.len() + RECORD_HEADER > BLOCK_BYTES {
+                finish(&mut builder);
+            }
+            builder.push(&append.record);
+        }
+        finish(&mut builder);
+        blocks
+    }
+
+    fn write_blocks(&mut self, output: &[u8], options: &Options) -> Result<(), Failed> {
+        let Some(active) = &mut self.active else {
+            return Err(("open a segment", io::ErrorKind::NotFound.into()));
+        };
+        let len = active.len;
+        if let Err(error) = active.output.write(output) {
+            self.take_back(len);
+            // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
+            let in_doubt = self
+                .active
+                .as_ref()
+                .is_some_and(|active| active.synced < active.len);
+            if options.fsync == Fsync::Never || !in_doubt || self.sync().is_ok() {
+                self.seal();
+            }
+            return Err(("write", error));
+        }
+        active.len += output.len() as u64;
+        active.unsynced_since.get_or_insert_with(Instant::now);
+        if options.fsync != Fsync::Always {
+            return Ok(());
+        }
+        let Err(error) = self.sync() else {
+            return Ok(());
+        };
+        // In a new segment, if the disk can do that.
+        match self.rescue(options) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                self.take_back(len);
+                Err(("fsync", error))
+            }
+        }
+    }
+
+    /// A segment that can be written to.
+    fn make_ready(&mut self, options: &Options) -> Result<(), Failed> {
+        if self.active.as_ref().is_some_and(|active| active.doubtful) {
+            self.rescue(options)?;
+        }
+        if let Some(active) = &self.active {
+            if active.len < options.segment_bytes {
+                return Ok(());
+            }
+            if options.fsync != Fsync::Never
+                && active.unsynced_since.is_some()
+                && let Err(error) = self.sync()
+            {
+                self.failed("fsync", &error);
+                self.rescue(options)?;
+                return Ok(());
+            }
+            self.seal();
+        }
+        let active = self.create(self.next, self.follows, &[], options)?;
+        let mut state = self.shared.lock();
+        state.segments.push(Segment {
+            name: active.name,
+            first: self.next,
+            end: self.next,
+            bytes: active.len,
+            records: 0,
+            items: 0,
+            sealed: false,
+        });
+        self.shared.show(&state);
+        drop(state);
+        self.active = Some(active);
+        Ok(())
+    }
+
+    /// A new segment with this content, on the disk.
+    fn create(
+        &mut self,
+        first: u64,
+        follows: u64,
+        blocks: &[u8],
+        options: &Options,
+    ) -> Result<Active, Failed> {
+        let name = self.next_name.max(first);
+        let header = SegmentHeader {
+            marker: self.shared.marker,
+            first,
+            follows,
+            created: now(),
+        };
+        let path = self.shared.path(name);
+        let mut output = self
+            .disk
+            .create(&path)
+            .map_err(|error| ("create a segment", error))?;
+        // One that could not be removed after a failure keeps its name.
+        self.next_name = name.saturating_add(1);
+        let mut fill = || -> io::Result<()> {
+            output.write(&header.encode())?;
+            output.write(blocks)?;
+            if options.fsync != Fsync::Never {
+                if !blocks.is_empty() {
+                    output.sync()?;
+                }
+                self.disk.sync_directory(&self.shared.directory)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = fill() {
+            let _ = self.disk.remove(&path);
+            return Err(("write a new segment", error));
+        }
+        let len = (SEGMENT_HEADER + blocks.len()) as u64;
+        Ok(Active {
+            output,
+            name,
+            len,
+            synced: len,
+            synced_next: self.next,
+            unsynced_since: None,
+            doubtful: false,
+        })
+    }
+
+    /// What is behind `len` was refused.
+    fn take_back(&mut self, len: u64) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        active.len = len;
+        let nothing_in_doubt = active.synced == len;
+        if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
+            // The next segment says from where on this one does not count.
+            self.seal();
+        }
+    }
+
+    fn seal(&mut self) {
+        self.active = None;
+        self.shared.lock().segments.seal();
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let Some(active) = &mut self.active else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        active.output.sync()?;
+        self.shared
+            .metrics
+            .fsync_seconds
+            .record(began.elapsed().as_secs_f64());
+        active.synced = active.len;
+        active.unsynced_since = None;
+        Ok(())
+    }
+
+    /// The blocks can be read from now on.
+    fn publish(&mut self, blocks: Vec<Written>) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        if active.unsynced_since.is_none() {
+            active.synced_next = self.next;
+        }
+        let start = active.len - blocks.iter().map(|(header, ..)| header.len()).sum::<u64>();
+        let mut state = self.shared.lock();
+        let (mut records, mut items) = (0, 0);
+        for (header, raw, at) in blocks {
+            records += u64::from(header.records);
+            items += header.items;
+            let place = Place {
+                segment: active.name,
+                at: start + at,
+            };
+            state.recent.push(RecentBlock { header, raw, place });
+        }
+        state.segments.grow(active.len, records, items);
+        self.shared.show(&state);
+        drop(state);
+        self.shared.readable.notify_waiters();
+    }
+
+    fn sync_if_due(&mut self, options: &Options, closing: bool) {
+        let Some(active) = &self.active else {
+            return;
+        };
+        let due = match (options.fsync, active.unsynced_since) {
+            (Fsync::Never, _) | (_, None) => false,
+            (Fsync::Always, Some(_)) => true,
+            (Fsync::Interval(interval), Some(since)) => closing || since.elapsed() >= interval,
+        };
+        if !due {
+            return;
+        }
+        let outcome = match active.doubtful {
+            true => self.rescue(options),
+            false => match self.sync() {
+                Ok(()) => {
+                    if let Some(active) = &mut self.active {
+                        active.synced_next = self.next;
+                    }
+                    Ok(())
+                }
+                Err(error) => {
+                    self.failed("fsync", &error);
+                    self.rescue(options)
+                }
+            },
+        };
+        if let Err((doing, error)) = outcome {
+            self.failed(doing, &error);
+            if let Some(active) = &mut self.active {
+                // Again after another interval.
+                active.unsynced_since = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
+    /// missing looks like one that was lost.
+    fn remove_finished(&mut self, options: &Options, closing: bool) {
+        let finished = {
+            let mut state = self.shared.lock();
+            let wanted = std::mem::take(&mut state.room_wanted);
+            if (closing || wanted) && state.segments.last_is_done() {
+                self.active = None;
+                state.segments.seal();
+            }
+            if !state.segments.has_finished() {
+                drop(state);
+                if wanted {
+                    // Who waits for it has to look for something else.
+                    self.shared.freed.notify_waiters();
+                }
+                return;
+            }
+            state.segments.take_finished()
+        };
+        // Where that fails they go all the same: on a full disk nothing else makes room for it.
+        self.write_position(options);
+        for segment in finished {
+            let removed = self.disk.remove(&self.shared.path(segment.name));
+            self.shared
+                .lock()
+                .segments
+                .removed(&segment, removed.is_ok());
+            if let Err(error) = removed {
+                self.failed("remove a segment", &error);
+            }
+        }
+        if options.fsync != Fsync::Never {
+            // If that fails it is there after a power failure, and removed then.
+            let _ = self.disk.sync_directory(&self.shared.directory);
+        }
+        self.shared.show(&self.shared.lock());
+        self.shared.freed.notify_waiters();
+    }
+
+    fn save_position(&mut self, options: &Options, closing: bool) {
+        let moved = self.shared.lock().moved;
+        let due = self
+            .saved
+            .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
+        if moved && (due || closing) {
+            self.write_position(options);
+        }
+    }
+
+    fn write_position(&mut self, options: &Options) {
+        let position = {
+            let mut state = self.shared.lock();
+            state.moved = false;
+            Position {
+                marker: self.shared.marker,
+                next: self.follows.max(self.next),
+                acknowledged: state.segments.acknowledged.clone(),
+            }
+        };
+        // Also after a failure: not with every acknowledgement.
+        self.saved = Some(Instant::now());
+        let durable = options.fsync != Fsync::Never;
+        if let Err(error) = position.save(&*self.disk, &self.shared.directory, durable) {
+            self.failed("write the position", &error);
+            self.shared.lock().moved = true;
+        }
+    }
+
+    fn failed(&mut self, doing: &'static str, error: &io::Error) {
+        self.shared.metrics.write_failures.increment(1);
+        if self.failing.replace(doing) != Some(doing) {
+            error!(
+                directory = %self.shared.directory.display(),
+                %error,
+                "The stored queue cannot {doing}. It is tried again; until then what comes in may be refused."
+            );
+        }
+    }
+}
+
+/// What could not be done.
+type Failed = (&'static str, io::Error);
+
+fn take_group(state: &mut State) -> Vec<Append> {
+    let mut bytes = 0;
+    let mut group = Vec::new();
+    while let Some(append) = state.waiting.front() {
+        bytes += append.record.len();
+        if bytes > GROUP_BYTES && !group.is_empty() {
+            break;
+        }
+        // Who does not wait any more has the data still.
+        group.extend(
+            state
+                .waiting
+                .pop_front()
+                .filter(|append| !append.answer.is_closed()),
+        );
+    }
+    group
+}

@@ -1,0 +1,341 @@
+//! A queue on disk: what is acknowledged arrives, whatever happens to the process, the next hop and the disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::harness::collector::BINARY;
+use crate::harness::{
+    Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, http_to, yaml,
+};
+
+/// All signals to one exporter with a queue in `directory`.
+fn stored(directory: &Path, exporter: (&str, &str), more: &str) -> String {
+    let directory = directory.display();
+    let storage = format!("extensions:\n  file_storage: {{directory: '{directory}'{more}}}\n");
+    let yaml = yaml(&[], &[exporter]);
+    storage + &yaml.replace("service:\n", "service:\n  extensions: [file_storage]\n")
+}
+
+const QUEUE: &str = "sending_queue: {storage: file_storage, sizer: bytes, queue_size: 50000000}";
+
+fn queue(arguments: &[&str]) -> Output {
+    let mut command = Command::new(BINARY);
+    command.arg("queue").args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8(both).unwrap()
+}
+
+/// The directory of the queue of an exporter's traces.
+fn traces(directory: &TempDir, exporter: &str) -> PathBuf {
+    directory.path().join(format!("exporter_{exporter}_traces"))
+}
+
+fn segments(queue: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(queue)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|end| end == "segment"))
+        .collect();
+    segments.sort();
+    segments
+}
+
+/// Sends all signals until the collector is gone.
+async fn send_until_the_end(client: Client) {
+    for round in 0.. {
+        let signal = Signal::ALL[round % Signal::ALL.len()];
+        if client.send(&client.request(signal, 5)).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_acknowledged_item_arrives_after_many_kills_with_a_dead_next_hop() {
+    for fsync in ["always", "interval", "never"] {
+        let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+        backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+        let exporter = grpc_to(&backend, QUEUE);
+        let config = stored(
+            directory.path(),
+            ("otlp_grpc", &exporter),
+            &format!(", fsync: {fsync}"),
+        );
+        let oracle = Oracle::default();
+        for round in 0..5 {
+            let collector = Collector::start(&config).await;
+            let mut clients = JoinSet::new();
+            for number in 0..4 {
+                let client =
+                    Client::grpc(&format!("{round}-{number}"), collector.grpc(), &oracle).await;
+                clients.spawn(send_until_the_end(client));
+            }
+            // Any moment is a good one, once something is acknowledged.
+            let before = oracle.owed();
+            while oracle.owed() <= before + fastrand::usize(0..200) {
+                tokio::task::yield_now().await;
+            }
+            collector.signal("KILL");
+            while clients.join_next().await.is_some() {}
+        }
+        backend.always(Answer::Accept);
+        let collector = Collector::start(&config).await;
+        oracle.settle(&backend).await;
+        let metrics = collector.assert_conservation().await;
+        assert!(metrics.sum("tributary_exporter_recovered_items", &[]) >= oracle.owed() as f64);
+        assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
+        assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 0.0);
+        assert!(collector.terminate().await.status.success());
+    }
+}
+
+#[tokio::test]
+async fn a_stop_with_a_dead_next_hop_loses_nothing_and_what_was_delivered_does_not_come_again() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    let exporter = http_to(&backend, QUEUE);
+    let config = stored(directory.path(), ("otlp_http", &exporter), "");
+    let oracle = Oracle::default();
+    for round in 0..3 {
+        let collector = Collector::start(&config).await;
+        let client = Client::http(&round.to_string(), collector.http(), &oracle);
+        backend.always(Answer::Accept);
+        client
+            .send(&client.request(Signal::Logs, 10))
+            .await
+            .unwrap();
+        oracle.settle(&backend).await;
+        collector.assert_conservation().await;
+        backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+        client
+            .send(&client.request(Signal::Logs, 10))
+            .await
+            .unwrap();
+        let ended = collector.terminate().await;
+        assert!(ended.status.success(), "nothing is lost");
+    }
+    backend.always(Answer::Accept);
+    let collector = Collector::start(&config).await;
+    assert_eq!(oracle.settle(&backend).await, 0, "nothing came twice");
+    assert!(collector.terminate().await.status.success());
+}
+
+#[tokio::test]
+async fn a_reload_hands_the_queue_on_and_a_queue_that_nobody_has_is_reported_and_drained() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let other = Backend::start().await;
+    let oracle = Oracle::default();
+    let config = |name, backend: &Backend| {
+        let exporter = grpc_to(backend, QUEUE);
+        stored(directory.path(), (name, &exporter), "")
+    };
+    let collector = Collector::start(&config("otlp_grpc", &backend)).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    client
+        .send(&client.request(Signal::Traces, 10))
+        .await
+        .unwrap();
+    collector
+        .reload(&config("otlp_grpc", &other))
+        .await
+        .unwrap();
+    oracle.settle(&other).await;
+    collector.assert_conservation().await;
+
+    other.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    client
+        .send(&client.request(Signal::Traces, 7))
+        .await
+        .unwrap();
+    assert!(collector.terminate().await.status.success());
+    let collector = Collector::start(&config("otlp_grpc/renamed", &other)).await;
+    let message = "No exporter uses this stored queue, and it holds data.";
+    let line = collector
+        .wait_for_line(message, 0, |line| line.message().starts_with(message))
+        .await;
+    assert_eq!(line.field("otelcol.component.id"), "otlp_grpc");
+    assert_eq!(line.number("items"), 7);
+    other.always(Answer::Accept);
+    let path = traces(&directory, "otlp_grpc");
+    let endpoint = format!("http://{}", collector.http());
+    let drained = queue(&["drain", path.to_str().unwrap(), "--endpoint", &endpoint]);
+    assert!(drained.status.success(), "{}", text(&drained));
+    assert!(
+        text(&drained).contains("7 items were delivered"),
+        "{}",
+        text(&drained)
+    );
+    oracle.settle(&other).await;
+    assert!(collector.terminate().await.status.success());
+}
+
+#[tokio::test]
+async fn a_flipped_bit_costs_its_block_and_is_reported() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let exporter = grpc_to(&backend, QUEUE);
+    let config = stored(directory.path(), ("otlp_grpc", &exporter), "");
+    let oracle = Oracle::default();
+    let collector = Collector::start(&config).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for _ in 0..20 {
+        // One at a time: each is a block.
+        client
+            .send(&client.request(Signal::Traces, 5))
+            .await
+            .unwrap();
+    }
+    assert!(collector.terminate().await.status.success());
+    let queue_path = traces(&directory, "otlp_grpc");
+    let segment = segments(&queue_path).remove(0);
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let inspected = queue(&["inspect", directory.path().to_str().unwrap()]);
+    assert_eq!(inspected.status.code(), Some(1));
+    assert!(
+        text(&inspected).contains("lost: 1 records"),
+        "{}",
+        text(&inspected)
+    );
+    let exported = directory.path().join("export.json");
+    let arguments = [
+        "export",
+        queue_path.to_str().unwrap(),
+        "--output",
+        exported.to_str().unwrap(),
+    ];
+    assert!(queue(&arguments).status.success());
+    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 19);
+    backend.always(Answer::Accept);
+    let collector = Collector::start(&config).await;
+    collector
+        .wait_for("A block of a stored queue is damaged. It is skipped.")
+        .await;
+    let metrics = collector.assert_conservation().await;
+    assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 1.0);
+    assert_eq!(oracle.missing(&backend), 5);
+}
+
+#[tokio::test]
+async fn a_second_collector_with_the_same_directory_is_refused_with_a_clear_message() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    let exporter = grpc_to(&backend, QUEUE);
+    let config = stored(
+        directory.path(),
+        ("otlp_grpc", &exporter),
+        ", timeout: 50ms",
+    );
+    let collector = Collector::start(&config).await;
+    let path = directory.path().join("second.yaml");
+    fs::write(&path, &config).unwrap();
+    let second = Command::new(BINARY)
+        .arg("--config")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second);
+    let owner = format!("in use by another process (process {})", collector.pid());
+    assert!(said.contains(&owner), "{said}");
+    let drained = queue(&[
+        "drain",
+        traces(&directory, "otlp_grpc").to_str().unwrap(),
+        "--endpoint=http://localhost:1",
+    ]);
+    assert!(text(&drained).contains(&owner), "{}", text(&drained));
+}
+
+/// A file system of its own, which goes with this.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// `None` where this user may not mount.
+    fn mount(bytes: usize) -> Option<Self> {
+        let directory = TempDir::new().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]);
+        let mounted = mount.arg(directory.path()).output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(SmallDisk(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_all_that_was_acknowledged_arrives_when_there_is_room_again() {
+    let Some(disk) = SmallDisk::mount(1 << 20) else {
+        eprintln!("skipped: this user may not mount a tmpfs");
+        return;
+    };
+    let backend = Backend::start().await;
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let exporter = grpc_to(&backend, QUEUE);
+    let config = stored(
+        disk.0.path(),
+        ("otlp_grpc", &exporter),
+        ", compression: none",
+    );
+    let oracle = Oracle::default();
+    let collector = Collector::start(&config).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    let refused = loop {
+        if let Err(refused) = client.send(&client.request(Signal::Traces, 200)).await {
+            break refused;
+        }
+    };
+    assert!(refused.is_retryable(), "{refused:?}");
+    assert!(
+        refused.message.contains("No space left on device"),
+        "{refused:?}"
+    );
+    backend.always(Answer::Accept);
+    oracle.settle(&backend).await;
+    client.insist(&client.request(Signal::Traces, 200)).await;
+    oracle.settle(&backend).await;
+    collector.assert_conservation().await;
+    assert!(collector.terminate().await.status.success());
+}
+
+#[tokio::test]
+async fn parquet_with_a_stored_queue_acknowledges_a_record_when_its_file_is_finished() {
+    let (directory, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let body = format!(
+        "{{path: '{}', {QUEUE}, rotation: {{interval: 1h}}}}",
+        files.path().display()
+    );
+    let config = stored(directory.path(), ("parquet", &body), "");
+    let oracle = Oracle::default();
+    let collector = Collector::start(&config).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    client
+        .send(&client.request(Signal::Logs, 10))
+        .await
+        .unwrap();
+    collector.signal("KILL");
+    collector.ended().await;
+    let collector = Collector::start(&config).await;
+    let ended = collector.terminate().await;
+    assert!(ended.status.success());
+    let inspected = queue(&["inspect", directory.path().to_str().unwrap()]);
+    assert!(
+        !text(&inspected).contains("10 log_records"),
+        "{}",
+        text(&inspected)
+    );
+}
