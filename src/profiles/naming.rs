@@ -369,8 +369,15 @@ impl<'u> Naming<'u> {
         }
     }
 
-    /// Where that function is in the table; it is added if it was not there.
+    /// Where that function is in the table; it is added if it was not there, unless it has neither a name nor a file.
     pub fn function(&mut self, function: &NamedFunction<'_>) -> FunctionIndex {
+        if function.name.is_empty() && function.file.is_empty() {
+            return FunctionIndex {
+                index: 0,
+                has_name: false,
+                has_file: false,
+            };
+        }
         let key = [
             self.strings.index(function.name),
             self.strings.index(function.system_name),

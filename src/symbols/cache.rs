@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -77,7 +78,7 @@ pub struct Absence {
 #[derive(Debug)]
 pub enum Cached {
     /// Its symbols.
-    File(SymbolFile),
+    File(Arc<SymbolFile>),
     /// Why there are none.
     Absent(Absence),
 }
@@ -109,7 +110,7 @@ impl Cache {
         match SymbolFile::open(&path) {
             Ok(file) if file.build_id() == Some(id) => {
                 touch(&path);
-                return Some(Cached::File(file));
+                return Some(Cached::File(Arc::new(file)));
             }
             Ok(_) => delete(&path),
             Err(_) if path.exists() => delete(&path),

@@ -194,7 +194,7 @@ impl Library {
             return;
         }
         let absence = match cached {
-            Some(Cached::File(file)) => return state.open(id, Arc::new(file), Instant::now()),
+            Some(Cached::File(file)) => return state.open(id, file, Instant::now()),
             Some(Cached::Absent(absence)) => Some(absence),
             None => None,
         };
@@ -253,7 +253,7 @@ impl Library {
             let look = move || cache.find(&of);
             match tokio::task::spawn_blocking(look).await.ok().flatten() {
                 Some(Cached::File(file)) if file.has_lines() || poor.is_none() => {
-                    return Ok(Arc::new(file));
+                    return Ok(file);
                 }
                 Some(Cached::Absent(other)) if poor.is_none() => absence = Some(other),
                 _ => {}

@@ -4,7 +4,7 @@
 //! answers at once. Where binaries come from, and where compiled files are kept:
 //!
 //! - [`build_id`]: what a binary is known by; [`describe`]: what it says of itself.
-//! - [`find`]: where its file is: directories, debuginfod servers.
+//! - [`find`]: where its file is: directories, an object store, debuginfod servers.
 //! - [`worker`]: the process in which strangers' files are read; what they do there costs nothing but themselves.
 //! - [`cache`]: what came of it, on disk; [`failure`]: why nothing came of it.
 //! - [`library`]: all of this behind one question: the symbols of a build id, now or later.

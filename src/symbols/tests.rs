@@ -379,7 +379,15 @@ fn a_stripped_binary_and_its_debug_file_say_the_same_as_the_whole() {
     let (both, _) = symbols(&program.file("stripped"), std::slice::from_ref(&debug)).unwrap();
     assert_same(&both, &whole, &addresses);
     let (alone, _) = symbols(&debug, &[]).unwrap();
-    assert_same(&alone, &whole, &addresses);
+    // What stubs jump to is in the code, which a debug file does not have.
+    let is_stub = |frames: &Named| frames.iter().any(|(name, _)| name.ends_with("@plt"));
+    let all = addresses.iter().zip(named(&whole, &addresses));
+    let others: Vec<u64> = all
+        .filter(|(_, frames)| !is_stub(frames))
+        .map(|(address, _)| *address)
+        .collect();
+    assert!(others.len() < addresses.len());
+    assert_same(&alone, &whole, &others);
     assert_eq!(alone.build_id(), whole.build_id());
 
     // Another program's debug file is not mixed in.
