@@ -523,7 +523,7 @@ async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served
     ];
     assert_eq!(refused, [0; 6]);
     target.under("structures", structures(&target)).await;
-    target.under("profiles", profiles(&target, 40)).await;
+    target.under("profiles", profiles(&target, 20)).await;
     target
         .under("bombs", decompression_bombs(&target, 64))
         .await;
@@ -539,7 +539,6 @@ async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served
             tiny_requests(&target, 250 * SCALE),
             large_headers(&target, 100),
             structures(&target),
-            profiles(&target, 20),
             decompression_bombs(&target, 64),
         );
     };

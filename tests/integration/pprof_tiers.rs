@@ -21,7 +21,7 @@ const EACH: usize = 3;
 /// What services have given.
 type Given = Arc<Mutex<Vec<Bytes>>>;
 
-/// A service with a recorded file, each time of another time, as often as it may.
+/// A service with a recorded file, each time of another second, as often as it may.
 async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
     let recorded = pprof::read(&std::fs::read(directory.join("mutex.pb.gz")).unwrap());
@@ -32,6 +32,8 @@ async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
             *count += 1;
             let mut profile = recorded.clone();
             profile.time_nanos += i64::try_from(*count).unwrap() * 1_000_000_000;
+            // A difference: what counts from the start of the process is not added up.
+            profile.duration_nanos = 1_000_000_000;
             let file = Bytes::from(profile.encode_to_vec());
             given.lock().unwrap().push(file.clone());
             page(StatusCode::OK, file)

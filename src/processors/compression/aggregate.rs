@@ -159,6 +159,14 @@ impl Gatherer {
                 Err(_) => Reading::NotUnderstood,
             };
         }
+        // What is read and never added, because nobody waited for it or it broke a rule, must not pile up either.
+        if window.pending.as_mut().is_some_and(|pending| {
+            let bytes = pending.aggregator.bytes();
+            bytes > self.settings.max_bytes || !pending.account_for(bytes, &self.budget)
+        }) {
+            self.metrics.early.increment(1);
+            self.close_window(window);
+        }
         let pending = window.pending.get_or_insert_with(|| Pending {
             aggregator: Aggregator::new(options.clone()),
             items: 0,

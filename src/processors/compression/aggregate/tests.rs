@@ -247,26 +247,49 @@ async fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
     assert_eq!(f.taken(), [["a"]]);
 }
 
-#[test]
-fn no_request_makes_the_list_of_series_longer_than_it_may_be() {
-    let host = Host::for_tests();
-    let gatherer = Gatherer {
+fn gatherer(max_bytes: usize) -> Gatherer {
+    Gatherer {
         settings: Settings {
             options: Options::default(),
             interval: Duration::from_secs(10),
-            max_bytes: 1 << 20,
+            max_bytes,
         },
         metrics: Metrics::new("compression"),
-        budget: host.budget,
+        budget: Host::for_tests().budget,
         hashes: RandomState::default(),
         window: Arc::default(),
         holding: Holding::new(Next {
             consumer: Scripted::new([]),
             account: Account::of_pipeline("profiles"),
         }),
-    };
+    }
+}
+
+#[test]
+fn no_request_makes_the_list_of_series_longer_than_it_may_be() {
     let mut window = Window::default();
     let series: Vec<u64> = (0..2 * MAX_SERIES as u64 + 10).collect();
-    gatherer.note(&mut window, &series);
+    gatherer(1 << 20).note(&mut window, &series);
     assert!(window.seen.len() <= MAX_SERIES, "{}", window.seen.len());
+}
+
+#[test]
+fn requests_that_nobody_waits_for_any_more_do_not_pile_up() {
+    const MAX: usize = 256 << 10;
+    let gatherer = gatherer(MAX);
+    let mut window = Window::default();
+    let mut joined = 0;
+    for number in 0..200 {
+        let names: Vec<String> = (0..50).map(|at| format!("{number} {at}")).collect();
+        let mut batch = named_batch("s", names.iter().map(String::as_str));
+        let reading = gatherer.read(&mut window, &batch.wire().to_bytes());
+        joined += usize::from(matches!(reading, Reading::Joins(_)));
+        let bytes = window
+            .pending
+            .as_ref()
+            .map_or(0, |pending| pending.aggregator.bytes());
+        assert!(bytes < 2 * MAX, "{bytes}");
+    }
+    assert_eq!(joined, 199);
+    assert_eq!(gatherer.holding.state().held, 0);
 }

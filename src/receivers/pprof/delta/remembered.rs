@@ -159,15 +159,16 @@ impl Deltas {
         kept.bytes += cost(name, &series);
         kept.series.insert(name.to_owned(), Entry { series, place });
         let limit = self.limit.load(Relaxed).min(self.budget.limit() / 4);
-        let mut forgotten = 0;
+        let (mut forgotten, mut in_use) = (0, false);
         while kept.bytes > limit || !kept.reserve() {
-            let Some(last) = kept.most_dispensable(now) else {
+            let Some((name, is_gone)) = kept.most_dispensable(now) else {
                 break;
             };
-            kept.remove(&last);
+            kept.remove(&name);
             forgotten += 1;
+            in_use |= !is_gone;
         }
-        if forgotten > 0 {
+        if in_use {
             self.warn(limit, kept.series.len());
         }
         forgotten
@@ -201,11 +202,11 @@ impl Kept {
         Some(entry)
     }
 
-    /// The one that goes when there is no room: one that is gone, or else the newest.
-    fn most_dispensable(&self, now: Instant) -> Option<String> {
+    /// The one that goes when there is no room: one that is gone, or else the newest; and whether it is gone.
+    fn most_dispensable(&self, now: Instant) -> Option<(String, bool)> {
         let rank = |(_, entry): &(&String, &Entry)| (entry.place.is_gone(now), entry.place.arrival);
-        let (name, _) = self.series.iter().max_by_key(rank)?;
-        Some(name.clone())
+        let (name, entry) = self.series.iter().max_by_key(rank)?;
+        Some((name.clone(), entry.place.is_gone(now)))
     }
 
     /// Makes the permit as large as what is kept; false where the budget has no room.
