@@ -132,9 +132,9 @@ mod tests {
         for (id, signal, directory) in [
             ("otlp_grpc", Signal::Traces, "exporter_otlp_grpc_traces"),
             (
-                "otlp_grpc/rack 2",
+                "otlp_grpc/rack:2",
                 Signal::Logs,
-                "exporter_otlp_grpc~002Frack~00202_logs",
+                "exporter_otlp_grpc~002Frack~003A2_logs",
             ),
             (
                 "otlp/\u{fc}\u{1f600}",
