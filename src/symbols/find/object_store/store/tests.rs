@@ -109,7 +109,7 @@ async fn a_store_that_does_not_let_us_in_says_so_and_is_left_alone() {
     })
     .await;
     let store = store(&server);
-    for _ in 0..4 {
+    for _ in 0..5 {
         let failed = find(&store, &id(1)).await.unwrap_err();
         assert!(matches!(failed, Failure::Unreachable(_)), "{failed}");
     }
