@@ -155,6 +155,9 @@ fn naming(
         listeners: Listeners::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
+        stored_queues: Default::default(),
+        pipeline: String::new(),
+        resource: Arc::default(),
     };
     let mut config = Config {
         directories: vec![directory.join("empty")],

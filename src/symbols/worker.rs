@@ -247,7 +247,7 @@ impl Task {
 }
 
 impl WorkerLimits {
-    /// Limits this process. `mapped` bytes of files are not memory, but count as address space.
+    /// Limits this process. `mapped` bytes of files are not memory, but count as address space; so does the program.
     fn enter(&self, mapped: u64) -> io::Result<()> {
         let set = |resource, value| {
             let limit = Rlimit {
@@ -265,11 +265,20 @@ impl WorkerLimits {
         set(Resource::Nofile, OPEN_FILES)?;
         set(Resource::Cpu, self.cpu.as_secs().max(1))?;
         set(Resource::Fsize, self.output)?;
-        set(Resource::As, self.memory.saturating_add(mapped))?;
+        let space = self.memory.saturating_add(mapped);
+        set(Resource::As, space.saturating_add(address_space()?))?;
         // As the lowest: what the pipelines do comes first. It may be refused, and then nothing is wrong.
         let _ = nice(19);
         Ok(())
     }
+}
+
+/// What this process has of its address space already, in bytes (proc_pid_statm(5)): mostly the program itself.
+fn address_space() -> io::Result<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = pages.split(' ').next().and_then(|size| size.parse().ok());
+    let pages: u64 = pages.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
 impl Complaint {

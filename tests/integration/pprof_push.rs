@@ -185,6 +185,12 @@ async fn a_full_queue_is_told_to_the_sender_who_then_gets_through() {
         })
         .await;
     assert_eq!(values(&backend), taken);
+    // The backend has it before its place in the queue is free.
+    collector
+        .wait_for_metrics("an empty queue", |metrics| {
+            metrics.sum("otelcol_exporter_queue_size", &[]) == 0.0
+        })
+        .await;
     let again = raw::http(address, Method::POST, "/v1/pprof", &[], file(1000)).await;
     assert_eq!(again.status, 204);
     backend
