@@ -49,7 +49,7 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     }
 }
 
-/// The batch of a record; `None` for what [`encode`] did not write.
+/// The batch of a record; `None` for what `encode` did not write.
 pub fn decode(mut data: Bytes, items: usize) -> Option<Batch> {
     let head = take(&mut data, 4)?;
     let [VERSION, signal, joined @ (0 | 1), 0] = *head.as_ref() else {
