@@ -68,7 +68,11 @@ fn condition(entropy: &mut Entropy<'_>, depth: u8) -> Condition {
         return match kind {
             0 => Condition::Name(name),
             1 => Condition::Attribute(Level::Item, name, literal),
-            3 => Condition::Sum(name, i64::from(entropy.below(4)) - 2, i64::from(entropy.below(5))),
+            3 => Condition::Sum(
+                name,
+                i64::from(entropy.below(4)) - 2,
+                i64::from(entropy.below(5)),
+            ),
             4 => Condition::Prefix(name),
             _ => {
                 let level = [Level::Resource, Level::Scope][usize::from(entropy.below(2))];

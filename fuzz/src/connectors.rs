@@ -48,7 +48,8 @@ pub fn count(input: &[u8]) {
     let by_attribute = Config {
         logs: serde_yaml::from_str("{n: {attributes: [{key: a, default_value: x}]}}").unwrap(),
         spans: serde_yaml::from_str("{n: {attributes: [{key: a, default_value: x}]}}").unwrap(),
-        datapoints: serde_yaml::from_str("{n: {attributes: [{key: a, default_value: x}]}}").unwrap(),
+        datapoints: serde_yaml::from_str("{n: {attributes: [{key: a, default_value: x}]}}")
+            .unwrap(),
         ..Config::default()
     };
     let apart = counted(by_attribute, signal, &request);
@@ -95,8 +96,13 @@ fn valid(request: &[u8]) -> Vec<Vec<Metric>> {
         let mut seen = BTreeSet::new();
         for metric in &metrics {
             for point in points(metric) {
-                let attributes: Vec<_> = point.attributes.iter().map(|a| a.encode_to_vec()).collect();
-                assert!(seen.insert((metric.name.clone(), attributes)), "{}", metric.name);
+                let attributes: Vec<_> =
+                    point.attributes.iter().map(|a| a.encode_to_vec()).collect();
+                assert!(
+                    seen.insert((metric.name.clone(), attributes)),
+                    "{}",
+                    metric.name
+                );
             }
         }
         metrics
@@ -113,7 +119,10 @@ fn points(metric: &Metric) -> &[NumberDataPoint] {
 }
 
 fn sum(resources: &[Vec<Metric>], name: &str) -> i64 {
-    let named = resources.iter().flatten().filter(|metric| metric.name == name);
+    let named = resources
+        .iter()
+        .flatten()
+        .filter(|metric| metric.name == name);
     let values = named.flat_map(points).map(|point| match point.value {
         Some(Value::AsInt(value)) => value,
         _ => panic!("{point:?}"),
@@ -154,7 +163,11 @@ pub fn profile_metrics(input: &[u8]) {
     assert_eq!(samples(&valid(&twice)), 2 * samples(&once));
     for signal in [Signal::Traces, Signal::Metrics] {
         if wire::validate(signal, material).is_ok() {
-            valid(&connectors::request_metrics(signal, material, &["a".to_owned()]));
+            valid(&connectors::request_metrics(
+                signal,
+                material,
+                &["a".to_owned()],
+            ));
         }
     }
 }

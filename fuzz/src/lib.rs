@@ -7,11 +7,11 @@ mod generator;
 mod oracle;
 #[path = "../../tests/wire/rebuild.rs"]
 mod rebuild;
+#[path = "../../src/profiles/testing.rs"]
+mod samples;
 #[allow(dead_code, reason = "its tests of samplers have no fuzz target")]
 #[path = "../../tests/wire/sieve.rs"]
 mod sieve;
-#[path = "../../src/profiles/testing.rs"]
-mod samples;
 #[path = "../../tests/wire/survival.rs"]
 mod survival;
 

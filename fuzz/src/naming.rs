@@ -54,7 +54,10 @@ pub fn naming(input: &[u8]) {
     }
     let written = naming.write(&request);
     assert_eq!(written.is_none(), named.is_empty());
-    let (Some(written), Ok(before)) = (written, ExportProfilesServiceRequest::decode(request.as_slice())) else {
+    let (Some(written), Ok(before)) = (
+        written,
+        ExportProfilesServiceRequest::decode(request.as_slice()),
+    ) else {
         return;
     };
     let after = ExportProfilesServiceRequest::decode(written).expect("it was a request");
@@ -70,7 +73,11 @@ pub fn naming(input: &[u8]) {
         let excused = stays || led_nowhere || broken.counts().contains_key(rule);
         assert!(excused || !harmful, "{rule:?}");
     }
-    if broken.counts().keys().all(|rule| rule.severity() != Severity::Error) {
+    if broken
+        .counts()
+        .keys()
+        .all(|rule| rule.severity() != Severity::Error)
+    {
         assert_eq!(sums(&after), sums(&before));
     }
     let old = before.dictionary.unwrap_or_default();
@@ -164,7 +171,10 @@ fn says(line: &proto::Line, frame: &Frame, tables: &proto::ProfilesDictionary) {
     let function = &tables.function_table[line.function_index as usize];
     let text = |index: i32| tables.string_table[index as usize].as_str();
     assert_eq!(text(function.name_strindex), frame.function.name);
-    assert_eq!(text(function.system_name_strindex), frame.function.system_name);
+    assert_eq!(
+        text(function.system_name_strindex),
+        frame.function.system_name
+    );
     assert_eq!(text(function.filename_strindex), frame.function.file);
     assert_eq!(function.start_line, i64::from(frame.function.start_line));
 }

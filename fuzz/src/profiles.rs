@@ -68,7 +68,12 @@ pub fn profiles(input: &[u8]) {
     for rule in after.counts().keys() {
         let new = rule.is_structural() || !before.counts().contains_key(rule);
         let harmful = rule.is_structural() || rule.severity() == Severity::Error;
-        assert!(!new || !harmful, "{rule:?}: {:?}, before: {:?}", after.findings(), before.findings());
+        assert!(
+            !new || !harmful,
+            "{rule:?}: {:?}, before: {:?}",
+            after.findings(),
+            before.findings()
+        );
     }
     // What of this is kept is not all that was said.
     let mended = [

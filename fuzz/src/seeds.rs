@@ -18,7 +18,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             [&[signal][..], &text].concat()
         }),
         // Half of the first 64 bytes are decisions, and the first of those is the signal.
-        "count" | "edit" | "filter" | "split" | "transcode" | "view" | "debug" | "parquet_table" => each_signal(|signal, request| {
+        "count" | "edit" | "filter" | "split" | "transcode" | "view" | "debug"
+        | "parquet_table" => each_signal(|signal, request| {
             let mut input = vec![signal; 32];
             input.extend(request);
             input
@@ -43,10 +44,15 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "segment" => vec![
             b"\0\0\0one record and another".to_vec(),
             b"\x03\x05\x10one record that is one record that is one record".to_vec(),
-            [&b"\x82"[..], &tributary::fuzzing::storage::blocks(&[b"first", b"second"], true)].concat(),
+            [
+                &b"\x82"[..],
+                &tributary::fuzzing::storage::blocks(&[b"first", b"second"], true),
+            ]
+            .concat(),
         ],
         "stored_record" => vec![
-            b"\x01\x03\x01\0\x01\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0\x01\0\0\0bxy".to_vec(),
+            b"\x01\x03\x01\0\x01\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0\x01\0\0\0bxy"
+                .to_vec(),
         ],
         "names" => lines(&[
             "*.example.com\na.example.com",

@@ -37,7 +37,9 @@ pub fn segment(input: &[u8]) {
     let mut damaged = whole.clone();
     damaged[at] = byte ^ with[0].max(1);
     let found = covers(&damaged);
-    let lost: Vec<u64> = (0..records.len() as u64).filter(|number| !found.contains(number)).collect();
+    let lost: Vec<u64> = (0..records.len() as u64)
+        .filter(|number| !found.contains(number))
+        .collect();
     assert_eq!(lost.len(), 1, "one block has the byte at {at}");
     // Cut anywhere, what is whole is found.
     let cut = covers(&whole[..at]);
@@ -53,7 +55,13 @@ fn covers(bytes: &[u8]) -> Vec<u64> {
         assert_eq!(piece.at, end);
         assert!(piece.bytes > 0);
         end += piece.bytes;
-        found.extend(piece.records.into_iter().flatten().map(|(number, _)| number));
+        found.extend(
+            piece
+                .records
+                .into_iter()
+                .flatten()
+                .map(|(number, _)| number),
+        );
     }
     assert_eq!(end, bytes.len());
     found

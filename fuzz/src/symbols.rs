@@ -10,7 +10,11 @@ pub fn symbols_compile(input: &[u8]) {
         Some((cut @ 1..=128, rest)) => rest.split_at(rest.len() * usize::from(*cut) / 128),
         _ => (input.get(1..).unwrap_or_default(), &[][..]),
     };
-    let files: &[&[u8]] = if second.is_empty() { &[first] } else { &[first, second] };
+    let files: &[&[u8]] = if second.is_empty() {
+        &[first]
+    } else {
+        &[first, second]
+    };
     if let Ok((summary, bytes)) = compile(files) {
         assert_eq!(summary.bytes, bytes.len() as u64);
         sound(bytes);
@@ -44,8 +48,16 @@ fn sound(bytes: Vec<u8>) {
         let frames: Vec<_> = ascending.frames(address).collect();
         assert_eq!(frames, file.cursor().frames(address).collect::<Vec<_>>());
         for frame in frames {
-            let name = |mut names: Names<'_>| names.of(frame.function).map(|function| function.name.to_owned());
-            let named = names.of(frame.function).expect("it was just made").name.to_owned();
+            let name = |mut names: Names<'_>| {
+                names
+                    .of(frame.function)
+                    .map(|function| function.name.to_owned())
+            };
+            let named = names
+                .of(frame.function)
+                .expect("it was just made")
+                .name
+                .to_owned();
             assert_eq!(name(file.names()), Some(named));
         }
     }
