@@ -330,6 +330,12 @@ async fn parquet_with_a_stored_queue_acknowledges_a_record_when_its_file_is_fini
     collector.signal("KILL");
     collector.ended().await;
     let collector = Collector::start(&config).await;
+    let open = "tributary_exporter_parquet_open_files";
+    collector
+        .wait_for_metrics("the record in an open file", |metrics| {
+            metrics.sum(open, &[]) == 1.0
+        })
+        .await;
     let ended = collector.terminate().await;
     assert!(ended.status.success());
     let inspected = queue(&["inspect", directory.path().to_str().unwrap()]);
