@@ -54,6 +54,53 @@ pub(crate) fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wro
     Ok(set)
 }
 
+/// Compiles patterns of which one matching is enough, into one; none if there are none. Its groups have no names.
+pub(crate) fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, Wrong> {
+    let mut all = Vec::with_capacity(patterns.len());
+    for pattern in patterns {
+        // What is wrong with one must not be made right by another.
+        compile(pattern.as_ref())?;
+        all.push(format!("(?:{})", unnamed(&translate(pattern.as_ref()))));
+    }
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let regex = RegexBuilder::new(&all.join("|"))
+        .size_limit(SIZE.saturating_mul(all.len()))
+        .dfa_size_limit(SIZE)
+        .build()?;
+    Ok(Some(regex))
+}
+
+/// A translated pattern without the names of its groups: several patterns may have the same ones.
+fn unnamed(pattern: &str) -> String {
+    let mut output = String::with_capacity(pattern.len());
+    let (mut rest, mut in_class) = (pattern, false);
+    while let Some(first) = rest.chars().next() {
+        let taken = match first {
+            '\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            '[' if in_class => rest.find(":]").map_or(1, |end| end + 2),
+            _ => first.len_utf8(),
+        };
+        let name = ["(?P<", "(?<"].iter().find_map(|start| {
+            let name = rest.strip_prefix(start).filter(|_| !in_class)?;
+            name.find('>').map(|end| start.len() + end + 1)
+        });
+        in_class = match first {
+            '[' => true,
+            ']' => false,
+            _ => in_class,
+        };
+        let piece = match name {
+            Some(_) => "(",
+            None => rest.get(..taken).unwrap_or_default(),
+        };
+        output.push_str(piece);
+        rest = rest.get(name.unwrap_or(taken)..).unwrap_or_default();
+    }
+    output
+}
+
 /// Says in our engine's syntax what the pattern says in RE2's: the classes `\d`, `\s`, `\w` and `\b` know ASCII only;
 /// `\<`, `\>` and braces that count nothing are plain text; `\Q...\E` quotes; inside brackets `[`, `&&`, `--` and `~~` are
 /// plain text too.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::detect::{credentials, run};
+use super::find;
 
 /// The shortest base64 that is looked into: 12 bytes, one more than the shortest address.
 const SHORTEST: usize = 12;
@@ -12,7 +13,9 @@ pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
     if memchr::memchr(b'%', text.as_bytes()).is_some() {
         percent(text.as_bytes(), &mut found);
     }
-    base64(text.as_bytes(), &mut found);
+    if text.len() >= SHORTEST {
+        base64(text.as_bytes(), &mut found);
+    }
 }
 
 /// Runs of what one component of a URL is made of, with at least one encoded byte.
@@ -61,6 +64,9 @@ fn digit(byte: u8) -> Option<u8> {
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
     each_run(text, part, |start, token| {
+        if token.len() < SHORTEST {
+            return;
+        }
         base64_token(text, start, token, found);
         for separators in [&b"/"[..], b"+/-_"] {
             if !token.iter().any(|byte| separators.contains(byte)) {
@@ -84,15 +90,38 @@ fn base64_token(
     if token.len() < SHORTEST {
         return;
     }
-    let Some(plain) = credentials::base64(token) else {
-        return;
+    let mut short = [0; 96];
+    let long;
+    let plain = if token.len() <= short.len() / 3 * 4 {
+        match credentials::base64_into(token, &mut short) {
+            Some(length) => short.get(..length).unwrap_or_default(),
+            None => return,
+        }
+    } else {
+        long = credentials::base64(token).unwrap_or_default();
+        &long
     };
+    if !is_readable(plain) {
+        return;
+    }
     let padding = run(text, start + token.len(), |byte| byte == b'=')
         .len()
         .min(2);
     // Whatever stands between the texts in it.
-    let plain = String::from_utf8_lossy(&plain);
+    let plain = String::from_utf8_lossy(plain);
     found(start..start + token.len() + padding, &plain);
+}
+
+/// Whether there is anything to read in what was decoded: most words and ids happen to be base64, of bytes that mean nothing.
+/// All that detectors find has as many bytes of ASCII on end as the shortest of it; other texts are text as a whole.
+fn is_readable(plain: &[u8]) -> bool {
+    let shown = |byte: &u8| matches!(byte, b' '..=b'~');
+    let mut length = 0;
+    let long = plain.iter().any(|byte| {
+        length = if shown(byte) { length + 1 } else { 0 };
+        length == find::SHORTEST
+    });
+    long || std::str::from_utf8(plain).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
 fn each_run(text: &[u8], part: impl Fn(u8) -> bool, mut each: impl FnMut(usize, &[u8])) {

@@ -7,6 +7,8 @@ use super::detect::{
     Span, addresses, credentials, email, entropy, home, iban, keys, numbers, phone,
 };
 use super::detect::{before, byte, starts};
+#[cfg(target_arch = "x86_64")]
+use super::masks;
 use super::masks::{Masks, WINDOW};
 
 /// The shortest text in which something can be found: `a@b.co`.
@@ -60,10 +62,35 @@ fn bits(from: usize, to: usize) -> u64 {
 
 /// Finds all that the enabled detectors know. Returns whether there is anything but ASCII.
 #[inline]
+#[allow(
+    unsafe_code,
+    reason = "only after a look at the processor is the code for its newer instructions called"
+)]
 pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
     if text.len() < SHORTEST || enabled == Enabled::default() {
         return !text.is_ascii();
     }
+    #[cfg(target_arch = "x86_64")]
+    if masks::wide() {
+        // SAFETY: the processor can do it.
+        return unsafe { find_wide(enabled, text, found) };
+    }
+    find_by(Masks::of, enabled, text, found)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
+fn find_wide(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
+    find_by(|window| Masks::of_wide(window), enabled, text, found)
+}
+
+#[inline(always)]
+fn find_by(
+    masks: impl Fn(&[u8]) -> Masks,
+    enabled: Enabled,
+    text: &[u8],
+    found: &mut AllFound,
+) -> bool {
     let mut base = 0;
     let mut foreign = 0;
     loop {
@@ -74,9 +101,9 @@ pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool 
             if base == 0 { 0 } else { OVERLAP },
             if last { WINDOW } else { WINDOW - OVERLAP },
         );
-        let masks = Masks::of(window);
+        let masks = masks(window);
         foreign |= masks.foreign;
-        if let Some(anchors) = Anchors::of(&masks, own) {
+        if let Some(anchors) = Anchors::of(&masks, own, last) {
             anchors.confirm(enabled, text, base, found);
         }
         if last {
@@ -99,6 +126,8 @@ pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool 
 struct Anchors {
     /// Digits that begin a number, and not one in the middle of a date, a version or an id.
     number: u64,
+    /// All dashes. What is behind the window may be one.
+    dash: u64,
     /// `@`
     at: u64,
     /// `://`
@@ -130,7 +159,7 @@ struct Anchors {
 impl Anchors {
     /// The anchors among the bytes `own`; none for most texts.
     #[inline]
-    fn of(masks: &Masks, own: u64) -> Option<Anchors> {
+    fn of(masks: &Masks, own: u64, last: bool) -> Option<Anchors> {
         let Masks {
             digit,
             alpha,
@@ -155,6 +184,7 @@ impl Anchors {
         let ipv6 = colon & (colon >> 1 | soon(colon & soon(colon)));
         let anchors = Anchors {
             number: digit & !((word | dash | dot) << 1) & own,
+            dash: dash | u64::from(!last) << (WINDOW - 1),
             at: at & own,
             url: colon & slash >> 1 & slash >> 2 & own,
             ipv6: ipv6 & own,
@@ -197,7 +227,8 @@ impl Anchors {
         };
         for at in places(self.number, base) {
             // Numbers behind dashes are no anchors: those of a list or a range of numbers follow from the one before.
-            let mut next = number(text, at, &mut ask);
+            let range = self.dash >> (at - base) != 0;
+            let mut next = number(text, at, range, &mut ask);
             while let Some(at) = next {
                 next = upper_end(text, at, &mut ask);
             }
@@ -273,11 +304,12 @@ impl Anchors {
 }
 
 /// What begins with the digit at `start`: by the length of the number and what follows it. Returns where the upper end begins
-/// if this is the lower end of a range.
+/// if this is the lower end of a range, which it cannot be without a dash behind it.
 #[inline]
 fn number(
     text: &[u8],
     start: usize,
+    dash: bool,
     ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
 ) -> Option<usize> {
     let rest = text.get(start..).unwrap_or_default();
@@ -302,21 +334,29 @@ fn number(
     let mut next = None;
     if separator == b'.' {
         ask(Detector::IpAddress, addresses::ipv4, start);
-        next = addresses::after_dash(text, start);
+        if dash {
+            next = addresses::after_dash(text, start);
+        }
     }
     // The shortest that are left have 11 bytes. What follows are dates and versions most of the time.
     if rest.len() < 10 {
         return next;
     }
     match digits {
-        3 => ask(Detector::UsSsn, numbers::us_ssn, start),
+        3 if byte(rest, 6) == separator => ask(Detector::UsSsn, numbers::us_ssn, start),
         4 if byte(rest, 7).is_ascii_digit() && byte(rest, 8).is_ascii_digit() => {
             ask(Detector::CreditCard, numbers::credit_card, start);
         }
         _ => {}
     }
+    // Of those without a trunk prefix, groups of three digits follow each other.
     let first = byte(rest, 0);
-    if first == b'0' || digits == 3 || (digits == 1 && first == b'1') {
+    let grouped = match digits {
+        3 => byte(rest, 7) == separator,
+        1 => first == b'1' && byte(rest, 5) == separator,
+        _ => false,
+    };
+    if first == b'0' || grouped {
         ask(Detector::Phone, phone::phone, start);
     }
     next

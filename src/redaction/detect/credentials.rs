@@ -11,22 +11,34 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 /// Base64 with or without padding.
-const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 /// Base64url with or without padding.
-const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 /// What base64 of either alphabet stands for (RFC 4648), with or without padding, and with its end cut off.
 pub(in super::super) fn base64(token: &[u8]) -> Option<Vec<u8>> {
+    let (engine, token) = encoded(token)?;
+    engine.decode(token).ok()
+}
+
+/// The same into a buffer that has three bytes for every four of the token; returns how many it has become.
+pub(in super::super) fn base64_into(token: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    let (engine, token) = encoded(token)?;
+    engine.decode_slice(token, buffer).ok()
+}
+
+/// The alphabet of a token, and all of it that can be decoded.
+fn encoded(token: &[u8]) -> Option<(&'static GeneralPurpose, &[u8])> {
     let engine = match token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
-        true => URL_SAFE,
-        false => STANDARD,
+        true => &URL_SAFE,
+        false => &STANDARD,
     };
     // One character says nothing: the token was cut off there.
     let whole = match token.len() % 4 {
         1 => token.len() - 1,
         _ => token.len(),
     };
-    engine.decode(token.get(..whole)?).ok()
+    Some((engine, token.get(..whole)?))
 }
 
 /// The longest header of a token that is decoded, in bytes.

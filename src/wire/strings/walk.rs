@@ -92,6 +92,7 @@ enum Fate {
 
 type Walked<R> = Result<(), Refused<<R as Rewriter>::Refusal>>;
 
+const NOT_UTF8: &str = "a string is not UTF-8";
 const TOO_DEEP: &str = "nested more than 100 levels deep";
 
 impl<'a, R: Rewriter> Walk<'_, 'a, R> {
@@ -571,10 +572,23 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         if !self.tables.places.has(place) {
             return Ok(Fate::Stays);
         }
-        if place != Place::Other && part.key == STRING {
-            utf8(part.body)?;
+        if part.body.is_empty() {
+            return Ok(Fate::Stays);
         }
-        // Usually one, and nothing behind it.
+        if std::str::from_utf8(part.body).is_ok() {
+            return match self.rewriter.text(place, part.body).map_err(Refused::By)? {
+                Change::Keep => Ok(Fate::Stays),
+                Change::Remove => Ok(Fate::Goes),
+                Change::Replace(text) => {
+                    self.put(&part, text.as_bytes());
+                    Ok(Fate::Stays)
+                }
+            };
+        }
+        if place != Place::Other && part.key == STRING {
+            return Err(Refused::Malformed(NOT_UTF8));
+        }
+        // Texts with other bytes between them.
         let mut fresh: Option<Vec<u8>> = None;
         let mut done = 0;
         for chunk in part.body.utf8_chunks() {
@@ -629,7 +643,7 @@ fn is_scalar(key: u64) -> bool {
 
 #[inline(always)]
 fn utf8<R>(bytes: &[u8]) -> Result<&str, Refused<R>> {
-    std::str::from_utf8(bytes).map_err(|_| Refused::Malformed("a string is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| Refused::Malformed(NOT_UTF8))
 }
 
 /// An attribute of the shape that SDKs write: key, then a short string, or a number.
