@@ -62,7 +62,7 @@ fn digit(byte: u8) -> Option<u8> {
 /// Runs of either alphabet. Both have characters that also separate things, such as the segments of a path: so the
 /// pieces of a run are looked into too.
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
-    let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+    let part = |byte: u8| BASE64.get(usize::from(byte)) == Some(&true);
     each_run(text, part, |start, token| {
         if token.len() < SHORTEST {
             return;
@@ -124,6 +124,19 @@ fn is_readable(plain: &[u8]) -> bool {
     long || std::str::from_utf8(plain).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
+/// What base64 of either alphabet is made of.
+const BASE64: [bool; 256] = {
+    let mut part = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        part[byte as usize] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+        byte += 1;
+    }
+    part
+};
+
+#[inline]
 fn each_run(text: &[u8], part: impl Fn(u8) -> bool, mut each: impl FnMut(usize, &[u8])) {
     let mut at = 0;
     while at < text.len() {

@@ -7,9 +7,7 @@ use super::detect::{
     Span, addresses, credentials, email, entropy, home, iban, keys, numbers, phone,
 };
 use super::detect::{before, byte, starts};
-#[cfg(target_arch = "x86_64")]
-use super::masks;
-use super::masks::{Masks, WINDOW};
+use super::masks::{self, Masks, WINDOW};
 
 /// The shortest text in which something can be found: `a@b.co`.
 pub(super) const SHORTEST: usize = 6;
@@ -29,17 +27,28 @@ pub(super) struct Found {
 pub(super) type AllFound = SmallVec<[Found; 4]>;
 
 /// The built-in detectors that are on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Enabled(u32);
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Enabled {
+    detectors: u32,
+    /// Whether the processor can do [`Masks::of_wide`].
+    wide: bool,
+}
 
 impl Enabled {
+    pub(super) fn none() -> Self {
+        Enabled {
+            detectors: 0,
+            wide: masks::wide(),
+        }
+    }
+
     pub(super) fn add(&mut self, detector: Detector) {
-        self.0 |= 1 << detector as u8;
+        self.detectors |= 1 << detector as u8;
     }
 
     #[inline]
     fn has(self, detector: Detector) -> bool {
-        self.0 & 1 << detector as u8 != 0
+        self.detectors & 1 << detector as u8 != 0
     }
 }
 
@@ -67,11 +76,11 @@ fn bits(from: usize, to: usize) -> u64 {
     reason = "only after a look at the processor is the code for its newer instructions called"
 )]
 pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
-    if text.len() < SHORTEST || enabled == Enabled::default() {
+    if text.len() < SHORTEST || enabled.detectors == 0 {
         return !text.is_ascii();
     }
     #[cfg(target_arch = "x86_64")]
-    if masks::wide() {
+    if enabled.wide {
         // SAFETY: the processor can do it.
         return unsafe { find_wide(enabled, text, found) };
     }
@@ -386,7 +395,7 @@ mod tests {
     use super::*;
 
     fn all() -> Enabled {
-        let mut enabled = Enabled::default();
+        let mut enabled = Enabled::none();
         Detector::ALL
             .into_iter()
             .for_each(|detector| enabled.add(detector));

@@ -67,7 +67,9 @@ pub(super) fn wide(text: &str) -> Option<Folded> {
 pub(super) fn unescaped(text: &str) -> Option<Folded> {
     let (mut folded, mut copied) = (Folded::default(), 0);
     let mut at = 0;
-    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+    while let Some(rest) = text.as_bytes().get(at..)
+        && let Some(found) = memchr::memchr(b'\\', rest)
+    {
         at += found;
         let Some((character, length)) = escape(text.get(at..).unwrap_or_default()) else {
             at += 1;

@@ -196,11 +196,16 @@ impl Masks {
 
 /// Whether the processor can do [`Masks::of_wide`].
 #[cfg(target_arch = "x86_64")]
-#[inline]
 pub(super) fn wide() -> bool {
     is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
+}
+
+/// Only x86-64 processors can.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn wide() -> bool {
+    false
 }
 
 /// Fewer than 16 bytes, filled up with zeros: two loads that overlap instead of a copy of variable length.

@@ -52,7 +52,7 @@ impl Scanner {
         if settings.custom.len() > DetectorId::CUSTOM {
             return Err(SettingsError::TooMany(settings.custom.len()));
         }
-        let mut enabled = Enabled::default();
+        let mut enabled = Enabled::none();
         let mut treatments: Vec<Treatment> = Detector::ALL
             .iter()
             .map(|detector| Treatment {
@@ -111,7 +111,12 @@ impl Scanner {
     /// [`Unscannable`]: the text must not be passed on.
     #[inline]
     pub fn scan(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
-        self.scan_bytes(text.as_bytes(), hits)
+        let mut found = AllFound::new();
+        let foreign = find(self.enabled, text.as_bytes(), &mut found);
+        if self.is_clean(&found, foreign) {
+            return Ok(Outcome::Clean);
+        }
+        self.scan_on(text, found, hits)
     }
 
     /// The same for bytes that should be a text. Most texts are ASCII, which the pass over them sees anyway: they need
@@ -124,7 +129,7 @@ impl Scanner {
     pub fn scan_bytes(&self, text: &[u8], hits: &mut Hits) -> Result<Outcome, Unscannable> {
         let mut found = AllFound::new();
         let foreign = find(self.enabled, text, &mut found);
-        if found.is_empty() && self.custom.is_empty() && !self.decode && !foreign {
+        if self.is_clean(&found, foreign) {
             return Ok(Outcome::Clean);
         }
         let text = std::str::from_utf8(text).map_err(|_| Unscannable::NotUtf8)?;
@@ -134,6 +139,12 @@ impl Scanner {
     /// The name of a detector, for metrics and summaries: `email`. Empty if there is none with that id.
     pub fn detector_name(&self, id: DetectorId) -> &str {
         self.names.get(id.index()).map_or("", String::as_str)
+    }
+
+    /// Whether a text in which so much was found need not be looked at more closely.
+    #[inline]
+    fn is_clean(&self, found: &AllFound, foreign: bool) -> bool {
+        found.is_empty() && self.custom.is_empty() && !self.decode && !foreign
     }
 
     /// The rest of the way, for a text in which something was found or that must be looked at more closely.

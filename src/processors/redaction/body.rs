@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
 
     /// What the detectors make of a text.
     fn detected(&mut self, text: &str) -> Result<Change, Refusal> {
-        Ok(match self.redactor.scan(self.place, text.as_bytes())? {
+        Ok(match self.redactor.scan(self.place, text)? {
             Outcome::Clean => Change::Keep,
             Outcome::Rewritten(text) => {
                 self.note(Deed::BodyMasked);

@@ -18,7 +18,7 @@ use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
 use crate::batch::Signal;
 use crate::memory::Budget;
-use crate::redaction::{Hits, Outcome};
+use crate::redaction::{Hits, Outcome, Unscannable};
 use crate::wire::reader::Fields;
 use crate::wire::strings::{
     Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
@@ -72,13 +72,25 @@ impl<'p> Redactor<'p> {
     }
 
     /// What the detectors make of a text.
+    pub(super) fn scan(&mut self, place: Place, text: &str) -> Result<Outcome, Refusal> {
+        let outcome = self.policy.scanner.scan(text, &mut self.hits);
+        self.scanned(place, outcome)
+    }
+
+    /// The same for bytes that should be a text.
     #[inline(always)]
-    pub(super) fn scan(&mut self, place: Place, text: &[u8]) -> Result<Outcome, Refusal> {
-        let outcome = self
-            .policy
-            .scanner
-            .scan_bytes(text, &mut self.hits)
-            .map_err(|error| Refusal::unscannable(place, error))?;
+    fn scan_bytes(&mut self, place: Place, text: &[u8]) -> Result<Outcome, Refusal> {
+        let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
+        self.scanned(place, outcome)
+    }
+
+    #[inline(always)]
+    fn scanned(
+        &mut self,
+        place: Place,
+        outcome: Result<Outcome, Unscannable>,
+    ) -> Result<Outcome, Refusal> {
+        let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
         if !matches!(outcome, Outcome::Clean) {
             self.counters.found(place, &mut self.hits);
         }
@@ -163,7 +175,7 @@ impl<'p> Redactor<'p> {
             _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None)?,
             _ => Cow::Borrowed(text),
         };
-        let change = match (self.scan(place, blocked.as_bytes())?, blocked) {
+        let change = match (self.scan(place, &blocked)?, blocked) {
             (Outcome::Drop, _) => Change::Remove,
             (Outcome::Rewritten(text), _) | (Outcome::Clean, Cow::Owned(text)) => {
                 Change::Replace(text)
@@ -231,7 +243,7 @@ impl<'p> Redactor<'p> {
         })?;
         let changed = blocked != text;
         let scanned = match changed || only != Only::Nothing {
-            true => self.scan(place, blocked.as_bytes())?,
+            true => self.scan(place, &blocked)?,
             false => Outcome::Clean,
         };
         let fresh = match (scanned, blocked) {
@@ -391,7 +403,7 @@ impl Rewriter for Redactor<'_> {
     fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
         let policy = self.policy;
         let change = match &policy.rules {
-            None => match self.scan(place, text)? {
+            None => match self.scan_bytes(place, text)? {
                 Outcome::Clean => return Ok(Change::Keep),
                 Outcome::Rewritten(text) => Change::Replace(text),
                 Outcome::Drop => Change::Remove,
