@@ -187,7 +187,8 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", output.display());
     let mut file = BufWriter::new(File::create(output).map_err(|error| failed(&error))?);
     let (mut records, mut items, mut strange) = (0_u64, 0_u64, 0_u64);
-    for record in storage::reader(directory).map_err(|error| error.to_string())? {
+    let (found, waiting) = storage::reader(directory).map_err(|error| error.to_string())?;
+    for record in waiting {
         let (of_record, data) = record.map_err(|error| error.to_string())?;
         let Some(mut batch) = decode_record(data, of_record) else {
             strange += 1;
@@ -220,6 +221,14 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
         ),
         ..Outcome::default()
     };
+    if found.lost_records > 0 || !found.damaged.is_empty() {
+        outcome.notes += &format!(
+            "error: {} records are lost: they were in {} damaged places, which `collector queue inspect` lists\n",
+            found.lost_records,
+            found.damaged.len(),
+        );
+        outcome.code = 1;
+    }
     if strange > 0 {
         outcome.notes += &format!("error: {strange} records are not what this program writes\n");
         outcome.code = 1;

@@ -63,7 +63,13 @@ impl Ledger {
         self.ending.store(true, Relaxed);
     }
 
-    /// What was acknowledged to the sender and lost while the process ended.
+    /// Items that were on a disk cannot be read.
+    pub(super) fn damaged(&self, items: usize) {
+        self.metrics.dropped(items, DropReason::Damaged);
+        self.lost_items.fetch_add(items, Relaxed);
+    }
+
+    /// What was acknowledged to the sender and lost, while the process ended or on the disk.
     pub(super) fn undelivered(&self) -> Undelivered {
         Undelivered {
             items: self.lost_items.load(Relaxed),

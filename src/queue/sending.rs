@@ -222,7 +222,7 @@ impl SendingQueue {
         if sender.gathers() && stored.is_scarce(units) {
             sender.settle(Settle::Full);
         }
-        let _place = match stored.place(units).await {
+        let place = match stored.place(units).await {
             Ok(place) => place,
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -234,8 +234,8 @@ impl SendingQueue {
         let log = stored.clone();
         let appended = tokio::spawn(async move {
             let outcome = log.append(record).await;
-            // It keeps the bytes counted in the memory budget.
-            drop(batch);
+            // They keep the bytes counted, in the memory budget and in the queue.
+            drop((batch, place));
             if outcome.is_ok() {
                 arrival.taken();
             }

@@ -18,6 +18,14 @@ pub(super) struct BlockBuilder {
 pub(super) struct Damaged;
 
 impl BlockBuilder {
+    /// With room for so many bytes.
+    pub(super) fn of(bytes: usize) -> Self {
+        BlockBuilder {
+            raw: Vec::with_capacity(bytes),
+            ..BlockBuilder::default()
+        }
+    }
+
     /// Adds a record; its size was checked against the largest one.
     pub(super) fn push(&mut self, record: &NewRecord) {
         let items = u32::try_from(record.items).unwrap_or(u32::MAX);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 
 /// Where a log writes.
@@ -14,6 +14,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Cuts a file that nobody writes to any more, and makes that durable.
     fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
     /// Replaces a file by another with this content, as a whole.
@@ -57,6 +59,10 @@ impl Disk for Local {
         std::fs::remove_file(path)
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
     fn cut(&self, path: &Path, len: u64) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(path)?;
         file.set_len(len)?;
@@ -74,6 +80,14 @@ impl Disk for Local {
             .truncate(true)
             .mode(self.mode);
         let mut file = options.open(beside)?;
+        // Whoever it is written by: a queue that root drains is the collector's still.
+        let owner = std::fs::metadata(path).or_else(|_| match path.parent() {
+            Some(directory) => std::fs::metadata(directory),
+            None => file.metadata(),
+        })?;
+        if (owner.uid(), owner.gid()) != (file.metadata()?.uid(), file.metadata()?.gid()) {
+            fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+        }
         file.write_all(content)?;
         if durable {
             file.sync_all()?;

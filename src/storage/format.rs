@@ -198,6 +198,9 @@ pub(super) fn segment_name(first: u64) -> String {
     format!("{first:020}.segment")
 }
 
+/// What the name of a segment ends with that is not complete yet.
+pub(super) const UNFINISHED: &str = ".new";
+
 /// The number in the name of a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".segment")?;

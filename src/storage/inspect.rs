@@ -35,19 +35,27 @@ pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
     })
 }
 
-/// The records of a log that are not acknowledged, in order: items and content. Damaged blocks are skipped.
+/// The records of a log that are not acknowledged, in order: items and content. Damaged blocks are skipped; what was found of
+/// them is told first.
 ///
 /// # Errors
 /// When its files cannot be read.
 pub fn reader(
     directory: &Path,
-) -> Result<impl Iterator<Item = Result<(usize, Bytes), OpenError>>, OpenError> {
+) -> Result<
+    (
+        Recovered,
+        impl Iterator<Item = Result<(usize, Bytes), OpenError>>,
+    ),
+    OpenError,
+> {
     let plan = recover(directory, None)?;
     let directory: PathBuf = directory.to_owned();
     let segments: Vec<_> = plan.segments.iter().cloned().collect();
     let Plan {
         marker,
         segments: state,
+        recovered,
         ..
     } = plan;
     let acknowledged = state.acknowledged;
@@ -87,7 +95,7 @@ pub fn reader(
             Some(found)
         })
     });
-    Ok(blocks.flat_map(move |block| {
+    let records = blocks.flat_map(move |block| {
         let (records, error) = match block {
             Ok((header, raw)) => {
                 let records = block::records(&header, &raw)
@@ -98,5 +106,6 @@ pub fn reader(
             Err(error) => (Vec::new(), Some(Err(error))),
         };
         records.into_iter().chain(error)
-    }))
+    });
+    Ok((recovered, records))
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
+use tracing::{error, warn};
 
 use super::disk::Disk;
 use super::format::{
@@ -16,6 +17,7 @@ use super::format::{
 use super::lock::Lock;
 use super::read::{Place, Reader};
 use super::recovery::{Recovered, recover};
+use super::scan::Unreadable;
 use super::state::Segments;
 use super::writer::Writer;
 use super::{AppendError, NewRecord, OpenError, Options, Usage};
@@ -23,6 +25,8 @@ use crate::telemetry::StorageMetrics;
 
 /// Blocks that were just written are kept uncompressed, up to this many bytes: who keeps up reads them from here.
 const RECENT_BYTES: usize = 4 << 20;
+/// With more than this among them the reader does not keep up.
+const BEHIND_BYTES: usize = 1 << 20;
 
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
 pub struct Log {
@@ -37,6 +41,7 @@ pub(super) struct Shared {
     pub(super) marker: Marker,
     pub(super) metrics: StorageMetrics,
     state: Mutex<State>,
+    pub(super) unreadable: Arc<Unreadable>,
     /// For the writer.
     pub(super) work: Condvar,
     /// There is something to give out, or the reader is another one.
@@ -59,6 +64,10 @@ pub(super) struct State {
     pub(super) closing: bool,
     /// The last segment should be removed if it can be.
     pub(super) room_wanted: bool,
+    /// Files that nobody needs cannot be removed: nothing makes room.
+    pub(super) stuck: bool,
+    /// The writer has nothing to do, and has to be told when there is.
+    pub(super) writer_waits: bool,
 }
 
 /// A record that waits for the writer.
@@ -93,6 +102,7 @@ impl Log {
         let lock = Lock::take(directory, options.lock_timeout, options.file_mode)?;
         let plan = recover(directory, Some(&*disk))?;
         let recovered = plan.recovered;
+        report(directory, &recovered);
         metrics
             .damaged_blocks
             .increment(recovered.damaged.len() as u64);
@@ -121,7 +131,10 @@ impl Log {
                 moved: true,
                 closing: false,
                 room_wanted: false,
+                stuck: false,
+                writer_waits: false,
             }),
+            unreadable: Arc::default(),
             work: Condvar::new(),
             readable: Notify::new(),
             freed: Notify::new(),
@@ -166,7 +179,7 @@ impl Log {
                 return Err(AppendError::Closed);
             }
             state.waiting.push_back(Append { record, answer });
-            self.shared.work.notify_one();
+            self.shared.tell_writer(state);
         }
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
@@ -185,9 +198,10 @@ impl Log {
         }
         if !state.moved || state.segments.has_finished() {
             state.moved = true;
-            self.shared.work.notify_one();
+            self.shared.tell_writer(state);
+        } else {
+            drop(state);
         }
-        drop(state);
         self.shared.freed.notify_waiters();
     }
 
@@ -202,8 +216,13 @@ impl Log {
         let mut state = self.shared.lock();
         if state.segments.last_is_done() {
             state.room_wanted = true;
-            self.shared.work.notify_one();
+            self.shared.tell_writer(state);
         }
+    }
+
+    /// Whether files that nobody needs cannot be removed, so that nothing makes room.
+    pub fn is_stuck(&self) -> bool {
+        self.shared.lock().stuck
     }
 
     /// Whether files are about to be removed, so that there will be more room.
@@ -238,9 +257,17 @@ impl Log {
         self.shared.freed.notify_waiters();
     }
 
-    /// From now on records are given to this lease, and to no other.
-    pub(super) fn hand_over_to(&self, lease: u64) {
-        self.shared.lock().lease = lease;
+    /// Makes those look again who wait for room.
+    pub fn room_given_back(&self) {
+        self.shared.freed.notify_waiters();
+    }
+
+    /// From now on records are given to this lease, and to no other, and its options hold.
+    pub(super) fn hand_over_to(&self, lease: u64, options: Options) {
+        let mut state = self.shared.lock();
+        state.lease = lease;
+        state.options = options;
+        drop(state);
         self.shared.readable.notify_waiters();
     }
 
@@ -248,14 +275,11 @@ impl Log {
         self.shared.lock().lease == lease
     }
 
-    pub(super) fn change(&self, options: Options) {
-        self.shared.lock().options = options;
-    }
-
     /// Writes what waits, and where the reader is; lets go of the lock. Blocks until that is done.
     pub(super) fn close(&self) {
-        self.shared.lock().closing = true;
-        self.shared.work.notify_one();
+        let mut state = self.shared.lock();
+        state.closing = true;
+        self.shared.tell_writer(state);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
             // One that has panicked has let go of the lock, too.
@@ -263,6 +287,35 @@ impl Log {
         }
         self.shared.readable.notify_waiters();
         self.shared.freed.notify_waiters();
+    }
+}
+
+/// Says what is not as it should be, whoever opens the log, and before anything is written that forgets it.
+fn report(directory: &Path, found: &Recovered) {
+    let directory = directory.display();
+    for (file, offset, bytes) in &found.damaged {
+        error!(
+            file = %file.display(), offset, bytes,
+            "A block of a stored queue is damaged. It is skipped."
+        );
+    }
+    if found.lost_records > 0 {
+        error!(
+            %directory, records = found.lost_records,
+            "Records of a stored queue were in damaged blocks. They are lost."
+        );
+    }
+    if found.position_lost {
+        warn!(
+            %directory,
+            "What of a stored queue was delivered cannot be read. All that is there is sent again."
+        );
+    }
+    if found.cut_bytes > 0 {
+        warn!(
+            %directory, bytes = found.cut_bytes,
+            "The last write to a stored queue was not finished. It is cut off."
+        );
     }
 }
 
@@ -278,6 +331,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// There is something to do. Nobody who is at work needs a system call to see that.
+    pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
+        let waits = std::mem::take(&mut state.writer_waits);
+        drop(state);
+        if waits {
+            self.work.notify_one();
+        }
+    }
+
     pub(super) fn path(&self, segment: u64) -> PathBuf {
         self.directory.join(segment_name(segment))
     }
@@ -290,6 +352,11 @@ impl Shared {
 }
 
 impl Recent {
+    /// Whether the reader does not keep up.
+    pub(super) fn is_behind(&self) -> bool {
+        self.bytes > BEHIND_BYTES
+    }
+
     /// A block was written behind all others.
     pub(super) fn push(&mut self, block: RecentBlock) {
         if self

@@ -58,7 +58,8 @@ pub use registry::{Lease, Logs};
 pub struct Options {
     /// When appended records are forced to the disk.
     pub fsync: Fsync,
-    /// Whether blocks are compressed with LZ4. One that does not shrink is stored as it is.
+    /// Whether blocks are compressed with LZ4. One that does not shrink is stored as it is, and so is what a reader that
+    /// keeps up is about to acknowledge.
     pub compress: bool,
     /// From how many bytes on a segment is followed by the next one.
     pub segment_bytes: u64,

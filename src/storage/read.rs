@@ -112,7 +112,7 @@ impl Log {
         let Some(segment) = known else {
             return Ok(None);
         };
-        let mut scan = Scan::open(&shared.path(segment.name), shared.marker, segment.bytes)?;
+        let mut scan = self.scan(segment.name, segment.bytes)?;
         if segment.name == place.segment {
             scan.seek(place.at);
         }
@@ -128,9 +128,18 @@ impl Log {
                 at,
             };
             let raw = block::expand(&header, stored).unwrap_or_default();
-            return Ok(records(&header, &raw, place).find(|record| record.sequence == sequence));
+            let found = records(&header, &raw, place).find(|record| record.sequence == sequence);
+            return match found {
+                None if !self.is_as_it_was(segment.name, segment.end) => {
+                    self.reread(sequence, place)
+                }
+                found => Ok(found),
+            };
         }
-        Ok(None)
+        match self.is_as_it_was(segment.name, segment.end) {
+            true => Ok(None),
+            false => self.reread(sequence, place),
+        }
     }
 
     fn take_pending(
@@ -221,13 +230,12 @@ impl Log {
         let Some(segment) = segment else {
             return Ok(Step::Stop(Next::Empty));
         };
-        let shared = &*self.shared;
         let mut scan = match reader.scan.take() {
             Some((name, mut scan)) if name == segment.name => {
                 scan.extend(segment.bytes);
                 scan
             }
-            _ => Scan::open(&shared.path(segment.name), shared.marker, segment.bytes)?,
+            _ => self.scan(segment.name, segment.bytes)?,
         };
         if let Some(place) = reader.read_on.take()
             && place.segment == segment.name
@@ -235,9 +243,23 @@ impl Log {
         {
             scan.seek(place.at);
         }
-        self.read_segment(reader, &mut scan, segment.name, segment.end)?;
+        let read = self.read_segment(reader, &mut scan, segment.name, segment.end);
+        // Where it could not be read it goes on from there.
         reader.scan = Some((segment.name, scan));
-        Ok(Step::On)
+        read.map(|()| Step::On)
+    }
+
+    fn scan(&self, segment: u64, bytes: u64) -> io::Result<Scan> {
+        let shared = &*self.shared;
+        let scan = Scan::open(&shared.path(segment), shared.marker, bytes)?;
+        Ok(scan.patient(segment, &shared.unreadable))
+    }
+
+    /// Whether a segment still ends where it did when it was looked at: after an fsync that failed, records are in another one.
+    fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
+        let state = self.shared.lock();
+        let mut segments = state.segments.iter();
+        segments.any(|one| one.name == segment && one.end >= end)
     }
 
     /// Reads up to the next block with something to give out.
@@ -256,6 +278,9 @@ impl Log {
                     }
                     let place = Place { segment, at };
                     if header.first > reader.sequence {
+                        if !self.is_as_it_was(segment, end) {
+                            return Ok(());
+                        }
                         lose(&self.shared, reader.sequence, header.first);
                         reader.sequence = header.first;
                     }
@@ -277,6 +302,9 @@ impl Log {
                     );
                 }
                 None => {
+                    if !self.is_as_it_was(segment, end) {
+                        return Ok(());
+                    }
                     lose(&self.shared, reader.sequence, end);
                     reader.sequence = end;
                     return Ok(());
@@ -318,7 +346,8 @@ pub(super) fn records(
     })
 }
 
-fn lose(shared: &Shared, first: u64, end: u64) {
+/// The records `first..end` cannot be given out: they are counted, and nobody waits for them.
+pub(super) fn lose(shared: &Shared, first: u64, end: u64) {
     if first >= end {
         return;
     }
@@ -332,8 +361,9 @@ fn lose(shared: &Shared, first: u64, end: u64) {
             records = lost,
             "Records of a stored queue were in damaged blocks. They are lost."
         );
-        shared.work.notify_one();
+        shared.tell_writer(state);
+    } else {
+        drop(state);
     }
-    drop(state);
     shared.freed.notify_waiters();
 }

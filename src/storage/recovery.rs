@@ -10,7 +10,8 @@ use super::acknowledged::Acknowledged;
 use super::block;
 use super::disk::Disk;
 use super::format::{
-    BadHeader, BlockHeader, Marker, SEGMENT_HEADER, SegmentHeader, segment_name, segment_number,
+    BadHeader, BlockHeader, Marker, SEGMENT_HEADER, SegmentHeader, UNFINISHED, segment_name,
+    segment_number,
 };
 use super::position::Position;
 use super::scan::{Damage, Found, Scan};
@@ -67,7 +68,7 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         move |error| OpenError::Io { doing, path, error }
     };
     let position = Position::load(directory).map_err(failed("read the position in", directory))?;
-    let candidates = candidates(directory)?;
+    let candidates = candidates(directory, disk)?;
     let mut recovered = Recovered {
         position_lost: match &position {
             Some(position) => position.is_none(),
@@ -116,7 +117,10 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         match scanned.unfinished {
             Some(damage) if is_last => {
                 recovered.cut_bytes = damage.bytes;
-                if let Some(disk) = disk {
+                // What cannot be read may be intact.
+                if let Some(disk) = disk
+                    && !scanned.unreadable
+                {
                     disk.cut(&one.path, damage.at)
                         .map_err(failed("cut", &one.path))?;
                     bytes = damage.at;
@@ -164,6 +168,8 @@ struct Scanned {
     records: u64,
     items: u64,
     unfinished: Option<Damage>,
+    /// The disk could not read some of it.
+    unreadable: bool,
 }
 
 fn scan(
@@ -179,6 +185,7 @@ fn scan(
         records: 0,
         items: 0,
         unfinished: None,
+        unreadable: false,
     };
     let mut headless = one.header.is_none();
     let mut scan = Scan::open(&one.path, marker, one.bytes)?;
@@ -220,6 +227,7 @@ fn scan(
         scanned.records += records;
         scanned.items += items;
     }
+    scanned.unreadable = scan.has_given_up();
     Ok(scanned)
 }
 
@@ -241,7 +249,7 @@ pub(super) fn waiting(
     (absent, left.map(|record| record.1 as u64).sum())
 }
 
-fn candidates(directory: &Path) -> Result<Vec<Candidate>, OpenError> {
+fn candidates(directory: &Path, disk: Option<&dyn Disk>) -> Result<Vec<Candidate>, OpenError> {
     let failed = |doing, path: &Path, error| OpenError::Io {
         doing,
         path: path.to_owned(),
@@ -251,7 +259,17 @@ fn candidates(directory: &Path) -> Result<Vec<Candidate>, OpenError> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| failed("list", directory, error))?;
-        names.extend(entry.file_name().to_str().and_then(segment_number));
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else {
+            continue;
+        };
+        names.extend(segment_number(name));
+        let unfinished = name.strip_suffix(UNFINISHED).and_then(segment_number);
+        if let (Some(_), Some(disk)) = (unfinished, disk) {
+            // What it has the one before it has, too.
+            disk.remove(&entry.path())
+                .map_err(|error| failed("remove", &entry.path(), error))?;
+        }
     }
     names.sort_unstable();
     let candidate = |name| {

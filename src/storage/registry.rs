@@ -37,6 +37,7 @@ pub struct Lease {
     log: Arc<Log>,
     key: PathBuf,
     number: u64,
+    options: Options,
     /// It has let go: closed, and dropped later.
     gone: AtomicBool,
 }
@@ -64,7 +65,6 @@ impl Logs {
                 let opened = opened.get_mut();
                 opened.leases += 1;
                 opened.next += 1;
-                opened.log.change(options.clone());
                 (opened.log.clone(), opened.next, None)
             }
             Entry::Vacant(vacant) => {
@@ -86,6 +86,7 @@ impl Logs {
             log,
             key,
             number,
+            options: options.clone(),
             gone: AtomicBool::new(false),
         };
         Ok((lease, recovered))
@@ -108,9 +109,10 @@ impl Lease {
         &self.log
     }
 
-    /// From now on records are given to this lease, and to no other.
+    /// From now on records are given to this lease, and to no other, and the options it was opened with hold: a configuration
+    /// that is not taken over in the end must not change what the running one promises.
     pub fn take_over(&self) {
-        self.log.hand_over_to(self.number);
+        self.log.hand_over_to(self.number, self.options.clone());
     }
 
     /// Whether records are given to this lease.

@@ -1,9 +1,12 @@
 //! Reads a segment from its beginning to its end, over whatever is damaged in it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use memchr::memmem::Finder;
 
@@ -12,7 +15,31 @@ use super::format::{BLOCK_HEADER, BlockHeader, Marker, SEGMENT_HEADER, crc};
 /// How many bytes are read at once.
 const WINDOW: usize = 256 << 10;
 /// What a disk cannot read goes by this many bytes.
-const PAGE: usize = 4096;
+const PAGE: u64 = 4096;
+/// For how long a page may be unreadable before what is on it is given up: disks that are reached over a network fail for seconds
+/// and then work again.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Pages of a log that could not be read, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable {
+    pages: Mutex<HashMap<(u64, u64), Instant>>,
+}
+
+impl Unreadable {
+    /// The most pages that are known.
+    const MOST: usize = 1024;
+
+    /// A page of a segment could not be read. Whether it is given up.
+    fn is_given_up(&self, segment: u64, page: u64, now: Instant) -> bool {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.len() >= Self::MOST && !pages.contains_key(&(segment, page)) {
+            pages.clear();
+        }
+        let since = *pages.entry((segment, page)).or_insert(now);
+        now.saturating_duration_since(since) >= PATIENCE
+    }
+}
 
 /// A segment that is being read.
 #[derive(Debug)]
@@ -26,6 +53,10 @@ pub(super) struct Scan {
     /// What has been read of the file, from `start` on.
     window: Vec<u8>,
     start: u64,
+    /// The segment's name, and what is known of its pages. Without it nothing is tried for long.
+    patience: Option<(u64, Arc<Unreadable>)>,
+    /// Something could not be read, and was taken for damaged.
+    has_given_up: bool,
 }
 
 /// What is in a segment.
@@ -65,7 +96,20 @@ impl Scan {
             at: SEGMENT_HEADER as u64,
             window: Vec::new(),
             start: 0,
+            patience: None,
+            has_given_up: false,
         }
+    }
+
+    /// What cannot be read is an error for some time, before it is damage.
+    pub(super) fn patient(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
+        self.patience = Some((segment, unreadable.clone()));
+        self
+    }
+
+    /// Whether something could not be read, and may be intact.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.has_given_up
     }
 
     /// Where the next block is looked for.
@@ -104,9 +148,12 @@ impl Scan {
                 at_end: next.is_none(),
             })));
         };
+        let payload = at + BLOCK_HEADER as u64;
+        // Where that fails the block is tried again.
+        self.bytes(payload, header.stored as usize)?;
         self.at = at + header.len();
         let ends = self.at >= self.end;
-        let stored = self.bytes(at + BLOCK_HEADER as u64, header.stored as usize)?;
+        let stored = self.bytes(payload, header.stored as usize)?;
         if stored.len() != header.stored as usize || crc(stored) != header.payload_crc {
             return Ok(Some(Found::Damaged(Damage {
                 at,
@@ -163,7 +210,7 @@ impl Scan {
         self.start = at;
         self.window.clear();
         self.window.resize(len, 0);
-        let (mut filled, mut failures) = (0, 0);
+        let (mut filled, mut failures): (usize, u32) = (0, 0);
         while let Some(rest) = self
             .window
             .get_mut(filled..)
@@ -173,12 +220,25 @@ impl Scan {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Once more; after that what is there is as lost as what was overwritten.
+                // Once more at least; when it is given up what is there is as lost as what was overwritten.
                 Err(error) if error.raw_os_error() == Some(EIO) => {
                     failures += 1;
-                    if failures % 2 == 0 {
-                        filled = (filled + PAGE).min(len);
+                    if !failures.is_multiple_of(2) {
+                        continue;
                     }
+                    let place = at + filled as u64;
+                    let page = place - place % PAGE;
+                    let given_up = self.patience.as_ref().is_none_or(|(segment, unreadable)| {
+                        unreadable.is_given_up(*segment, page, Instant::now())
+                    });
+                    if !given_up {
+                        self.window.clear();
+                        return Err(error);
+                    }
+                    self.has_given_up = true;
+                    // What follows the page is fine.
+                    let skipped = usize::try_from(page + PAGE - place).unwrap_or(len);
+                    filled = (filled + skipped).min(len);
                 }
                 Err(error) => {
                     self.window.clear();
@@ -188,5 +248,21 @@ impl Scan {
         }
         self.window.truncate(filled);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_read_is_given_up_after_a_minute_and_not_before() {
+        let unreadable = Unreadable::default();
+        let now = Instant::now();
+        assert!(!unreadable.is_given_up(1, 4096, now));
+        assert!(!unreadable.is_given_up(1, 8192, now + PATIENCE / 2));
+        assert!(!unreadable.is_given_up(1, 4096, now + PATIENCE / 2));
+        assert!(unreadable.is_given_up(1, 4096, now + PATIENCE));
+        assert!(!unreadable.is_given_up(2, 4096, now + PATIENCE));
     }
 }

@@ -187,13 +187,9 @@ impl Segments {
         self.finished + self.removing > 0
     }
 
-    /// The file of a segment that was taken out is gone, or cannot be removed.
-    pub(super) fn removed(&mut self, segment: &Segment, is_gone: bool) {
+    /// The file of a segment that was taken out is gone. It counts as long as it is there.
+    pub(super) fn removed(&mut self, segment: &Segment) {
         self.removing -= 1;
-        if !is_gone {
-            // It counts as long as it is there; the next start removes it.
-            return;
-        }
         self.usage.bytes -= segment.bytes.min(self.usage.bytes);
     }
 

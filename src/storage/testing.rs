@@ -17,6 +17,8 @@ pub(super) enum Fault {
     Sync,
     Truncate,
     Create,
+    Rename,
+    Remove,
     Replace,
 }
 
@@ -58,6 +60,8 @@ impl Faulty {
     pub(super) fn power_fails(&self) {
         let mut inner = self.faults.lock().unwrap();
         for (path, len) in std::mem::take(&mut inner.durable) {
+            let unfinished = path.with_added_extension("new");
+            let path = if path.exists() { path } else { unfinished };
             if let Ok(file) = OpenOptions::new().write(true).open(&path) {
                 file.set_len(len).unwrap();
             }
@@ -84,6 +88,7 @@ impl Faulty {
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
 const LOCAL: Local = Local { mode: 0o600 };
 
 impl Disk for Faulty {
@@ -91,14 +96,10 @@ impl Disk for Faulty {
         let _held = self.hold();
         self.unless(Fault::Create, ENOSPC)?;
         let inner = LOCAL.create(path)?;
-        self.faults
-            .lock()
-            .unwrap()
-            .durable
-            .insert(path.to_owned(), 0);
+        self.faults.lock().unwrap().durable.insert(named(path), 0);
         Ok(Box::new(FaultyOutput {
             inner,
-            path: path.to_owned(),
+            path: named(path),
             disk: self.clone(),
             len: 0,
         }))
@@ -111,8 +112,15 @@ impl Disk for Faulty {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let _held = self.hold();
+        self.unless(Fault::Remove, EROFS)?;
         self.faults.lock().unwrap().durable.remove(path);
         LOCAL.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _held = self.hold();
+        self.unless(Fault::Rename, EIO)?;
+        LOCAL.rename(from, to)
     }
 
     fn cut(&self, path: &Path, len: u64) -> io::Result<()> {
@@ -131,6 +139,14 @@ impl Disk for Faulty {
         let _held = self.hold();
         self.unless(Fault::Replace, ENOSPC)?;
         LOCAL.replace(path, content, durable)
+    }
+}
+
+/// The name that a file has in the end.
+fn named(path: &Path) -> PathBuf {
+    match path.extension() {
+        Some(extension) if extension == "new" => path.with_extension(""),
+        _ => path.to_owned(),
     }
 }
 

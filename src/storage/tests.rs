@@ -61,7 +61,7 @@ impl Bench {
         let metrics = StorageMetrics::new(&[]);
         let path = self.directory.path();
         let (log, recovered) = Log::open(path, self.options.clone(), disk, metrics).unwrap();
-        log.hand_over_to(LEASE);
+        log.hand_over_to(LEASE, self.options.clone());
         (self.log, self.recovered) = (Some(log), recovered);
     }
 
@@ -546,6 +546,86 @@ fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
 }
 
 #[test]
+fn a_crash_while_it_is_written_again_costs_nothing() {
+    let mut bench = Bench::new(Options {
+        fsync: Fsync::Interval(Duration::from_millis(1)),
+        ..options()
+    });
+    bench.disk.fail(Fault::Sync, 1);
+    bench.disk.fail(Fault::Rename, 1);
+    bench.disk.fail(Fault::Remove, 9);
+    bench.fill(&["a", "b"]);
+    while bench.disk.syncs() == 0 {
+        std::thread::yield_now();
+    }
+    bench.crash();
+    assert_eq!(bench.texts(), ["a", "b"]);
+    assert_eq!(bench.recovered.lost_records, 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_known_to_make_no_room_and_is_tried_again() {
+    let mut bench = Bench::new(Options {
+        segment_bytes: 100,
+        ..options()
+    });
+    bench.disk.fail(Fault::Remove, usize::MAX);
+    bench.fill(&["x".repeat(200).as_str(), "next"]);
+    let records = bench.take();
+    let before = bench.log().usage().bytes;
+    bench.acknowledge(&records[..1]);
+    while !bench.log().is_stuck() {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.log().usage().bytes, before);
+    bench.disk.recover();
+    bench.close();
+    assert_eq!(bench.segments().len(), 1);
+}
+
+#[test]
+fn only_what_waits_is_compressed() {
+    let text = "all alike ".repeat(1 << 15);
+    let bench = Bench::new(Options {
+        compress: true,
+        ..options()
+    });
+    let grows = |by: &str| {
+        let before = bench.log().usage().bytes;
+        bench.fill(&[by]);
+        bench.log().usage().bytes - before
+    };
+    assert!(grows(&text) > text.len() as u64);
+    for _ in 0..4 {
+        grows(&text);
+    }
+    assert!(grows(&text) < text.len() as u64 / 20);
+    assert_eq!(bench.take().len(), 6);
+    assert!(grows(&text) > text.len() as u64);
+}
+
+#[test]
+fn options_hold_from_when_the_log_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let logs = Logs::default();
+    let open = |fsync| {
+        let options = Options { fsync, ..options() };
+        let opened = logs.open(directory.path(), &options, StorageMetrics::new(&[]));
+        opened.unwrap().0
+    };
+    let running = open(Fsync::Always);
+    running.take_over();
+    let fsync = || running.log().shared.lock().options.fsync;
+    let rejected = open(Fsync::Never);
+    assert_eq!(fsync(), Fsync::Always);
+    drop(rejected);
+    assert_eq!(fsync(), Fsync::Always);
+    let new = open(Fsync::Never);
+    new.take_over();
+    assert_eq!(fsync(), Fsync::Never);
+}
+
+#[test]
 fn one_fsync_answers_all_who_wait() {
     let bench = Bench::new(options());
     let texts: Vec<String> = (0..500).map(|number| number.to_string()).collect();
@@ -685,10 +765,8 @@ fn a_look_at_a_log_changes_nothing_and_sees_what_would_be_given_out() {
     let contents = inspect(bench.directory.path()).unwrap();
     assert_eq!((contents.found.records, contents.found.items), (3, 12));
     assert!(!contents.in_use);
-    let read: Vec<_> = reader(bench.directory.path())
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let (_, records) = reader(bench.directory.path()).unwrap();
+    let read: Vec<_> = records.map(Result::unwrap).collect();
     let expected = ["aaaa", "cccc", "dddd"].map(|text| (4, Bytes::from(text)));
     assert_eq!(read, expected);
     let after: Vec<_> = bench

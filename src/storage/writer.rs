@@ -7,6 +7,7 @@
 mod rescue;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use tracing::{error, info};
 
 use super::block::BlockBuilder;
 use super::disk::{Disk, Output};
-use super::format::{BlockHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, now};
+use super::format::{BlockHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, UNFINISHED, now};
 use super::lock::Lock;
 use super::log::{Append, RecentBlock, Shared, State};
 use super::position::Position;
@@ -26,8 +27,9 @@ use super::{AppendError, Fsync, Options};
 /// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
 /// enough for LZ4 to find what repeats.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The most bytes that are written at once, unless a single record is larger.
-const GROUP_BYTES: usize = 4 << 20;
+/// The most bytes that are written at once, unless a single record is larger. Less than what is kept in memory for a
+/// reader that keeps up.
+const GROUP_BYTES: usize = 2 << 20;
 /// How often the position is written at most: a crash repeats what was acknowledged since.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// Buffers above this are not kept.
@@ -47,6 +49,9 @@ pub(super) struct Writer {
     next_name: u64,
     saved: Option<Instant>,
     buffer: Vec<u8>,
+    /// Segments that nobody needs and that could not be removed, and when that was tried.
+    unremoved: Vec<Segment>,
+    tried: Option<Instant>,
     /// The last thing that failed, so that a disk that stays full is not reported with every request.
     failing: Option<&'static str>,
 }
@@ -70,6 +75,8 @@ struct Active {
 struct Work {
     appends: Vec<Append>,
     options: Options,
+    /// Whether blocks are compressed: they are not while the reader keeps up, for then they are gone in a moment.
+    compress: bool,
     closing: bool,
 }
 
@@ -95,6 +102,8 @@ impl Writer {
             next_name: last.map_or(0, |last| last.saturating_add(1)),
             saved: None,
             buffer: Vec::new(),
+            unremoved: Vec::new(),
+            tried: None,
             failing: None,
         }
     }
@@ -105,7 +114,7 @@ impl Writer {
             let work = self.wait();
             let closing = work.closing && work.appends.is_empty();
             if !work.appends.is_empty() {
-                self.write_group(work.appends, &work.options);
+                self.write_group(work.appends, &work.options, work.compress);
             }
             self.sync_if_due(&work.options, closing);
             self.remove_finished(&work.options, closing);
@@ -133,11 +142,13 @@ impl Writer {
             {
                 return Work {
                     appends: take_group(&mut state),
+                    compress: state.options.compress && state.recent.is_behind(),
                     options: state.options.clone(),
                     closing,
                 };
             }
             let work = &self.shared.work;
+            state.writer_waits = true;
             state = match due {
                 None => work
                     .wait(state)
@@ -166,11 +177,12 @@ impl Writer {
             }
             Fsync::Always | Fsync::Never => None,
         };
-        position.into_iter().chain(sync).min()
+        let remove = self.tried.map(|tried| tried + POSITION_EVERY);
+        position.into_iter().chain(sync).chain(remove).min()
     }
 
-    fn write_group(&mut self, appends: Vec<Append>, options: &Options) {
-        let written = self.write(&appends, options);
+    fn write_group(&mut self, appends: Vec<Append>, options: &Options, compress: bool) {
+        let written = self.write(&appends, options, compress);
         let outcome = match written {
             Ok(blocks) => {
                 if self.failing.take().is_some() {
@@ -193,11 +205,16 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, appends: &[Append], options: &Options) -> Result<Vec<Written>, Failed> {
+    fn write(
+        &mut self,
+        appends: &[Append],
+        options: &Options,
+        compress: bool,
+    ) -> Result<Vec<Written>, Failed> {
         self.make_ready(options)?;
         let mut output = std::mem::take(&mut self.buffer);
         output.clear();
-        let blocks = self.blocks(appends, options, &mut output);
+        let blocks = self.blocks(appends, compress, &mut output);
         let result = self.write_blocks(&output, options);
         if output.capacity() <= KEPT_BUFFER {
             self.buffer = output;
@@ -209,9 +226,12 @@ impl Writer {
     }
 
     /// All records as blocks, in `output`; where each begins in it.
-    fn blocks(&self, appends: &[Append], options: &Options, output: &mut Vec<u8>) -> Vec<Written> {
+    fn blocks(&self, appends: &[Append], compress: bool, output: &mut Vec<u8>) -> Vec<Written> {
         let mut blocks = Vec::new();
-        let mut builder = BlockBuilder::default();
+        // As much of what is left as one block may have, so that it does not grow step by step.
+        let mut left: usize = appends.iter().map(|append| bytes_of(append)).sum();
+        let mut builder = BlockBuilder::of(left.min(BLOCK_BYTES));
+        output.reserve(left);
         let mut next = self.next;
         let mut finish = |builder: &mut BlockBuilder| {
             if builder.is_empty() {
@@ -220,15 +240,17 @@ impl Writer {
             let at = output.len() as u64;
             let marker = self.shared.marker;
             let builder = std::mem::take(builder);
-            let (header, raw) = builder.finish(next, marker, options.compress, output);
+            let (header, raw) = builder.finish(next, marker, compress, output);
             next = header.end();
             blocks.push((header, raw, at));
         };
         for append in appends {
-            if builder.len() + append.record.len() + RECORD_HEADER > BLOCK_BYTES {
+            if builder.len() + bytes_of(append) > BLOCK_BYTES {
                 finish(&mut builder);
+                builder = BlockBuilder::of(left.min(BLOCK_BYTES.max(bytes_of(append))));
             }
             builder.push(&append.record);
+            left -= bytes_of(append);
         }
         finish(&mut builder);
         blocks
@@ -240,15 +262,9 @@ impl Writer {
         };
         let len = active.len;
         if let Err(error) = active.output.write(output) {
-            self.take_back(len);
+            self.take_back(len, options);
             // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
-            let in_doubt = self
-                .active
-                .as_ref()
-                .is_some_and(|active| active.synced < active.len);
-            if options.fsync == Fsync::Never || !in_doubt || self.sync().is_ok() {
-                self.seal();
-            }
+            self.seal_synced(options);
             return Err(("write", error));
         }
         active.len += output.len() as u64;
@@ -263,7 +279,7 @@ impl Writer {
         match self.rescue(options) {
             Ok(()) => Ok(()),
             Err(_) => {
-                self.take_back(len);
+                self.take_back(len, options);
                 Err(("fsync", error))
             }
         }
@@ -320,7 +336,12 @@ impl Writer {
             follows,
             created: now(),
         };
-        let path = self.shared.path(name);
+        let named = self.shared.path(name);
+        // Its header says that others do not count from some record on: not before it has those itself.
+        let path = match blocks {
+            [] => named.clone(),
+            _ => unfinished(&named),
+        };
         let mut output = self
             .disk
             .create(&path)
@@ -334,12 +355,16 @@ impl Writer {
                 if !blocks.is_empty() {
                     output.sync()?;
                 }
+                if path != named {
+                    self.disk.rename(&path, &named)?;
+                }
                 self.disk.sync_directory(&self.shared.directory)?;
             }
             Ok(())
         };
         if let Err(error) = fill() {
             let _ = self.disk.remove(&path);
+            let _ = self.disk.remove(&named);
             return Err(("write a new segment", error));
         }
         let len = (SEGMENT_HEADER + blocks.len()) as u64;
@@ -355,7 +380,7 @@ impl Writer {
     }
 
     /// What is behind `len` was refused.
-    fn take_back(&mut self, len: u64) {
+    fn take_back(&mut self, len: u64, options: &Options) {
         let Some(active) = &mut self.active else {
             return;
         };
@@ -363,8 +388,30 @@ impl Writer {
         let nothing_in_doubt = active.synced == len;
         if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
             // The next segment says from where on this one does not count.
-            self.seal();
+            self.seal_synced(options);
         }
+    }
+
+    /// Nothing is added to the segment any more, once all of it is on the disk. Where that fails what is in doubt is
+    /// written again before anything else is: the next fsync of the same file would say that all is well.
+    fn seal_synced(&mut self, options: &Options) {
+        let Some(active) = &self.active else {
+            return;
+        };
+        let in_doubt = options.fsync != Fsync::Never && active.synced < active.len;
+        if in_doubt {
+            if active.doubtful {
+                return;
+            }
+            if let Err(error) = self.sync() {
+                if let Some(active) = &mut self.active {
+                    active.doubtful = true;
+                }
+                self.failed("fsync", &error);
+                return;
+            }
+        }
+        self.seal();
     }
 
     fn seal(&mut self) {
@@ -459,7 +506,11 @@ impl Writer {
                 self.active = None;
                 state.segments.seal();
             }
-            if !state.segments.has_finished() {
+            let again = closing
+                || self
+                    .tried
+                    .is_some_and(|tried| tried.elapsed() >= POSITION_EVERY);
+            if !state.segments.has_finished() && !(again && !self.unremoved.is_empty()) {
                 drop(state);
                 if wanted {
                     // Who waits for it has to look for something else.
@@ -467,20 +518,24 @@ impl Writer {
                 }
                 return;
             }
-            state.segments.take_finished()
+            let mut finished = state.segments.take_finished();
+            finished.append(&mut self.unremoved);
+            finished
         };
         // Where that fails they go all the same: on a full disk nothing else makes room for it.
         self.write_position(options);
+        self.tried = None;
         for segment in finished {
-            let removed = self.disk.remove(&self.shared.path(segment.name));
-            self.shared
-                .lock()
-                .segments
-                .removed(&segment, removed.is_ok());
-            if let Err(error) = removed {
-                self.failed("remove a segment", &error);
+            match self.disk.remove(&self.shared.path(segment.name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.failed("remove a segment", &error);
+                    self.unremoved.push(segment);
+                    self.tried = Some(Instant::now());
+                }
+                _ => self.shared.lock().segments.removed(&segment),
             }
         }
+        self.shared.lock().stuck = !self.unremoved.is_empty();
         if options.fsync != Fsync::Never {
             // If that fails it is there after a power failure, and removed then.
             let _ = self.disk.sync_directory(&self.shared.directory);
@@ -532,6 +587,18 @@ impl Writer {
 
 /// What could not be done.
 type Failed = (&'static str, io::Error);
+
+/// What a record takes in its block.
+fn bytes_of(append: &Append) -> usize {
+    append.record.len() + RECORD_HEADER
+}
+
+/// The name of a segment that is not complete yet.
+fn unfinished(segment: &Path) -> PathBuf {
+    let mut name = segment.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.into()
+}
 
 fn take_group(state: &mut State) -> Vec<Append> {
     let mut bytes = 0;

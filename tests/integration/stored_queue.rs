@@ -178,6 +178,33 @@ async fn a_reload_hands_the_queue_on_and_a_queue_that_nobody_has_is_reported_and
 }
 
 #[tokio::test]
+async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let other = Backend::start().await;
+    let oracle = Oracle::default();
+    let config = |backend: &Backend| {
+        // What is given up by the old exporter is not what arrives at the new one.
+        let retries = "retry_on_failure: {initial_interval: 1h, max_interval: 1h}";
+        let queue = format!("sending_queue: {{storage: file_storage}}, {retries}");
+        let exporter = grpc_to(backend, &queue);
+        stored(directory.path(), ("otlp_grpc", &exporter), "")
+    };
+    let collector = Collector::start(&config(&backend)).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    let mut bytes = 0;
+    while bytes < 20 << 20 {
+        let request = client.request(Signal::Traces, 5000);
+        bytes += request.encode().len();
+        client.send(&request).await.unwrap();
+    }
+    collector.reload(&config(&other)).await.unwrap();
+    oracle.settle(&other).await;
+    collector.assert_conservation().await;
+    assert!(collector.terminate().await.status.success());
+}
+
+#[tokio::test]
 async fn a_flipped_bit_costs_its_block_and_is_reported() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
@@ -214,7 +241,13 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
         "--output",
         exported.to_str().unwrap(),
     ];
-    assert!(queue(&arguments).status.success());
+    let said = queue(&arguments);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(
+        text(&said).contains("1 records are lost"),
+        "{}",
+        text(&said)
+    );
     assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 19);
     backend.always(Answer::Accept);
     let collector = Collector::start(&config).await;

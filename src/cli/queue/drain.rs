@@ -53,23 +53,30 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
         let terminal = exporter(&config, &id, name.signal)?;
         let metrics = StorageMetrics::new(&[]);
         let opened = Logs::default().open(&arguments.directory, &Options::default(), metrics);
-        let (lease, _) = opened.map_err(|error| error.to_string())?;
+        let (lease, recovered) = opened.map_err(|error| error.to_string())?;
         lease.take_over();
         let before = lease.log().usage();
-        let refused = send_all(&lease, terminal, name.signal).await;
+        let mut sent = Sent::default();
+        let outcome = send_all(&lease, terminal, name.signal, &mut sent).await;
         let left = lease.log().usage();
         lease.close();
+        outcome?;
+        // What was found to be damaged, when it was opened or when it was read.
+        let lost = recovered.map_or(0, |recovered| recovered.lost_records)
+            + before.records.saturating_sub(sent.records + left.records);
         let mut outcome = Outcome {
             notes: format!(
                 "{} records with {} items were delivered; {} records with {} items are left\n",
-                before.records - left.records,
-                before.items - left.items,
-                left.records,
-                left.items,
+                sent.records, sent.items, left.records, left.items,
             ),
             ..Outcome::default()
         };
-        if let Some(why) = refused? {
+        if lost > 0 {
+            outcome.notes +=
+                &format!("error: {lost} records were in damaged blocks and are lost\n");
+            outcome.code = 1;
+        }
+        if let Some(why) = sent.refused {
             outcome.notes += &format!("error: what is left was refused: {why}\n");
             outcome.code = 1;
         }
@@ -152,37 +159,54 @@ fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Termina
     Ok(terminal)
 }
 
-/// Sends until there is nothing left, or something is refused. Returns why.
+/// What became of it.
+#[derive(Debug, Default)]
+struct Sent {
+    records: u64,
+    items: u64,
+    /// Why what is left is left.
+    refused: Option<String>,
+}
+
+/// Sends until there is nothing left, or something is refused.
 async fn send_all(
     lease: &Lease,
     terminal: Terminal,
     signal: Signal,
-) -> Result<Option<String>, String> {
+    sent: &mut Sent,
+) -> Result<(), String> {
     let Terminal { inputs, component } = terminal;
     let consumer = inputs
         .get(signal)
         .ok_or_else(|| format!("the exporter does not take {signal}"))?;
-    let sent = send_each(lease, consumer.as_ref()).await;
+    let outcome = send_each(lease, consumer.as_ref(), sent).await;
     Component::shutdown(component, Instant::now() + LAST).await;
-    sent
+    outcome
 }
 
-async fn send_each(lease: &Lease, consumer: &dyn Consumer) -> Result<Option<String>, String> {
-    let mut refused = None;
+async fn send_each(lease: &Lease, consumer: &dyn Consumer, sent: &mut Sent) -> Result<(), String> {
     // Waiting for the disk holds up nobody else here.
     while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
         for record in records {
             let Some(batch) = decode_record(record.data, record.items) else {
-                refused = Some("it is not what this program writes".to_owned());
+                sent.refused = Some("it is not what this program writes".to_owned());
                 continue;
             };
             match consumer.consume(batch).await {
-                Ok(()) => lease.log().acknowledge(record.sequence, record.items),
-                Err(nack) if nack.retryable => return Ok(Some(nack.reason.into_owned())),
-                // The others may be better.
-                Err(nack) => refused = Some(nack.reason.into_owned()),
+                Ok(()) => {
+                    lease.log().acknowledge(record.sequence, record.items);
+                    sent.records += 1;
+                    sent.items += record.items as u64;
+                }
+                Err(nack) => {
+                    sent.refused = Some(nack.reason.into_owned());
+                    if nack.retryable {
+                        return Ok(());
+                    }
+                    // The others may be better.
+                }
             }
         }
     }
-    Ok(refused)
+    Ok(())
 }

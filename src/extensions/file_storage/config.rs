@@ -29,7 +29,8 @@ pub struct Config {
     /// How often with `fsync: interval`: a power failure costs at most what was acknowledged since. Above 0. Default:
     /// 1s.
     pub fsync_interval: Duration,
-    /// `lz4` or `none`. Default: `lz4`.
+    /// `lz4` or `none`. With `lz4` what waits is compressed: as long as not more than 1 MiB does, what is written is about to be
+    /// sent and deleted. Default: `lz4`.
     pub compression: Compression,
     /// Accepted for files of the Collector, without an effect: segments are deleted as they are read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +54,7 @@ pub enum Fsync {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// LZ4 blocks.
+    /// LZ4 blocks, for what has to wait.
     #[default]
     Lz4,
     /// As they are.

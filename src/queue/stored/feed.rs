@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::{AHEAD_KIB, Kept, PAUSE, Read, Stored, record};
+use super::{Kept, PAUSE, Read, Stored, record};
 use crate::queue::Settle;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
@@ -28,7 +28,10 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
         match stored.next(CHUNK).await {
             Ok(Read::Records(records)) => {
                 for (kept, record) in records {
-                    let credit = credit(stored, delivery, record.data.len()).await;
+                    // Those that are left are given back.
+                    let Some(credit) = credit(stored, delivery, &record).await else {
+                        break;
+                    };
                     *kept.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
                     push(stored, batcher, delivery, kept, record).await;
                 }
@@ -50,16 +53,28 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
     batcher.clear();
 }
 
-/// Waits until the consumers have got on. A sender that gathers is asked to settle meanwhile.
-async fn credit(stored: &Stored, delivery: &Delivery, bytes: usize) -> OwnedSemaphorePermit {
-    let kib = u32::try_from(bytes >> 10)
-        .unwrap_or(AHEAD_KIB)
-        .clamp(1, AHEAD_KIB);
-    let taking = stored.ahead.clone().acquire_many_owned(kib);
+/// Waits until the consumers have got on. A sender that gathers is asked to settle meanwhile. `None` when another exporter takes
+/// the log over first.
+async fn credit(
+    stored: &Stored,
+    delivery: &Delivery,
+    record: &Record,
+) -> Option<OwnedSemaphorePermit> {
+    let taking = stored
+        .ahead
+        .clone()
+        .acquire_many_owned(stored.ahead_of(record));
     tokio::pin!(taking);
     loop {
+        let readable = stored.log().readable();
+        tokio::pin!(readable);
+        readable.as_mut().enable();
+        if !stored.reads() {
+            return None;
+        }
         tokio::select! {
-            Ok(credit) = &mut taking => return credit,
+            Ok(credit) = &mut taking => return Some(credit),
+            () = readable => {}
             () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.settle(Settle::Full),
         }
     }
@@ -74,7 +89,10 @@ async fn push(
 ) {
     let items = record.items;
     // The content is a part of a block: what it takes is its own.
-    let permit = stored.memory(record.data.len()).await;
+    let memory = stored.memory(record.data.len(), || !stored.reads());
+    let Some(permit) = memory.await else {
+        return;
+    };
     let batch = record::decode(record.data, items).filter(|batch| batch.signal() == stored.signal);
     let Some(mut batch) = batch else {
         tracing::error!(

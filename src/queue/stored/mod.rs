@@ -56,8 +56,8 @@ pub(super) struct Stored {
 }
 
 /// Room for what is being appended; given back when dropped: then the log has it, or nobody.
-pub(super) struct Place<'a> {
-    stored: &'a Stored,
+pub(super) struct Place {
+    stored: Arc<Stored>,
     units: usize,
 }
 
@@ -146,30 +146,6 @@ impl Stored {
 
     fn report(&self, found: &Recovered) {
         let directory = self.log().directory().display();
-        for (file, offset, bytes) in &found.damaged {
-            tracing::error!(
-                file = %file.display(), offset, bytes,
-                "A block of a stored queue is damaged. It is skipped."
-            );
-        }
-        if found.lost_records > 0 {
-            tracing::error!(
-                %directory, records = found.lost_records,
-                "Records of a stored queue were in damaged blocks. They are lost."
-            );
-        }
-        if found.position_lost {
-            tracing::warn!(
-                %directory,
-                "What of a stored queue was delivered cannot be read. All that is there is sent again."
-            );
-        }
-        if found.cut_bytes > 0 {
-            tracing::warn!(
-                %directory, bytes = found.cut_bytes,
-                "The last write to a stored queue was not finished. It is cut off."
-            );
-        }
         tracing::info!(
             %directory,
             records = found.records,
@@ -185,7 +161,7 @@ impl Stored {
     }
 
     /// Room for a batch. Where that is what was asked for, it drops what is older, or waits.
-    pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place<'_>, NoRoom> {
+    pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
@@ -197,7 +173,10 @@ impl Stored {
             };
             match no_room {
                 NoRoom::Full if self.config.overflow == Overflow::DropOldest => {
-                    if self.log().is_freeing() {
+                    if self.log().is_stuck() {
+                        // Nothing that is dropped would make room.
+                        return Err(NoRoom::Full);
+                    } else if self.log().is_freeing() {
                         freed.await;
                     } else if !self.drop_oldest().await {
                         return Err(NoRoom::Full);
@@ -215,7 +194,7 @@ impl Stored {
         self.held().saturating_add(units) > size - size / 4
     }
 
-    fn try_place(&self, units: usize) -> Result<Place<'_>, NoRoom> {
+    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
         if self.closed.load(Relaxed) {
             return Err(NoRoom::Closed);
         }
@@ -230,7 +209,7 @@ impl Stored {
         }
         *reserved += units;
         Ok(Place {
-            stored: self,
+            stored: self.clone(),
             units,
         })
     }
@@ -300,14 +279,41 @@ impl Stored {
         }))
     }
 
-    /// Memory for what is read. Waits until there is some: what is on disk can wait.
-    async fn memory(&self, bytes: usize) -> Permit {
+    /// Memory for what was read. Waits until there is some, unless there never will be: then what is in memory already goes
+    /// on uncounted, for otherwise nothing behind it would ever be sent. `None` when `until` says so before that.
+    async fn memory(&self, bytes: usize, until: impl Fn() -> bool) -> Option<Permit> {
         loop {
             match self.budget.acquire(bytes) {
-                Ok(permit) => return permit,
+                Ok(permit) => return Some(permit),
+                Err(no_room) if !no_room.may_fit_later() => {
+                    tracing::warn!(
+                        directory = %self.log().directory().display(), bytes,
+                        "A record of a stored queue is larger than the memory budget of now. It is sent all the same."
+                    );
+                    return Some(self.budget.nothing());
+                }
+                Err(_) if until() => return None,
                 Err(_) => sleep(PAUSE).await,
             }
         }
+    }
+
+    /// What of the credit for reading ahead a record takes. What was read cannot be dropped any more in favour of what comes:
+    /// where that is asked for, half of the queue is left on the disk.
+    fn ahead_of(&self, record: &Record) -> u32 {
+        let bytes = record.data.len();
+        let mut kib = bytes >> 10;
+        if self.config.overflow == Overflow::DropOldest {
+            let units = match self.config.sizer() {
+                Sizer::Requests => 1,
+                Sizer::Items => record.items.max(1),
+                Sizer::Bytes => Log::bytes_for(bytes),
+            };
+            let share =
+                2 * units as u128 * u128::from(AHEAD_KIB) / self.config.queue_size.max(1) as u128;
+            kib = kib.max(usize::try_from(share).unwrap_or(usize::MAX));
+        }
+        u32::try_from(kib).unwrap_or(AHEAD_KIB).clamp(1, AHEAD_KIB)
     }
 
     /// Units of what the log has.
@@ -324,9 +330,7 @@ impl Stored {
     fn show(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
-            self.ledger
-                .metrics
-                .dropped(count(lost), DropReason::Damaged);
+            self.ledger.damaged(count(lost));
         }
         if self.lease.reads() {
             self.gauge.set(self.held() as f64);
@@ -368,7 +372,7 @@ impl Stored {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut reserved = self
             .stored
@@ -377,7 +381,7 @@ impl Drop for Place<'_> {
             .unwrap_or_else(PoisonError::into_inner);
         *reserved -= self.units;
         drop(reserved);
-        self.stored.log().wake();
+        self.stored.log().room_given_back();
     }
 }
 
@@ -437,7 +441,7 @@ impl Kept {
             match read {
                 Ok(Ok(record)) => {
                     let record = record?;
-                    let permit = self.stored.memory(record.data.len()).await;
+                    let permit = self.stored.memory(record.data.len(), || false).await?;
                     let mut batch = record::decode(record.data, record.items)?;
                     batch.hold(permit);
                     return Some(batch);

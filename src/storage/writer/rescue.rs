@@ -7,6 +7,7 @@ use tracing::warn;
 use super::{Failed, Writer};
 use crate::storage::Options;
 use crate::storage::format::SEGMENT_HEADER;
+use crate::storage::read::lose;
 use crate::storage::recovery::waiting;
 use crate::storage::scan::{Found, Scan};
 use crate::storage::state::Segment;
@@ -21,14 +22,26 @@ impl Writer {
         let (name, synced, len, first) =
             (active.name, active.synced, active.len, active.synced_next);
         let path = self.shared.path(name);
+        let published = {
+            let state = self.shared.lock();
+            let known = state.segments.find(first);
+            known
+                .filter(|segment| segment.name == name)
+                .map_or(synced, |segment| segment.bytes)
+        };
         let mut doubtful = Vec::new();
         let mut headers = Vec::new();
         let mut reread = || -> io::Result<()> {
             let mut scan = Scan::open(&path, self.shared.marker, len)?;
             scan.seek(synced);
             while let Some(found) = scan.next()? {
-                let Found::Block { header, stored, .. } = found else {
-                    return Err(io::Error::other("what was written cannot be read back"));
+                let (header, stored) = match found {
+                    Found::Block { header, stored, .. } => (header, stored),
+                    // Its neighbours must not wait for it for ever. What nobody was told of yet can be refused still.
+                    Found::Damaged(damage) if damage.at + damage.bytes <= published => continue,
+                    Found::Damaged(_) => {
+                        return Err(io::Error::other("what was written cannot be read back"));
+                    }
                 };
                 doubtful.extend(header.encode(self.shared.marker));
                 doubtful.extend_from_slice(stored);
@@ -39,25 +52,31 @@ impl Writer {
         reread().map_err(|error| ("read what an fsync left in doubt", error))?;
         let mut new = self.create(first, first, &doubtful, options)?;
         let mut state = self.shared.lock();
-        let known = state
-            .segments
-            .find(first)
-            .filter(|segment| segment.name == name);
-        let readable = known.map_or(synced, |segment| segment.bytes.max(synced));
-        let (mut records, mut items, mut end) = (0, 0, first);
+        let known_end = state.segments.end();
+        let (mut items, mut end, mut readable) = (0, first, 0);
+        let mut lost = Vec::new();
         for (header, stored) in &headers {
-            end = header.end();
-            if header.end() <= state.segments.end() {
-                let (more, of) = waiting(header, stored, &state.segments.acknowledged);
-                records += more;
-                items += of;
+            if header.end() <= known_end {
+                items += waiting(header, stored, &state.segments.acknowledged).1;
+                readable += header.len();
             }
+            if end < header.first.min(known_end) {
+                lost.push((end, header.first.min(known_end)));
+            }
+            end = header.end();
         }
+        if end < known_end {
+            lost.push((end, known_end));
+        }
+        let records = state
+            .segments
+            .acknowledged
+            .absent_in(first, known_end.max(first));
         let segment = Segment {
             name: new.name,
             first,
             end: first,
-            bytes: SEGMENT_HEADER as u64 + (readable - synced),
+            bytes: SEGMENT_HEADER as u64 + readable,
             records: 0,
             items: 0,
             sealed: false,
@@ -66,15 +85,18 @@ impl Writer {
         state.recent.clear();
         self.shared.show(&state);
         drop(state);
-        new.synced_next = end;
+        for (first, end) in lost {
+            lose(&self.shared, first, end);
+        }
+        new.synced_next = end.max(known_end);
         self.active = Some(new);
         warn!(
             directory = %self.shared.directory.display(),
             bytes = doubtful.len(),
             "An fsync of a stored queue failed. What it left in doubt was written to a new segment."
         );
-        // The new segment says that this does not count; without it, it takes room.
-        let _ = self.disk.cut(&path, synced);
+        // The new segment says that what is in the old one from there on does not count. It stays as it is: somebody may be
+        // reading it.
         Ok(())
     }
 }
