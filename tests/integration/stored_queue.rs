@@ -184,19 +184,21 @@ async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
     let other = Backend::start().await;
     let oracle = Oracle::default();
     let config = |backend: &Backend| {
-        // What is given up by the old exporter is not what arrives at the new one.
-        let retries = "retry_on_failure: {initial_interval: 1h, max_interval: 1h}";
-        let queue = format!("sending_queue: {{storage: file_storage}}, {retries}");
-        let exporter = grpc_to(backend, &queue);
-        stored(directory.path(), ("otlp_grpc", &exporter), "")
+        // Of this queue ten requests are read ahead at most.
+        let queue = "sending_queue: {storage: file_storage, queue_size: 20, overflow: drop_oldest}";
+        stored(
+            directory.path(),
+            ("otlp_grpc", &grpc_to(backend, queue)),
+            "",
+        )
     };
     let collector = Collector::start(&config(&backend)).await;
     let client = Client::grpc("client", collector.grpc(), &oracle).await;
-    let mut bytes = 0;
-    while bytes < 20 << 20 {
-        let request = client.request(Signal::Traces, 5000);
-        bytes += request.encode().len();
-        client.send(&request).await.unwrap();
+    for _ in 0..20 {
+        client
+            .send(&client.request(Signal::Traces, 5))
+            .await
+            .unwrap();
     }
     collector.reload(&config(&other)).await.unwrap();
     oracle.settle(&other).await;
