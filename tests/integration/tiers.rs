@@ -26,6 +26,8 @@ struct Tiers {
     zone: Collector,
     /// Where the zone keeps everything.
     files: TempDir,
+    /// What waits, of each tier.
+    queues: TempDir,
     rack: Option<Collector>,
     sidecar: Collector,
     /// Keeps the rack's port while there is no rack: bound, never listening.
@@ -38,7 +40,7 @@ impl Tiers {
     async fn start() -> Option<Self> {
         let certificates = Certificates::make()?;
         let backend = Backend::start().await;
-        let files = TempDir::new().unwrap();
+        let (files, queues) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let outputs = [
             format!("--set=exporters.parquet.path={}", files.path().display()),
             format!("--set=exporters.parquet.promote.item=[{ID}]"),
@@ -46,6 +48,7 @@ impl Tiers {
             "--set=exporters.prometheus.endpoint=127.0.0.1:0".to_owned(),
         ];
         let any = "127.0.0.1:0";
+        let outputs = [&outputs[..], &own(&queues, "zone")].concat();
         let zone = tier(&certificates, "zone.yaml", backend.grpc(), any, &outputs).await;
         let place = TcpSocket::new_v4().unwrap();
         place.set_reuseaddr(true).unwrap();
@@ -56,15 +59,17 @@ impl Tiers {
             "rack.yaml",
             zone.grpc(),
             &rack_address.to_string(),
-            &[],
+            &rack(&queues),
         )
         .await;
-        let sidecar = tier(&certificates, "sidecar.yaml", rack_address, any, &[]).await;
+        let own = own(&queues, "sidecar");
+        let sidecar = tier(&certificates, "sidecar.yaml", rack_address, any, &own).await;
         Some(Tiers {
             certificates,
             backend,
             zone,
             files,
+            queues,
             rack: Some(rack),
             sidecar,
             _place: place,
@@ -80,7 +85,8 @@ impl Tiers {
     async fn start_rack(&mut self) {
         let address = self.rack_address.to_string();
         let next = self.zone.grpc();
-        let rack = tier(&self.certificates, "rack.yaml", next, &address, &[]).await;
+        let more = rack(&self.queues);
+        let rack = tier(&self.certificates, "rack.yaml", next, &address, &more).await;
         self.rack = Some(rack);
     }
 
@@ -112,6 +118,24 @@ impl Tiers {
             }
         }
     }
+}
+
+/// What a tier writes, and nobody else does.
+fn own(queues: &TempDir, tier: &str) -> Vec<String> {
+    let directory = queues.path().join(tier);
+    vec![format!(
+        "--set=extensions.file_storage.directory={}",
+        directory.display()
+    )]
+}
+
+fn rack(queues: &TempDir) -> Vec<String> {
+    let cache = queues.path().join("symbols");
+    let cache = format!(
+        "--set=processors.symbolication.cache.directory={}",
+        cache.display()
+    );
+    [own(queues, "rack"), vec![cache]].concat()
 }
 
 /// One tier, from its example: on other ports, with the next hop there.
