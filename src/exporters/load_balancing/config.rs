@@ -127,7 +127,8 @@ pub struct File {
     pub refresh_interval: Duration,
 }
 
-/// How long a member is left alone after it failed: the pause doubles with every failure in a row.
+/// How long a member is left alone after it failed: the pause doubles with every failure in a row. While there is nobody else
+/// it stays the first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemberBackoff {

@@ -21,6 +21,8 @@ enum State {
         /// In a row.
         failures: u32,
         until: Instant,
+        /// The end of the pause that the first failure in a row would have meant.
+        early: Instant,
         /// Whether a request is asking it again.
         probed: bool,
     },
@@ -44,15 +46,22 @@ impl Health {
         }
     }
 
-    /// Whether a request may go there now. A [`Way::Probe`] must end in one of the calls below.
-    pub(super) fn enter(&self) -> Option<Way> {
+    /// Whether a request may go there now; `alone` when there is nobody else, which is no time for long pauses. A
+    /// [`Way::Probe`] must end in one of the calls below.
+    pub(super) fn enter(&self, alone: bool) -> Option<Way> {
         match &mut *self.lock() {
             State::In => Some(Way::Open),
-            State::Out { until, probed, .. } if !*probed && *until <= Instant::now() => {
-                *probed = true;
-                Some(Way::Probe)
+            State::Out {
+                until,
+                early,
+                probed,
+                ..
+            } => {
+                let end = if alone { *early } else { *until };
+                let admitted = !*probed && end <= Instant::now();
+                *probed |= admitted;
+                admitted.then_some(Way::Probe)
             }
-            State::Out { .. } => None,
         }
     }
 
@@ -83,23 +92,27 @@ impl Health {
             initial_interval,
             max_interval,
         } = &self.backoff;
-        let pause = initial_interval.saturating_mul(doubled).min(**max_interval);
         // So that senders that lost it together do not come back together.
-        let pause = pause.mul_f64(0.75 + fastrand::f64() / 2.0);
-        let pause = pause.max(throttle.unwrap_or_default());
+        let jitter = 0.75 + fastrand::f64() / 2.0;
+        let asked = throttle.unwrap_or_default();
+        let first = initial_interval.mul_f64(jitter).max(asked);
+        let pause = initial_interval.saturating_mul(doubled).min(**max_interval);
+        let pause = pause.mul_f64(jitter).max(asked);
+        let now = Instant::now();
         *state = State::Out {
             failures,
-            until: Instant::now() + pause,
+            until: now + pause,
+            early: now + first,
             probed: false,
         };
         (failures == 1).then_some(pause)
     }
 
-    /// How long it is still left alone; nothing while it is asked again.
+    /// How long it is still left alone when there is nobody else.
     pub(super) fn pause(&self) -> Duration {
         match *self.lock() {
             State::In => Duration::ZERO,
-            State::Out { until, .. } => until.saturating_duration_since(Instant::now()),
+            State::Out { early, .. } => early.saturating_duration_since(Instant::now()),
         }
     }
 
@@ -114,50 +127,65 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_member_that_fails_is_left_alone_longer_every_time_and_asked_by_one_request() {
-        let health = Health::new(MemberBackoff::default());
-        assert_eq!(health.enter(), Some(Way::Open));
-        let first = health.failed(Way::Open, None).unwrap();
-        assert!((750..=1250).contains(&first.as_millis()), "{first:?}");
-        let mut before = Duration::ZERO;
-        for round in 0..8 {
-            assert_eq!(health.enter(), None);
-            let pause = health.pause();
-            assert!(
-                round == 0 || pause > before / 2,
-                "{pause:?} after {before:?}"
-            );
-            assert!(pause.as_secs_f64() <= 37.5, "{pause:?}");
-            before = pause;
-            advance(pause).await;
-            assert_eq!(health.enter(), Some(Way::Probe));
-            assert_eq!(health.enter(), None, "two requests ask");
-            assert_eq!(health.failed(Way::Probe, None), None);
+    /// Until it may be asked again, found out by waiting.
+    async fn left_alone(health: &Health, alone: bool) -> Duration {
+        let began = Instant::now();
+        while health.enter(alone).is_none() {
+            advance(Duration::from_millis(10)).await;
         }
-        assert!(before > Duration::from_secs(20), "{before:?}");
-        advance(health.pause()).await;
-        assert_eq!(health.enter(), Some(Way::Probe));
-        assert!(health.answered());
-        assert_eq!(health.enter(), Some(Way::Open));
+        began.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_fail_together_count_once_and_a_time_that_was_asked_for_is_granted() {
+    async fn a_member_that_fails_is_left_alone_longer_every_time_and_asked_by_one_request() {
         let health = Health::new(MemberBackoff::default());
-        let asked = Duration::from_secs(60);
-        assert_eq!(health.failed(Way::Open, Some(asked)), Some(asked));
+        assert_eq!(health.enter(false), Some(Way::Open));
+        let first = health.failed(Way::Open, None).unwrap();
+        assert!((750..=1250).contains(&first.as_millis()), "{first:?}");
+        for shortest in [0.75, 1.5, 3.0, 6.0, 12.0, 22.5, 22.5] {
+            let pause = left_alone(&health, false).await.as_secs_f64();
+            let longest = shortest / 0.75 * 1.25 + 0.02;
+            assert!((shortest - 0.02..=longest).contains(&pause), "{pause}");
+            assert_eq!(health.enter(false), None, "two requests ask");
+            assert_eq!(health.failed(Way::Probe, None), None);
+        }
+        left_alone(&health, false).await;
+        assert!(health.answered());
+        assert_eq!(health.enter(false), Some(Way::Open));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_there_is_nobody_else_pauses_stay_short_and_are_as_long_as_was_asked_for() {
+        let health = Health::new(MemberBackoff::default());
+        health.failed(Way::Open, None);
+        for _ in 0..8 {
+            let said = health.pause();
+            let pause = left_alone(&health, true).await;
+            assert!(
+                pause <= Duration::from_millis(1260) && pause >= said,
+                "{pause:?}"
+            );
+            health.failed(Way::Probe, None);
+        }
+        left_alone(&health, true).await;
+        health.failed(Way::Probe, Some(Duration::from_secs(60)));
+        assert!(left_alone(&health, true).await >= Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_fail_together_count_once() {
+        let health = Health::new(MemberBackoff::default());
+        assert!(health.failed(Way::Open, None).is_some());
         assert_eq!(health.failed(Way::Open, None), None);
-        assert_eq!(health.pause(), asked);
+        assert!(left_alone(&health, false).await <= Duration::from_millis(1260));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_was_not_made_leaves_it_to_the_next_one() {
         let health = Health::new(MemberBackoff::default());
         health.failed(Way::Open, None);
-        advance(health.pause()).await;
-        assert_eq!(health.enter(), Some(Way::Probe));
+        left_alone(&health, false).await;
         health.unknown();
-        assert_eq!(health.enter(), Some(Way::Probe));
+        assert_eq!(health.enter(false), Some(Way::Probe));
     }
 }

@@ -138,17 +138,23 @@ impl Members {
     /// Those that something may go to now, but for those that were tried.
     pub(super) fn admit(&self, tried: &[Arc<Member>]) -> Vec<Admission> {
         let current = self.current.load();
-        let untried = current.iter().filter(|member| {
-            let is_tried = tried.iter().any(|other| Arc::ptr_eq(other, member));
-            !is_tried
-        });
-        let admit = |member: &Arc<Member>| {
-            member.health.enter().map(|way| Admission {
-                member: member.clone(),
-                way,
-            })
+        let admit = |alone: bool| -> Vec<Admission> {
+            let untried = current.iter().filter(|member| {
+                let is_tried = tried.iter().any(|other| Arc::ptr_eq(other, member));
+                !is_tried
+            });
+            let admit = |member: &Arc<Member>| {
+                member.health.enter(alone).map(|way| Admission {
+                    member: member.clone(),
+                    way,
+                })
+            };
+            untried.filter_map(admit).collect()
         };
-        untried.filter_map(admit).collect()
+        match admit(false) {
+            nobody if nobody.is_empty() => admit(true),
+            admitted => admitted,
+        }
     }
 
     /// Why nothing can be sent, given what members said, and when one may be asked again.
