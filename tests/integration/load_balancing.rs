@@ -5,11 +5,13 @@ use std::path::Path;
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
+use rcgen::SanType;
 use tokio::task::JoinSet;
 
 use crate::harness::telemetry::text;
 use crate::harness::{
-    Answer, Backend, Client, Collector, Oracle, Refusal, Signal, Telemetry, within, yaml,
+    Answer, Authority, Backend, Client, Collector, Oracle, Refusal, Signal, Telemetry, grpc_to,
+    within, yaml,
 };
 
 /// The body of an exporter to these members, with more keys.
@@ -256,4 +258,95 @@ async fn with_nobody_there_the_client_keeps_its_data_and_is_told_so() {
     within("a member that is back", client.insist(&request)).await;
     oracle.settle_among(&members.each_ref()).await;
     collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn what_waits_on_disk_survives_the_collector_and_goes_to_whoever_is_a_member_then() {
+    let members = [Backend::start().await, Backend::start().await];
+    members[0].stop().await;
+    members[1].stop().await;
+    let directory = tempfile::TempDir::new().unwrap();
+    let storage = format!(
+        "extensions:\n  file_storage: {{directory: '{}'}}\n",
+        directory.path().display()
+    );
+    let queue = "sending_queue: {storage: file_storage, sizer: bytes, queue_size: 50000000}";
+    let config = |members: &[&Backend]| {
+        let pipelines = yaml(&[], &[("load_balancing", &over(members, queue))]);
+        storage.clone()
+            + &pipelines.replace("service:\n", "service:\n  extensions: [file_storage]\n")
+    };
+    let oracle = Oracle::default();
+    let collector = Collector::start(&config(&[&members[0]])).await;
+    let client = Client::http("client", collector.http(), &oracle);
+    for service in 0..10 {
+        for signal in Signal::ALL {
+            client
+                .send(&varied(&client, signal, 5, service))
+                .await
+                .unwrap();
+        }
+    }
+    collector.signal("KILL");
+    drop(collector);
+    members[1].restart();
+    let collector = Collector::start(&config(&members.each_ref())).await;
+    oracle.settle(&members[1]).await;
+    let metrics = collector.assert_conservation().await;
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
+}
+
+#[tokio::test]
+async fn members_that_were_found_by_a_name_show_a_certificate_for_it() {
+    let (authority, backend) = (Authority::new(), Backend::start().await);
+    let leaf = authority.leaf_of(|params| {
+        // Not for the address.
+        params.subject_alt_names = vec![SanType::DnsName("localhost".try_into().unwrap())];
+    });
+    let (certificate, key) = (authority.file("member.pem"), authority.file("member.key"));
+    leaf.write(&certificate, &key);
+    let server = format!(
+        "endpoint: '127.0.0.1:0', tls: {{cert_file: '{}', key_file: '{}', client_ca_file: '{}'}}",
+        certificate.display(),
+        key.display(),
+        authority.file("ca.pem").display()
+    );
+    let to_backend = grpc_to(&backend, "");
+    let member =
+        yaml(&[], &[("otlp_grpc", &to_backend)]).replace("endpoint: '127.0.0.1:0'", &server);
+    let member = Collector::start(&member).await;
+    let sender = |resolver: &str| {
+        let tls = format!(
+            "{{ca_file: '{}', {}}}",
+            authority.file("ca.pem").display(),
+            authority.certificate("sender")
+        );
+        let exporter = format!(
+            "{{protocol: {{otlp: {{tls: {tls}}}}}, resolver: {{{resolver}}}, sending_queue: {{enabled: false}}, \
+             retry_on_failure: {{enabled: false}}}}"
+        );
+        yaml(&[], &[("load_balancing", &exporter)])
+    };
+    let by_name = format!(
+        "dns: {{hostname: localhost, port: {}}}",
+        member.grpc().port()
+    );
+    let by_name = Collector::start(&sender(&by_name)).await;
+    let oracle = Oracle::default();
+    let client = Client::http("by name", by_name.http(), &oracle);
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 3)).await.unwrap();
+    }
+    assert_eq!(oracle.settle(&backend).await, 0);
+    let by_address = format!("static: {{hostnames: ['{}']}}", member.grpc());
+    let by_address = Collector::start(&sender(&by_address)).await;
+    let client = Client::http("by address", by_address.http(), &oracle);
+    let refused = client
+        .send(&client.request(Signal::Logs, 3))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.is_retryable() && refused.message.contains("certificate"),
+        "{refused:?}"
+    );
 }
