@@ -43,8 +43,8 @@ pub(crate) fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
     Ok(groups.unwrap_or_default())
 }
 
-/// The addresses of a name that stand for a server each: IPv4, or IPv6 for a name that has nothing else. A server that has
-/// both is one server.
+/// The addresses of a name that stand for a server each: IPv4, or IPv6 for a name that has nothing else. A server
+/// that has both is one server.
 pub(crate) fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     if addresses.iter().any(SocketAddr::is_ipv4) {
         addresses.retain(SocketAddr::is_ipv4);

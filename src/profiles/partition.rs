@@ -22,9 +22,9 @@ pub struct Place<'p> {
     pub profile: Option<&'p Profile>,
 }
 
-/// Takes a valid request apart between its profiles. What goes to one destination is one request, with the dictionary entries
-/// that it uses and no others; the number of its samples comes with it, and destinations come in the order of their first
-/// profiles. Where there is only one, the request is returned as it is, without a copy.
+/// Takes a valid request apart between its profiles. What goes to one destination is one request, with the dictionary
+/// entries that it uses and no others; the number of its samples comes with it, and destinations come in the order of
+/// their first profiles. Where there is only one, the request is returned as it is, without a copy.
 ///
 /// Nothing is returned for what cannot be read without a loss: see [`join`](super::join()).
 pub fn partition(

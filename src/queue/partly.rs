@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What is done of batches that come again, by their [`identity`](super::Encoded::identity), for as long as these live. When one
-/// comes again, what is done need not be done again.
+/// What is done of batches that come again, by their [`identity`](super::Encoded::identity), for as long as these
+/// live. When one comes again, what is done need not be done again.
 #[derive(Debug)]
 pub struct Partly<T>(Mutex<Vec<(Weak<()>, T)>>);
 

@@ -1,7 +1,7 @@
 //! Taking a request apart by where its resources, entries or data points are to go.
 //!
-//! What goes as a whole is not copied: a share is made of ranges of the request. Where the entries of one resource go to
-//! several destinations they are copied as they are, and the fields around them are repeated, unknown ones too.
+//! What goes as a whole is not copied: a share is made of ranges of the request. Where the entries of one resource go
+//! to several destinations they are copied as they are, and the fields around them are repeated, unknown ones too.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -49,12 +49,12 @@ pub struct Share {
     pub requests: Requests,
 }
 
-/// Takes a valid request of traces, metrics or logs apart: every part of the given grain is in the share of the destination
-/// that is said for it. Shares come in the order of their first parts.
+/// Takes a valid request of traces, metrics or logs apart: every part of the given grain is in the share of the
+/// destination that is said for it. Shares come in the order of their first parts.
 ///
-/// Where repeating what is around the parts would take more bytes than the request has, all of a resource goes where its
-/// first part goes: a large header over many small parts must not become a multiple of what was received. A resource
-/// without entries goes where it is said to; a scope or a metric without them stays in one of the shares.
+/// Where repeating what is around the parts would take more bytes than the request has, all of a resource goes where
+/// its first part goes: a large header over many small parts must not become a multiple of what was received. A
+/// resource without entries goes where it is said to; a scope or a metric without them stays in one of the shares.
 pub fn partition(
     signal: Signal,
     request: &Bytes,

@@ -21,8 +21,8 @@ pub struct Config {
     pub priority_levels: Vec<Vec<PipelineId>>,
     /// How often one batch asks the levels above the current one whether they take something again. Default: 10m.
     pub retry_interval: Duration,
-    /// A queue in front of all levels: what no level takes is held and offered again, after 5s at first and at least every
-    /// 45s, for ever. Default: off, what no level takes is refused, and the sender still has it.
+    /// A queue in front of all levels: what no level takes is held and offered again, after 5s at first and at least
+    /// every 45s, for ever. Default: off, what no level takes is refused, and the sender still has it.
     pub sending_queue: Section<QueueConfig>,
     /// Has no effect, and gives a warning: one batch asks all levels above the current one, in order. (In the Collector
     /// the time between them.)
@@ -161,7 +161,11 @@ max_retries: 10
     fn every_rule_is_reported_at_its_key() {
         let error = |path: &str| (path.to_owned(), false);
         assert_eq!(found("{}"), [error("priority_levels")]);
-        let yaml = "{priority_levels: [[traces], [], [logs, traces]], retry_interval: 0s, sending_queue: {num_consumers: 0}}";
+        let yaml = "
+priority_levels: [[traces], [], [logs, traces]]
+retry_interval: 0s
+sending_queue: {num_consumers: 0}
+";
         assert_eq!(
             found(yaml),
             [

@@ -77,7 +77,8 @@ impl Levels {
     async fn offer(&self, batch: Batch) -> Result<(), Nack> {
         let first = self.current.load(SeqCst);
         let all = 0..self.levels.len();
-        // Nothing is refused before every level was asked: those above the current one come last, unless it is their turn.
+        // Nothing is refused before every level was asked: those above the current one come last, unless it is their
+        // turn.
         let order: Vec<usize> = match first > 0 && self.is_time_to_probe() {
             true => all.collect(),
             false => (first..all.end).chain(0..first).collect(),
@@ -113,8 +114,8 @@ impl Levels {
         due
     }
 
-    /// Notes that the level at `to` took a batch that began at `from`. Where another batch has changed the level since, what
-    /// that one saw is newer.
+    /// Notes that the level at `to` took a batch that began at `from`. Where another batch has changed the level
+    /// since, what that one saw is newer.
     fn taken(&self, from: usize, to: usize, why: Option<&Nack>) {
         if from == to {
             return;

@@ -4,8 +4,8 @@
 //! pipelines -> [sending_queue] -> levels of a signal -> pipelines of level 1, or else of level 2, ...
 //! ```
 //!
-//! Nothing is held but what the optional queue has: whoever brings a batch waits for the answer of the level that takes it,
-//! and hears of the refusal when none does.
+//! Nothing is held but what the optional queue has: whoever brings a batch waits for the answer of the level that
+//! takes it, and hears of the refusal when none does.
 
 mod config;
 mod levels;

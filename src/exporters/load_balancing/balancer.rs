@@ -231,7 +231,8 @@ fn shares(
     }
 }
 
-/// Each piece with its member and the right to send there. Several pieces may be for one member; it is probed by one of them.
+/// Each piece with its member and the right to send there. Several pieces may be for one member; it is probed by one
+/// of them.
 fn with_members(
     pieces: Vec<Piece>,
     admitted: Vec<Admission>,

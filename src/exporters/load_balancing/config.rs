@@ -20,17 +20,17 @@ pub struct Config {
     /// What decides about the member. Default: `traceID` for traces, `service` for all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing_key: Option<RoutingKey>,
-    /// With `routing_key: attributes`, the attributes that make up the key. Each is looked for in the resource, then in the
-    /// scope, then in the span, log record, data point or profile. Of spans `span.kind` and `span.name` are attributes
-    /// too, of log records `log.severity` and `log.body`.
+    /// With `routing_key: attributes`, the attributes that make up the key. Each is looked for in the resource, then
+    /// in the scope, then in the span, log record, data point or profile. Of spans `span.kind` and `span.name` are
+    /// attributes too, of log records `log.severity` and `log.body`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routing_attributes: Vec<String>,
     /// How members are spoken to.
     pub protocol: Protocol,
     /// Who the members are. Required, exactly one of `static`, `dns` and `file`.
     pub resolver: Resolver,
-    /// How much of what is on its way one member may have, in percent of the average over all members, from 101; what is
-    /// beyond goes to the next member of its key. 0 is no bound, and then a key has one member for as long as the
+    /// How much of what is on its way one member may have, in percent of the average over all members, from 101; what
+    /// is beyond goes to the next member of its key. 0 is no bound, and then a key has one member for as long as the
     /// members stay the same. Default: 0. (Envoy's key; the Collector has none.)
     pub hash_balance_factor: u32,
     /// How long a member is left alone after it failed. (The Collector has no such key.)
@@ -95,8 +95,8 @@ pub struct Resolver {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Static {
-    /// Their addresses, `host:port`; without a port it is 4317. All senders must write a member in the same way: it is its
-    /// address that decides about its keys.
+    /// Their addresses, `host:port`; without a port it is 4317. All senders must write a member in the same way: it
+    /// is its address that decides about its keys.
     pub hostnames: Vec<String>,
 }
 
@@ -104,8 +104,8 @@ pub struct Static {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dns {
-    /// The name. With TLS it is also the one that the members' certificates must have, unless `server_name_override` says
-    /// otherwise. Required.
+    /// The name. With TLS it is also the one that the members' certificates must have, unless `server_name_override`
+    /// says otherwise. Required.
     pub hostname: String,
     /// The port of all members. Default: 4317.
     pub port: String,
@@ -116,8 +116,8 @@ pub struct Dns {
 }
 
 /// A file that names the members, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
-/// `{targets: ["host:port"]}`. Labels are left out. Changes are seen within seconds; while the file cannot be read, members
-/// stay.
+/// `{targets: ["host:port"]}`. Labels are left out. Changes are seen within seconds; while the file cannot be read,
+/// members stay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
@@ -127,8 +127,8 @@ pub struct File {
     pub refresh_interval: Duration,
 }
 
-/// How long a member is left alone after it failed: the pause doubles with every failure in a row. While there is nobody else
-/// it stays the first one.
+/// How long a member is left alone after it failed: the pause doubles with every failure in a row. While there is
+/// nobody else it stays the first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemberBackoff {
@@ -313,8 +313,8 @@ impl Validate for Resolver {
             problems.error(&["k8s"], message);
         }
         if self.aws_cloud_map.is_some() {
-            let message = "the resolver `aws_cloud_map` is not built in: use `dns`, with the name of the service, as in \
-                           `service.namespace`";
+            let message = "the resolver `aws_cloud_map` is not built in: use `dns`, with the name of the \
+                           service, as in `service.namespace`";
             problems.error(&["aws_cloud_map"], message);
         }
         let known = [
@@ -370,8 +370,8 @@ impl Validate for Config {
         problems.within("resolver", &self.resolver);
         let of_member = self.protocol.otlp.timeout;
         if !self.timeout.is_zero() && (of_member.is_zero() || self.timeout <= of_member) {
-            let message = "is over before the `timeout` of `protocol.otlp` is: what a member does not answer never goes \
-                           to another one";
+            let message = "is over before the `timeout` of `protocol.otlp` is: what a member does not answer \
+                           never goes to another one";
             problems.warning(&["timeout"], message);
         }
         if (1..=100).contains(&self.hash_balance_factor) {
@@ -428,7 +428,10 @@ retry_on_failure: {enabled: true, max_elapsed_time: 0s}
 sending_queue: {queue_size: 5000}
 ";
         assert_eq!(problems(yaml), Vec::<String>::new());
-        let yaml = "{protocol: {otlp: {tls: {insecure: true}}}, resolver: {dns: {hostname: members.local, port: 5317}}}";
+        let yaml = "
+protocol: {otlp: {tls: {insecure: true}}}
+resolver: {dns: {hostname: members.local, port: 5317}}
+";
         assert_eq!(problems(yaml), Vec::<String>::new());
     }
 
@@ -436,7 +439,12 @@ sending_queue: {queue_size: 5000}
     fn every_rule_is_reported_at_its_key() {
         let yaml = "
 routing_attributes: [a]
-protocol: {otlp: {endpoint: 'a:1', compression_params: {level: 99}, sending_queue: {queue_size: 1}, retry_on_failure: {}}}
+protocol:
+  otlp:
+    endpoint: 'a:1'
+    compression_params: {level: 99}
+    sending_queue: {queue_size: 1}
+    retry_on_failure: {}
 resolver:
   static: {hostnames: ['a:1', 'a:1', 'http://b', ':1', 'c:0']}
   dns: {hostname: 'a:1', port: 0, interval: 0s, timeout: 0s}

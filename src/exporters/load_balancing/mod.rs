@@ -1,4 +1,5 @@
-//! `load_balancing`, alias `loadbalancing`: OTLP over gRPC to several members; what has the same key goes to the same one.
+//! `load_balancing`, alias `loadbalancing`: OTLP over gRPC to several members; what has the same key goes to the same
+//! one.
 //!
 //! ```text
 //! queue -> balancer: by key (keys, rendezvous) -> members that are in (health) -> otlp_grpc's exporter, one per member
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! Members have no queues: what waits, waits in front, where any member can take it. So a batch is delivered when every
-//! piece of it was accepted by a member, and what one did not accept goes to the next member of its keys. What was accepted is
-//! not sent again when the rest of the batch is (`progress`).
+//! piece of it was accepted by a member, and what one did not accept goes to the next member of its keys. What was
+//! accepted is not sent again when the rest of the batch is (`progress`).
 
 mod balancer;
 mod config;

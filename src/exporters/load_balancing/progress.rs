@@ -33,8 +33,8 @@ pub(super) struct Progress {
     extra_sends: usize,
 }
 
-/// An attempt with a batch. When it ends before all is settled, however that comes, what is settled is remembered for the
-/// next one.
+/// An attempt with a batch. When it ends before all is settled, however that comes, what is settled is remembered for
+/// the next one.
 pub(super) struct Attempt<'a> {
     signal: Signal,
     identity: &'a Arc<()>,

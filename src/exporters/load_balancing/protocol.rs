@@ -42,8 +42,8 @@ pub struct Otlp {
     pub read_buffer_size: u32,
     /// Bytes of a request that are queued in a connection ahead of the socket. Default: 524288.
     pub write_buffer_size: usize,
-    /// Whether a request waits, up to `timeout`, while a member cannot be reached, instead of going to another one at once.
-    /// Default: false.
+    /// Whether a request waits, up to `timeout`, while a member cannot be reached, instead of going to another one at
+    /// once. Default: false.
     pub wait_for_ready: bool,
     /// The `user-agent` header. Default: `tributary/` and the version.
     pub user_agent: String,

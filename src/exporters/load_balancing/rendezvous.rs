@@ -1,17 +1,17 @@
 //! Which member a key belongs to: rendezvous hashing, with a bound on the load if one is asked for.
 //!
-//! Each pair of key and member has a score; the member with the highest one has the key, and the order of the scores is the
-//! order in which others follow when it is away. So when a member goes, its keys and no others move, each to its own second
-//! choice, and when it comes, it takes an equal share from each of the others. (Thaler and Ravishankar, "Using name-based
-//! mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998.)
+//! Each pair of key and member has a score; the member with the highest one has the key, and the order of the scores
+//! is the order in which others follow when it is away. So when a member goes, its keys and no others move, each to
+//! its own second choice, and when it comes, it takes an equal share from each of the others. (Thaler and
+//! Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998.)
 //!
-//! A ring, as the Collector has it, was rejected: with a hundred points per member shares differ by a tenth of the average, and
-//! the keys of a member that goes all move to the few that are next to its points. Scores cost a few nanoseconds per
-//! member and key, which is nothing next to sending, and members are tens, not thousands.
+//! A ring, as the Collector has it, was rejected: with a hundred points per member shares differ by a tenth of the
+//! average, and the keys of a member that goes all move to the few that are next to its points. Scores cost a few
+//! nanoseconds per member and key, which is nothing next to sending, and members are tens, not thousands.
 //!
-//! The bound is that of consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018), applied to bytes on
-//! their way: a member that would have more than its factor of the average is passed over for the next one in the key's
-//! order. It is off unless asked for, because with it a key may have two members at a time.
+//! The bound is that of consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018),
+//! applied to bytes on their way: a member that would have more than its factor of the average is passed over for the
+//! next one in the key's order. It is off unless asked for, because with it a key may have two members at a time.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub(super) fn seed(address: &str) -> u64 {
 
 /// How much a key belongs to a member. The same in every process, of every version: senders of one tier must agree.
 fn score(key: u64, seed: u64) -> u64 {
-    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every bit of the input changes half of the output.
+    // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every bit of the input changes half of the
+    // output.
     let mut mixed = key ^ seed;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
