@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::auth::{ClientAuthenticator, ServerAuthenticator};
 use crate::batch::Signal;
-use crate::config::{Capability, ComponentId, Node, Problems, Report, Validate};
+use crate::config::{Capability, ComponentId, Node, PipelineId, Problems, Report, Validate};
 use crate::health::Health;
 use crate::memory::Budget;
 use crate::net::listeners::Listeners;
@@ -117,17 +117,33 @@ pub struct BuildError(pub String);
 
 /// A consumer per signal, where there is a pipeline (or an exporter) for it.
 #[derive(Clone, Default)]
-pub struct Outputs([Option<Arc<dyn Consumer>>; 4]);
+pub struct Outputs {
+    signals: [Option<Arc<dyn Consumer>>; 4],
+    pipelines: Vec<(PipelineId, Arc<dyn Consumer>)>,
+}
 
 impl Outputs {
-    /// The consumer of a signal.
+    /// The consumer of a signal: all pipelines of that signal at once.
     pub fn get(&self, signal: Signal) -> Option<&Arc<dyn Consumer>> {
-        self.0[signal.index()].as_ref()
+        self.signals[signal.index()].as_ref()
     }
 
     /// Sets the consumer of a signal.
     pub fn set(&mut self, signal: Signal, consumer: Arc<dyn Consumer>) {
-        self.0[signal.index()] = Some(consumer);
+        self.signals[signal.index()] = Some(consumer);
+    }
+
+    /// One of the pipelines, for who does not give everything to all.
+    pub fn pipeline(&self, id: &PipelineId) -> Option<&Arc<dyn Consumer>> {
+        let mut pipelines = self.pipelines.iter();
+        pipelines
+            .find(|(other, _)| other == id)
+            .map(|(_, consumer)| consumer)
+    }
+
+    /// Sets the consumers of the pipelines.
+    pub fn set_pipelines(&mut self, pipelines: Vec<(PipelineId, Arc<dyn Consumer>)>) {
+        self.pipelines = pipelines;
     }
 
     /// The signals that have a consumer.
@@ -195,12 +211,24 @@ pub trait ProcessorConfig: Settings {
 
 /// An exporter's configuration. One instance serves all signals.
 pub trait ExporterConfig: Settings {
+    /// Reports what has no meaning for `signal`, which a pipeline brings.
+    fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
+
     /// Builds it for the signals of the pipelines that use it.
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError>;
 }
 
 /// A connector's configuration: the end of some pipelines and the start of others.
 pub trait ConnectorConfig: Settings {
+    /// Reports what has no meaning between the pipelines that end in it and those that start with it.
+    fn check_pipelines(
+        &self,
+        _ends: &[PipelineId],
+        _starts: &[PipelineId],
+        _problems: &mut Problems,
+    ) {
+    }
+
     /// Builds it for the signals that flow in; `outputs` are the pipelines that start with it.
     fn build(
         &self,

@@ -15,7 +15,7 @@
 //!    `ottl`: conditions, in a part of the Collector's language. `re2`: regular expressions, in Go's.
 //! 9. [`service`] and [`cli`]: the life of the process, and its command line.
 //! 10. [`memory`], [`health`], [`net`], [`auth`], [`files`], [`compression`], [`telemetry`]: what the components share.
-//!     `turns`: heavy work off the threads that serve sockets.
+//!     `turns`: heavy work off the threads that serve sockets. `discovery`: which servers there are.
 //!     [`allocator`], [`code_pages`] and [`open_files`]: what the process asks of the system.
 
 pub mod allocator;
@@ -29,6 +29,7 @@ pub mod compression;
 pub mod config;
 pub mod connectors;
 pub mod cpu_profile;
+mod discovery;
 pub mod exporters;
 pub mod extensions;
 pub mod files;

@@ -4,6 +4,7 @@ mod components;
 mod service;
 
 use super::check;
+use super::check::signals::Checked;
 use super::load::Registries;
 use super::model::Config;
 use super::node::{Content, Node};
@@ -235,7 +236,23 @@ pub(super) fn assemble(
         .collect();
     let service = service::read(tree, &mut facts, report);
     check::check(&facts, report);
-    check::signals::check(&facts, &processors, section(Kind::Processor), report);
+    let of_processors = Checked {
+        kind: Kind::Processor,
+        list: |draft| &draft.processors,
+        components: &processors,
+        section: section(Kind::Processor),
+        ask: |processor, signal, problems| processor.check_signal(signal, problems),
+    };
+    check::signals::check(&facts, &of_processors, report);
+    let of_exporters = Checked {
+        kind: Kind::Exporter,
+        list: |draft| &draft.exporters,
+        components: &exporters,
+        section: section(Kind::Exporter),
+        ask: |exporter, signal, problems| exporter.check_signal(signal, problems),
+    };
+    check::signals::check(&facts, &of_exporters, report);
+    check::joined::check(&facts, &connectors, section(Kind::Connector), report);
     Some(Config {
         receivers,
         processors,

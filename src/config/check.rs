@@ -2,6 +2,7 @@
 
 mod connectors;
 mod files;
+pub(super) mod joined;
 mod listeners;
 mod references;
 pub(super) mod signals;

@@ -1,13 +1,18 @@
 //! What a configuration says, typed: what the service is built from.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::batch::Signal;
 use crate::component::{
     ConnectorConfig, Entry, ExporterConfig, ExtensionConfig, ProcessorConfig, ReceiverConfig,
 };
 
-use super::id::ComponentId;
+use super::id::{ComponentId, InvalidId};
 use super::telemetry::TelemetryConfig;
 
 /// A whole configuration, checked. Components are in the order in which they are written.
@@ -76,6 +81,52 @@ impl fmt::Display for PipelineId {
             Some(name) => write!(f, "{}/{name}", self.signal),
             None => f.write_str(self.signal.name()),
         }
+    }
+}
+
+impl FromStr for PipelineId {
+    type Err = InvalidId;
+
+    /// The rules for names are those of component ids.
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let id: ComponentId = text.parse()?;
+        let Some(signal) = Signal::from_name(id.kind()) else {
+            let known = Signal::ALL.map(Signal::name).join(", ");
+            return Err(InvalidId(format!(
+                "`{text}` is not a pipeline: write one of {known}, or `traces/name`"
+            )));
+        };
+        Ok(PipelineId {
+            signal,
+            name: id.name().map(str::to_owned),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for PipelineId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for PipelineId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for PipelineId {
+    fn schema_name() -> Cow<'static, str> {
+        "PipelineId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The id of a pipeline: a signal, or `signal/name`.",
+            "pattern": "^(traces|metrics|logs|profiles)(/.+)?$",
+        })
     }
 }
 

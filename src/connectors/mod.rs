@@ -1,6 +1,7 @@
 //! The connectors. A new one is one file and one line in [`REGISTRY`].
 
 pub mod count;
+pub mod failover;
 pub mod forward;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -10,5 +11,9 @@ pub mod profile_metrics;
 use crate::component::{ConnectorConfig, Entry};
 
 /// Every connector that is built in.
-pub static REGISTRY: &[Entry<dyn ConnectorConfig>] =
-    &[count::ENTRY, forward::ENTRY, profile_metrics::ENTRY];
+pub static REGISTRY: &[Entry<dyn ConnectorConfig>] = &[
+    count::ENTRY,
+    failover::ENTRY,
+    forward::ENTRY,
+    profile_metrics::ENTRY,
+];

@@ -47,13 +47,10 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let mut exporter = Exporter::new(self, &cx.id)
-            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
-        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
-            // So that there is room for them in the copy of every request; their values are those of the moment.
-            auth.add(&mut exporter.headers);
-            exporter.auth = Some(auth);
-        }
+        let failed = |reason| BuildError(format!("exporter {}: {reason}", cx.id));
+        let tls = self.tls_source(&cx.id).map_err(failed)?;
+        let auth = auth::client(self.auth.as_ref(), cx)?;
+        let exporter = Exporter::new(self, tls, auth).map_err(failed)?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -64,7 +61,8 @@ impl ExporterConfig for Config {
     }
 }
 
-struct Exporter {
+/// Sends to one endpoint.
+pub(super) struct Exporter {
     pool: Pool,
     /// The method of each signal.
     methods: [Uri; 4],
@@ -73,22 +71,41 @@ struct Exporter {
     compressor: Option<Compressor>,
 }
 
+impl Config {
+    /// What connections speak TLS with, unless in plaintext; exporters to several endpoints can share it.
+    pub(super) fn tls_source(&self, id: &ComponentId) -> Result<Option<RotatingClient>, String> {
+        if !self.target()?.tls {
+            return Ok(None);
+        }
+        let owner = Owner::new(id, "exporter");
+        let source = RotatingClient::new(&self.tls, &[b"h2"], owner);
+        source.map(Some).map_err(|error| error.to_string())
+    }
+}
+
 impl Exporter {
-    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+    /// An exporter that connects when there is something to send.
+    pub(super) fn new(
+        config: &Config,
+        tls: Option<RotatingClient>,
+        auth: Option<Arc<dyn ClientAuthenticator>>,
+    ) -> Result<Self, String> {
         let target = config.target()?;
-        let tls = match target.tls {
-            true => {
-                let owner = Owner::new(id, "exporter");
-                let source = RotatingClient::new(&config.tls, &[b"h2"], owner)
-                    .map_err(|error| error.to_string())?;
+        let tls = match tls {
+            Some(source) => {
                 let name = config
                     .tls
                     .server_name(target.host)
                     .map_err(|error| error.to_string())?;
                 Some((source, name))
             }
-            false => None,
+            None => None,
         };
+        let mut headers = headers(config)?;
+        if let Some(auth) = &auth {
+            // So that there is room for them in the copy of every request; their values are those of the moment.
+            auth.add(&mut headers);
+        }
         let authority = match config.authority.as_str() {
             "" => target.authority,
             authority => authority,
@@ -125,8 +142,8 @@ impl Exporter {
                 method(logs)?,
                 method(profiles)?,
             ],
-            headers: headers(config)?,
-            auth: None,
+            headers,
+            auth,
             compressor,
         })
     }

@@ -323,21 +323,22 @@ impl<'a> Builder<'a> {
     fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Leveled<Outputs>, GraphError> {
         let mut outputs = Outputs::default();
         let mut level = 0;
+        let mut each = Vec::new();
         for signal in Signal::ALL {
-            let pipelines: Vec<_> = self
-                .config
-                .service
-                .pipelines
-                .iter()
-                .filter(|(key, body)| key.signal == signal && body.receivers.contains(id))
-                .map(|(key, _)| self.pipeline(key))
-                .collect::<Result<_, _>>()?;
-            if !pipelines.is_empty() {
-                let (entries, levels): (Vec<_>, Vec<_>) = pipelines.into_iter().unzip();
+            let mut entries = Vec::new();
+            for (key, body) in &self.config.service.pipelines {
+                if key.signal == signal && body.receivers.contains(id) {
+                    let (entry, below) = self.pipeline(key)?;
+                    each.push((key.clone(), entry.clone()));
+                    entries.push(entry);
+                    level = level.max(below);
+                }
+            }
+            if !entries.is_empty() {
                 outputs.set(signal, FanOut::over(entries));
-                level = levels.into_iter().fold(level, usize::max);
             }
         }
+        outputs.set_pipelines(each);
         Ok((outputs, level))
     }
 

@@ -12,7 +12,7 @@
 //!   [`relocations`] brings processes that run a binary at different addresses together.
 //! - [`write`](mod@write): from them to a request's bytes.
 //! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
-//! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching.
+//! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching. [`partition`]: by destination.
 //!   [`decoded`]: how much memory a request takes once it is read.
 //! - [`identity`]: hashes of content that every hop computes alike.
 //! - [`pprof`]: pprof files, to and from all this.
@@ -45,6 +45,7 @@ pub mod merge;
 pub mod model;
 pub mod names;
 pub mod naming;
+pub mod partition;
 mod places;
 pub mod pprof;
 pub mod references;

@@ -22,6 +22,7 @@ mod delivery;
 mod entry;
 mod held;
 mod pace;
+mod partly;
 mod room;
 mod sending;
 mod stored;
@@ -30,6 +31,7 @@ pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Sizer,
 };
+pub use partly::Partly;
 pub use sending::{Settings, terminal};
 pub use stored::decode as decode_record;
 

@@ -25,6 +25,10 @@ const BYTES: [f64; 13] = [
 const SECONDS: [f64; 12] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
+/// Those of latencies in milliseconds: the defaults of OpenTelemetry's SDKs.
+const MILLISECONDS: [f64; 15] = [
+    0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2.5e3, 5e3, 7.5e3, 1e4,
+];
 
 /// How often the recorder folds what histograms have gathered. Scrapes do it too; without them it would pile up.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -40,6 +44,10 @@ impl Exposition {
             .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?
             .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+            .set_buckets_for_metric(
+                Matcher::Suffix("_backend_latency".to_owned()),
+                &MILLISECONDS,
+            )?
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;

@@ -202,6 +202,22 @@ pub(super) fn describe() {
             "Files that clients tried to upload, by outcome",
         ),
         (
+            "otelcol_loadbalancer_num_resolutions",
+            "Number of times the resolver was asked who the members are, by success",
+        ),
+        (
+            "otelcol_loadbalancer_num_backend_updates",
+            "Number of times there were other members than before",
+        ),
+        (
+            "otelcol_loadbalancer_backend_outcome",
+            "Number of requests to each member, by success",
+        ),
+        (
+            "otelcol_connector_failover_count",
+            "Number of times a level was left because it refuses",
+        ),
+        (
             "tributary_exporter_file_rotations",
             "Number of times a full file was renamed and a new one begun",
         ),
@@ -286,6 +302,14 @@ pub(super) fn describe() {
             "Requests being sent, those that wait for their next attempt included",
         ),
         (
+            "otelcol_loadbalancer_num_backends",
+            "Number of members, those that are left alone after failures included",
+        ),
+        (
+            "tributary_connector_failover_level",
+            "The level that gets everything, from 1",
+        ),
+        (
             "otelcol_processor_batch_metadata_cardinality",
             "Number of distinct metadata value combinations being processed",
         ),
@@ -362,6 +386,10 @@ pub(super) fn describe() {
         (
             "tributary_symbols_compile_seconds",
             "How long it took to compile the symbols of a binary",
+        ),
+        (
+            "otelcol_loadbalancer_backend_latency",
+            "How long requests to a member took, in milliseconds",
         ),
     ] {
         describe_histogram!(name, meaning);

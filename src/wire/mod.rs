@@ -4,7 +4,7 @@
 //! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
 //! - Changing: [`attributes`], and the [`edit`]or under it; [`sieve`] for taking things out; [`stamp`] for who sent a
 //!   request; [`strings`] for every string there is.
-//! - Cutting: [`split`]. (Batching needs nothing: requests one after the other are a request.)
+//! - Cutting: [`split`] by size, [`mod@partition`] by destination. (Batching needs nothing: requests one after the other are a request.)
 //! - OTLP/JSON: [`json`].
 //!
 //! The rule for all of it: what the wire path does not fully understand, such as a message that occurs twice where it
@@ -15,6 +15,7 @@ mod count;
 pub mod descriptor;
 pub mod edit;
 pub mod json;
+pub mod partition;
 pub mod reader;
 mod schema;
 pub mod sieve;

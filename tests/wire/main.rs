@@ -7,6 +7,7 @@ mod attributes;
 mod filter;
 mod generator;
 mod oracle;
+mod partition;
 mod rebuild;
 mod redaction;
 mod sieve;

@@ -1,34 +1,42 @@
-//! What processors are told has a meaning in the pipelines that they are in.
+//! What processors and exporters are told has a meaning in the pipelines that they are in.
 
-use crate::component::ProcessorConfig;
+use crate::batch::Signal;
 use crate::config::Problems;
-use crate::config::assemble::{Facts, Kind};
+use crate::config::assemble::{Draft, Facts, Kind, Reference};
 use crate::config::id::ComponentId;
 use crate::config::model::Configured;
 use crate::config::node::Node;
 use crate::config::report::{Diagnostic, Report};
 
-pub(in crate::config) fn check(
+/// Components of one kind, as they are checked.
+pub(in crate::config) struct Checked<'a, C: ?Sized + 'static> {
+    pub(in crate::config) kind: Kind,
+    /// Where pipelines name them.
+    pub(in crate::config) list: fn(&Draft) -> &Vec<Reference>,
+    pub(in crate::config) components: &'a [(ComponentId, Configured<C>)],
+    pub(in crate::config) section: Option<&'a Node>,
+    /// What one of them says to a signal.
+    pub(in crate::config) ask: fn(&C, Signal, &mut Problems),
+}
+
+pub(in crate::config) fn check<C: ?Sized>(
     facts: &Facts,
-    processors: &[(ComponentId, Configured<dyn ProcessorConfig>)],
-    section: Option<&Node>,
+    checked: &Checked<'_, C>,
     report: &mut Report,
 ) {
     for draft in &facts.pipelines {
-        for reference in &draft.processors {
-            let Some((id, processor)) = processors.iter().find(|(id, _)| *id == reference.id)
-            else {
+        for reference in (checked.list)(draft) {
+            let mut components = checked.components.iter();
+            let Some((id, component)) = components.find(|(id, _)| *id == reference.id) else {
                 continue;
             };
             let mut problems = Problems::default();
-            processor
-                .config
-                .check_signal(draft.id.signal, &mut problems);
+            (checked.ask)(&component.config, draft.id.signal, &mut problems);
             let id = id.to_string();
-            let body = section.and_then(|section| section.child(&id));
+            let body = checked.section.and_then(|section| section.child(&id));
             for problem in problems.found() {
                 let span = body.map_or(reference.span, |body| body.locate(&problem.path));
-                let path = [Kind::Processor.section(), &id].map(str::to_owned);
+                let path = [checked.kind.section(), &id].map(str::to_owned);
                 let path = path.into_iter().chain(problem.path.iter().cloned());
                 report.push(
                     Diagnostic::error(problem.message.clone(), span)

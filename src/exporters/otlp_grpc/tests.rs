@@ -22,7 +22,8 @@ fn config(server: &TestServer) -> Config {
 }
 
 fn build(config: &Config) -> Result<Exporter, String> {
-    Exporter::new(config, &"otlp_grpc".parse().unwrap())
+    let tls = config.tls_source(&"otlp_grpc".parse().unwrap())?;
+    Exporter::new(config, tls, None)
 }
 
 async fn send(

@@ -26,8 +26,7 @@ struct State {
 
 /// Which batches are in finished files in part, because another file with rows of theirs has failed. When such a
 /// batch comes again, what is finished is left out.
-#[derive(Default)]
-pub(super) struct Partly(Mutex<Vec<(Weak<()>, Finished)>>);
+pub(super) type Partly = crate::queue::Partly<Finished>;
 
 /// Finished files with rows of a batch, by what belongs into them.
 type Finished = Vec<Key>;
@@ -37,7 +36,7 @@ impl Ticket {
     pub(super) fn new(batch: &Arc<()>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
         let (tell, outcome) = oneshot::channel();
         let state = State {
-            finished: partly.take(batch),
+            finished: partly.take(batch).unwrap_or_default(),
             ..State::default()
         };
         let ticket = Arc::new(Ticket {
@@ -98,28 +97,5 @@ impl Drop for Ticket {
         };
         // Nobody listens when the client has gone.
         let _ = tell.send(outcome);
-    }
-}
-
-impl Partly {
-    fn take(&self, batch: &Arc<()>) -> Finished {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
-            return Vec::new();
-        }
-        // As long as there is a weak reference no other batch has the address.
-        let at = all
-            .iter()
-            .position(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(batch)));
-        at.map(|at| all.swap_remove(at).1).unwrap_or_default()
-    }
-
-    fn remember(&self, batch: &Weak<()>, finished: Finished) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that were given up do not come again.
-        all.retain(|(batch, _)| batch.strong_count() > 0);
-        if !finished.is_empty() {
-            all.push((batch.clone(), finished));
-        }
     }
 }

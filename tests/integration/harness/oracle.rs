@@ -1,9 +1,9 @@
 //! The promise above all others: what was acknowledged arrives, and nothing arrives that was not sent.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Backend, within};
+use super::{Backend, GLANCE, within};
 
 /// What clients sent, and what of it was acknowledged. Clones share their books.
 #[derive(Clone, Default)]
@@ -55,6 +55,34 @@ impl Oracle {
             assert!(books.sent.contains(id), "{id} arrived, but nobody sent it");
         }
         record.arrivals.values().filter(|times| **times > 1).count()
+    }
+
+    /// The same of next hops among which things are spread: each has arrived at one of them. Returns how many items came
+    /// more than once.
+    pub async fn settle_among(&self, backends: &[&Backend]) -> usize {
+        let owed = self.books().acknowledged.clone();
+        let what = format!("arrival of all {} acknowledged items somewhere", owed.len());
+        let arrived = |id: &String| {
+            let mut records = backends.iter().map(|backend| backend.record());
+            records.any(|record| record.arrivals.contains_key(id))
+        };
+        within(&what, async {
+            while !owed.iter().all(arrived) {
+                tokio::time::sleep(GLANCE).await;
+            }
+        })
+        .await;
+        let mut times: HashMap<String, usize> = HashMap::new();
+        for backend in backends {
+            for (id, arrivals) in &backend.record().arrivals {
+                assert!(
+                    self.books().sent.contains(id),
+                    "{id} arrived, but nobody sent it"
+                );
+                *times.entry(id.clone()).or_default() += arrivals;
+            }
+        }
+        times.values().filter(|times| **times > 1).count()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

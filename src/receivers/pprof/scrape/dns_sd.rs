@@ -12,6 +12,7 @@ use tracing::warn;
 use super::discovery::Found;
 use crate::config::units::{Duration, Endpoint};
 use crate::config::{ComponentId, Problems, Validate};
+use crate::discovery::one_family;
 
 /// Host names whose addresses are servers, as those of a headless service of Kubernetes. The system resolves them.
 ///
@@ -124,10 +125,9 @@ impl Dns {
 
 /// The addresses of a name that are targets.
 fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
-    let kind = kind.unwrap_or(match addresses.iter().any(SocketAddr::is_ipv4) {
-        true => RecordType::A,
-        false => RecordType::Aaaa,
-    });
+    let Some(kind) = kind else {
+        return one_family(addresses);
+    };
     addresses.retain(|address| match kind {
         RecordType::A => address.is_ipv4(),
         RecordType::Aaaa => address.is_ipv6(),

@@ -12,11 +12,10 @@ use tracing::warn;
 use super::discovery::Found;
 use crate::config::units::Duration;
 use crate::config::{ComponentId, Problems, Validate};
+use crate::discovery::{Group, is_targets_file, read_targets};
 use crate::files::FileWatch;
 use crate::receivers::glob::Glob;
 
-/// The most bytes of a file; it is for people and small programs.
-const MAX_FILE: u64 = 16 << 20;
 /// The most files of a pattern.
 const MAX_FILES: usize = 10_000;
 
@@ -53,8 +52,7 @@ impl Validate for FileSd {
         for (at, file) in self.files.iter().enumerate() {
             let at = at.to_string();
             let path = Path::new(file);
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            if !matches!(extension, Some("json" | "yml" | "yaml")) {
+            if !is_targets_file(path) {
                 problems.error(&["files", &at], "must end with .json, .yml or .yaml");
             }
             let directory = path.parent().and_then(Path::to_str);
@@ -69,16 +67,6 @@ impl Validate for FileSd {
             problems.error(&["refresh_interval"], "must be above 0");
         }
     }
-}
-
-/// A list of such is what a file holds.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Group {
-    #[serde(default)]
-    targets: Vec<String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
 }
 
 /// Files that are looked at.
@@ -119,7 +107,7 @@ impl Files {
             let paths = matching(&patterns);
             let watch = FileWatch::new(paths.iter().cloned().chain(directories));
             let read = paths.into_iter().map(|path| {
-                let groups = read(&path);
+                let groups = read_targets(&path);
                 (path, groups)
             });
             (watch, read.collect::<Vec<_>>())
@@ -157,17 +145,6 @@ fn found(group: Group) -> impl Iterator<Item = Found> {
         name: None,
         labels: labels.clone(),
     })
-}
-
-fn read(path: &Path) -> Result<Vec<Group>, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if metadata.len() > MAX_FILE {
-        return Err(format!("it has more than {MAX_FILE} bytes"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    // JSON is YAML, too. An empty file has no targets.
-    let groups: Option<Vec<Group>> = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
-    Ok(groups.unwrap_or_default())
 }
 
 /// The files that are there, each once.

@@ -1,0 +1,179 @@
+//! The configuration of `failover`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::telemetry::Unread;
+use crate::config::units::Duration;
+use crate::config::{ExtensionUse, PipelineId, Problems, Section, Validate};
+use crate::queue::QueueConfig;
+
+/// Hands everything to the first level of pipelines that takes it.
+///
+/// A level refuses when one of its pipelines does. Exporters of a level need `sending_queue: {enabled: false}`, or
+/// `wait_for_result: true` in it: a queue takes what it cannot deliver, and so hides the trouble behind it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The pipelines of each level, most wanted first: `[[traces/here], [traces/there]]`. A level may have several
+    /// pipelines of a signal, which all get everything, and pipelines of several signals, each of which fails over by
+    /// itself. Required.
+    pub priority_levels: Vec<Vec<PipelineId>>,
+    /// How often one batch asks the levels above the current one whether they take something again. Default: 10m.
+    pub retry_interval: Duration,
+    /// A queue in front of all levels: what no level takes is held and offered again, after 5s at first and at least
+    /// every 45s, for ever. Default: off, what no level takes is refused, and the sender still has it.
+    pub sending_queue: Section<QueueConfig>,
+    /// Has no effect, and gives a warning: one batch asks all levels above the current one, in order. (In the Collector
+    /// the time between them.)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_gap: Option<Unread>,
+    /// Has no effect, and gives a warning: higher levels are asked for as long as the process runs. (In the Collector,
+    /// after so many times a level is never used again.)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<Unread>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            priority_levels: Vec::new(),
+            retry_interval: Duration::secs(600),
+            sending_queue: Section(None),
+            retry_gap: None,
+            max_retries: None,
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if self.priority_levels.is_empty() {
+            let message =
+                "there must be at least one level, as in `[[traces/first], [traces/second]]`";
+            problems.error(&["priority_levels"], message);
+        }
+        let mut seen: Vec<&PipelineId> = Vec::new();
+        for (level, pipelines) in self.priority_levels.iter().enumerate() {
+            let level = level.to_string();
+            if pipelines.is_empty() {
+                let message = "a level needs at least one pipeline";
+                problems.error(&["priority_levels", &level], message);
+            }
+            for (at, pipeline) in pipelines.iter().enumerate() {
+                if seen.contains(&pipeline) {
+                    let message = format!("the pipeline `{pipeline}` is in the levels twice");
+                    problems.error(&["priority_levels", &level, &at.to_string()], message);
+                }
+                seen.push(pipeline);
+            }
+        }
+        if self.retry_interval.is_zero() {
+            problems.error(&["retry_interval"], "must be above 0");
+        }
+        if self.retry_gap.is_some() {
+            let message =
+                "has no effect: one batch asks all levels above the current one, in order";
+            problems.warning(&["retry_gap"], message);
+        }
+        if self.max_retries.is_some() {
+            let message = "has no effect: higher levels are asked for as long as the process runs";
+            problems.warning(&["max_retries"], message);
+        }
+        if let Some(queue) = &*self.sending_queue {
+            problems.within("sending_queue", queue);
+        }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        self.sending_queue
+            .iter()
+            .filter_map(QueueConfig::uses)
+            .collect()
+    }
+}
+
+impl Config {
+    /// Reports levels that do not fit the pipelines that end in the connector and those that start with it.
+    pub(super) fn check_levels(
+        &self,
+        ends: &[PipelineId],
+        starts: &[PipelineId],
+        problems: &mut Problems,
+    ) {
+        for (level, pipelines) in self.priority_levels.iter().enumerate() {
+            for (at, pipeline) in pipelines.iter().enumerate() {
+                let path = ["priority_levels", &level.to_string(), &at.to_string()];
+                if !starts.contains(pipeline) {
+                    let message = format!(
+                        "no pipeline `{pipeline}` starts with this connector: add the connector to its `receivers`"
+                    );
+                    problems.error(&path, message);
+                } else if !ends.iter().any(|end| end.signal == pipeline.signal) {
+                    let message = format!("no {} pipeline ends in this connector", pipeline.signal);
+                    problems.error(&path, message);
+                }
+            }
+        }
+        let leveled = |pipeline: &&PipelineId| {
+            !self
+                .priority_levels
+                .iter()
+                .flatten()
+                .any(|p| p == *pipeline)
+        };
+        for pipeline in starts.iter().filter(leveled) {
+            let message = format!(
+                "the pipeline `{pipeline}` starts with this connector and is in no level: it would get nothing"
+            );
+            problems.error(&["priority_levels"], message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(yaml: &str) -> Vec<(String, bool)> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found
+            .map(|problem| (problem.path.join("::"), problem.warning))
+            .collect()
+    }
+
+    #[test]
+    fn a_collectors_file_is_read_and_what_has_no_effect_is_said() {
+        let yaml = "
+priority_levels: [[traces/first, traces/also_first], [traces/second]]
+retry_interval: 5m
+retry_gap: 1m
+max_retries: 10
+";
+        let warning = |path: &str| (path.to_owned(), true);
+        assert_eq!(found(yaml), [warning("retry_gap"), warning("max_retries")]);
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        let error = |path: &str| (path.to_owned(), false);
+        assert_eq!(found("{}"), [error("priority_levels")]);
+        let yaml = "
+priority_levels: [[traces], [], [logs, traces]]
+retry_interval: 0s
+sending_queue: {num_consumers: 0}
+";
+        assert_eq!(
+            found(yaml),
+            [
+                error("priority_levels::1"),
+                error("priority_levels::2::1"),
+                error("retry_interval"),
+                error("sending_queue::num_consumers"),
+            ]
+        );
+    }
+}

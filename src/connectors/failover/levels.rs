@@ -1,0 +1,175 @@
+//! Which level is asked first, and what becomes of a refusal.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::Config;
+use super::metrics::Metrics;
+use crate::batch::{Batch, Code, Nack, Signal};
+use crate::component::{BuildContext, Outputs};
+use crate::config::ComponentId;
+use crate::pipeline::{BoxFuture, Consumer, FanOut};
+
+/// The levels that have pipelines of a signal.
+pub(super) struct Levels {
+    id: ComponentId,
+    signal: Signal,
+    levels: Vec<Level>,
+    /// The position of the level that is asked first.
+    current: AtomicUsize,
+    retry_interval: Duration,
+    /// When a batch asks the levels above the current one.
+    next_probe: Mutex<Instant>,
+    metrics: Metrics,
+}
+
+struct Level {
+    /// In the configuration, from 1.
+    number: usize,
+    consumer: Arc<dyn Consumer>,
+}
+
+impl Levels {
+    pub(super) fn new(
+        config: &Config,
+        cx: &BuildContext,
+        signal: Signal,
+        outputs: &Outputs,
+    ) -> Self {
+        let level = |(at, pipelines): (usize, &Vec<_>)| {
+            let consumers = pipelines.iter().filter_map(|id| outputs.pipeline(id));
+            (at + 1, consumers.cloned().collect())
+        };
+        let of_signal = config.priority_levels.iter().map(|level| {
+            let pipelines = level.iter().filter(|id| id.signal == signal);
+            pipelines.cloned().collect()
+        });
+        let of_signal: Vec<Vec<_>> = of_signal.collect();
+        let levels: Vec<Level> = of_signal
+            .iter()
+            .enumerate()
+            .map(level)
+            .filter(|(_, consumers): &(usize, Vec<_>)| !consumers.is_empty())
+            .map(|(number, consumers)| Level {
+                number,
+                consumer: FanOut::over(consumers),
+            })
+            .collect();
+        let numbers: Vec<usize> = levels.iter().map(|level| level.number).collect();
+        let metrics = Metrics::new(&cx.id, signal, &numbers);
+        metrics.at(numbers.first().copied().unwrap_or_default());
+        Levels {
+            id: cx.id.clone(),
+            signal,
+            levels,
+            current: AtomicUsize::new(0),
+            retry_interval: *config.retry_interval,
+            next_probe: Mutex::new(Instant::now()),
+            metrics,
+        }
+    }
+
+    /// Asks one level after the other.
+    async fn offer(&self, batch: Batch) -> Result<(), Nack> {
+        let first = self.current.load(SeqCst);
+        let all = 0..self.levels.len();
+        // Nothing is refused before every level was asked: those above the current one come last, unless it is their
+        // turn.
+        let order: Vec<usize> = match first > 0 && self.is_time_to_probe() {
+            true => all.collect(),
+            false => (first..all.end).chain(0..first).collect(),
+        };
+        let mut worst: Option<Nack> = None;
+        for position in order {
+            let Some(level) = self.levels.get(position) else {
+                continue;
+            };
+            match level.consumer.consume(batch.clone()).await {
+                Ok(()) => {
+                    self.taken(first, position, worst.as_ref());
+                    return Ok(());
+                }
+                Err(nack) if is_about_data(&nack) => return Err(nack),
+                Err(nack) if worst.as_ref().is_some_and(|worst| worst.retryable) => drop(nack),
+                Err(nack) => worst = Some(nack),
+            }
+        }
+        Err(worst.unwrap_or_else(|| Nack::unavailable("no level has a pipeline of this signal")))
+    }
+
+    /// Whether this batch is the one that asks higher levels. The next one is an interval later.
+    fn is_time_to_probe(&self) -> bool {
+        let mut next = self
+            .next_probe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let due = *next <= Instant::now();
+        if due {
+            *next = Instant::now() + self.retry_interval;
+        }
+        due
+    }
+
+    /// Notes that the level at `to` took a batch that began at `from`. Where another batch has changed the level
+    /// since, what that one saw is newer.
+    fn taken(&self, from: usize, to: usize, why: Option<&Nack>) {
+        if from == to {
+            return;
+        }
+        let changed = self.current.compare_exchange(from, to, SeqCst, SeqCst);
+        let (Ok(_), Some(left), Some(entered)) =
+            (changed, self.levels.get(from), self.levels.get(to))
+        else {
+            return;
+        };
+        self.metrics.at(entered.number);
+        if to < from {
+            info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "connector",
+                otelcol.signal = %self.signal,
+                from_level = left.number,
+                to_level = entered.number,
+                "A higher level takes data again."
+            );
+            return;
+        }
+        self.metrics.left(from);
+        let mut next = self
+            .next_probe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *next = Instant::now() + self.retry_interval;
+        warn!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "connector",
+            otelcol.signal = %self.signal,
+            from_level = left.number,
+            to_level = entered.number,
+            error = why.map(|nack| nack.reason.as_ref()),
+            "A level refuses data. Failing over to the next one that takes it."
+        );
+    }
+}
+
+impl Consumer for Levels {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        // All attempts share the bytes.
+        batch.wire();
+        Box::pin(self.offer(batch))
+    }
+}
+
+/// Whether another level would say the same: the data is at fault, or too large. All other refusals, such as that our
+/// credentials are wrong there, are one level's trouble.
+fn is_about_data(nack: &Nack) -> bool {
+    let about = matches!(
+        nack.code,
+        Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted
+    );
+    about && !nack.retryable
+}

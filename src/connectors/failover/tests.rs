@@ -1,0 +1,130 @@
+//! What the connector promises to who brings a batch.
+
+use super::*;
+use crate::batch::{Code, Nack};
+use crate::component::Host;
+use crate::pipeline::Consumer;
+use crate::pipeline::testing::{Scripted, spans};
+
+fn build(yaml: &str, levels: &[(&str, &Arc<Scripted>)]) -> Terminal {
+    let config: Config = serde_yaml::from_str(yaml).unwrap();
+    let mut outputs = Outputs::default();
+    let pipelines = levels.iter().map(|(id, consumer)| {
+        (
+            id.parse().unwrap(),
+            (*consumer).clone() as Arc<dyn Consumer>,
+        )
+    });
+    outputs.set_pipelines(pipelines.collect());
+    let cx = Host::for_tests().context(&"failover".parse().unwrap());
+    config.build(&cx, &[Signal::Traces], outputs).unwrap()
+}
+
+async fn offer(terminal: &Terminal, name: &str) -> Result<(), Nack> {
+    let entry = terminal.inputs.get(Signal::Traces).unwrap();
+    entry.consume(spans([name])).await
+}
+
+fn down() -> Result<(), Nack> {
+    Err(Nack::unavailable("down"))
+}
+
+const TWO: &str = "{priority_levels: [[traces/a], [traces/b]], retry_interval: 1m}";
+
+#[tokio::test(start_paused = true)]
+async fn the_first_level_that_takes_a_batch_gets_it_and_keeps_the_role_for_the_interval() {
+    let (a, b) = (Scripted::new([down()]), Scripted::new([]));
+    let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
+    for name in ["1", "2", "3"] {
+        offer(&failover, name).await.unwrap();
+    }
+    assert_eq!(
+        b.span_names(),
+        ["1", "2", "3"],
+        "the first level was up again, and not asked yet"
+    );
+    tokio::time::advance(Duration::from_secs(61)).await;
+    offer(&failover, "4").await.unwrap();
+    offer(&failover, "5").await.unwrap();
+    assert_eq!(a.span_names(), ["4", "5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_batch_per_interval_asks_a_level_that_is_still_down_and_arrives_all_the_same() {
+    let a = Scripted::new([down(), down()]);
+    let b = Scripted::new([]);
+    let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
+    offer(&failover, "1").await.unwrap();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    offer(&failover, "2").await.unwrap();
+    // Would be taken by the first level if it were asked.
+    offer(&failover, "3").await.unwrap();
+    assert_eq!(b.span_names(), ["1", "2", "3"]);
+    assert!(a.taken().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_level_takes_is_refused_and_nothing_is_refused_that_a_level_takes() {
+    let a = Scripted::new([down(), down()]);
+    let b = Scripted::new([down(), Ok(()), down()]);
+    let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
+    let nack = offer(&failover, "1").await.unwrap_err();
+    assert!(nack.retryable, "{nack:?}");
+    offer(&failover, "1").await.unwrap();
+    // The second level is the current one and goes down; the first one is up, though not to be probed yet.
+    offer(&failover, "2").await.unwrap();
+    assert_eq!(
+        (a.span_names(), b.span_names()),
+        (vec!["2".into()], vec!["1".into()])
+    );
+}
+
+#[tokio::test]
+async fn bad_data_is_the_senders_business_and_no_reason_to_fail_over() {
+    let a = Scripted::new([Err(Nack::invalid("bad"))]);
+    let b = Scripted::new([]);
+    let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
+    let nack = offer(&failover, "1").await.unwrap_err();
+    assert_eq!(nack.code, Code::InvalidArgument);
+    offer(&failover, "2").await.unwrap();
+    assert_eq!((a.span_names(), b.taken()), (vec!["2".into()], vec![]));
+}
+
+#[tokio::test]
+async fn wrong_credentials_at_one_level_are_a_reason_to_fail_over() {
+    let a = Scripted::new([Err(Nack::permanent(Code::Unauthenticated, "who?"))]);
+    let b = Scripted::new([]);
+    let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
+    offer(&failover, "1").await.unwrap();
+    assert_eq!(b.span_names(), ["1"]);
+}
+
+#[tokio::test]
+async fn a_level_refuses_when_one_of_its_pipelines_does() {
+    let (a, also_a, b) = (
+        Scripted::new([]),
+        Scripted::new([down()]),
+        Scripted::new([]),
+    );
+    let yaml = "{priority_levels: [[traces/a, traces/also_a], [traces/b]]}";
+    let pipelines = [
+        ("traces/a", &a),
+        ("traces/also_a", &also_a),
+        ("traces/b", &b),
+    ];
+    let failover = build(yaml, &pipelines);
+    offer(&failover, "1").await.unwrap();
+    assert_eq!(b.span_names(), ["1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_queue_what_no_level_takes_is_acknowledged_and_offered_until_one_does() {
+    let a = Scripted::new((0..200).map(|_| down()));
+    let yaml = "{priority_levels: [[traces/a]], sending_queue: {queue_size: 10}}";
+    let mut failover = build(yaml, &[("traces/a", &a)]);
+    failover.component.start();
+    offer(&failover, "1").await.unwrap();
+    // Two hundred retries take longer than an exporter would try.
+    tokio::time::sleep(Duration::from_secs(200 * 45)).await;
+    assert_eq!(a.span_names(), ["1"]);
+}

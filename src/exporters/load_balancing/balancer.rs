@@ -1,0 +1,254 @@
+//! A batch on its way: taken apart by key, each piece to the member of its keys, and to the next one when that fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::keys::Keys;
+use super::members::{Admission, Member, Members};
+use super::progress::{Attempt, Progress, Work};
+use super::rendezvous::Candidates;
+use crate::batch::{Code, Requests, Signal};
+use crate::memory::{Budget, Permit};
+use crate::pipeline::BoxFuture;
+use crate::profiles::{self, decoded_bytes};
+use crate::queue::{Encoded, Fault, Outcome, Partly, SendError, Sender};
+use crate::turns::on_a_turn;
+use crate::wire::{count, partition};
+
+/// Above this many bytes, looking at every item leaves the threads that serve sockets.
+const BLOCKING_BYTES: usize = 256 << 10;
+
+/// When to come back while there is no room to decode profiles.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Sends to members.
+pub(super) struct Balancer {
+    members: Arc<Members>,
+    keys: Arc<Keys>,
+    /// Percent of the average load; 0 is no bound.
+    factor: u32,
+    /// What profiles are decoded in, to be taken apart.
+    budget: Arc<Budget>,
+    partly: Partly<Progress>,
+}
+
+/// Some of a batch, for the member at a position.
+struct Piece {
+    to: usize,
+    work: Work,
+}
+
+impl Balancer {
+    pub(super) fn new(members: Arc<Members>, keys: Keys, factor: u32, budget: Arc<Budget>) -> Self {
+        Balancer {
+            members,
+            keys: Arc::new(keys),
+            factor,
+            budget,
+            partly: Partly::default(),
+        }
+    }
+
+    async fn deliver(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        self.members.known().await;
+        let mut attempt = Attempt::new(batch, &self.partly);
+        let mut tried: Vec<Arc<Member>> = Vec::new();
+        let mut reasons = Vec::new();
+        // Every round ends with a member that is not tried again, or with smaller pieces.
+        loop {
+            let left = attempt.left();
+            if left.is_empty() {
+                return attempt.outcome();
+            }
+            let admitted = self.members.admit(&tried);
+            if admitted.is_empty() {
+                return Err(self.members.nobody(&reasons));
+            }
+            let pieces = self.route(batch.signal, left, &admitted).await?;
+            attempt.replace(pieces.iter().map(|piece| piece.work.clone()));
+            let mut sending: FuturesUnordered<_> = with_members(pieces, admitted)
+                .enumerate()
+                .map(|(at, (work, member, admission))| async move {
+                    let sent = admission.send(batch.signal, work.items, &work.requests);
+                    (at, member, sent.await)
+                })
+                .collect();
+            while let Some((at, member, outcome)) = sending.next().await {
+                match outcome {
+                    Ok(outcome) => attempt.taken(at, outcome),
+                    Err(error) if !error.retryable => attempt.refused(at, error),
+                    Err(error) => {
+                        if !tried.iter().any(|other| Arc::ptr_eq(other, &member)) {
+                            tried.push(member);
+                            reasons.push(error.reason);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes apart what is left, for the members that something may go to.
+    async fn route(
+        &self,
+        signal: Signal,
+        left: Vec<Work>,
+        admitted: &[Admission],
+    ) -> Result<Vec<Piece>, SendError> {
+        let members = admitted.iter().map(|admission| &admission.member);
+        let members = members.map(|member| (member.seed, member.load()));
+        let mut candidates = Candidates::new(members.collect(), self.factor);
+        let bytes: usize = left.iter().map(|work| work.requests.len()).sum();
+        if admitted.len() == 1 {
+            let whole = left.into_iter().map(|work| Piece { to: 0, work });
+            return Ok(whole.collect());
+        }
+        let _room = self.room(signal, &left)?;
+        let keys = self.keys.clone();
+        let mut route = move || route(&keys, signal, &left, &mut candidates);
+        if bytes <= BLOCKING_BYTES {
+            return Ok(route());
+        }
+        on_a_turn(route)
+            .await
+            .ok_or_else(|| SendError::transient(Code::Unavailable, "the process ends"))
+    }
+}
+
+impl Balancer {
+    /// Room for profiles to be decoded in.
+    fn room(&self, signal: Signal, left: &[Work]) -> Result<Option<Permit>, SendError> {
+        if signal != Signal::Profiles {
+            return Ok(None);
+        }
+        let requests = left.iter().flat_map(|work| work.requests.parts());
+        let needed = requests.map(|request| decoded_bytes(request));
+        let room = self.budget.acquire(needed.fold(0, usize::saturating_add));
+        room.map(Some).map_err(|no_room| match no_room.may_fit_later() {
+            true => {
+                let reason = "the memory budget of this collector has no room to take the profiles apart";
+                let mut error = SendError::transient(Code::ResourceExhausted, reason);
+                error.throttle = Some(RETRY_AFTER);
+                error
+            }
+            false => {
+                let reason = format!(
+                    "the profiles cannot be taken apart: {no_room}; send smaller requests or raise the limit of \
+                     `memory_limiter`"
+                );
+                SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
+            }
+        })
+    }
+}
+
+impl Sender for Balancer {
+    /// What is sent is known when it is known who is there.
+    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        Ok(requests.parts().to_vec())
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        false
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(self.deliver(batch))
+    }
+}
+
+fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for work in left {
+        // Requests that came together go on together, as far as they have one member.
+        let first = pieces.len();
+        for request in work.requests.parts() {
+            for (to, items, requests) in shares(keys, signal, request, candidates) {
+                let mut known = pieces.iter_mut().skip(first);
+                let known = match signal {
+                    // Two of these are not one when they are put together.
+                    Signal::Profiles => None,
+                    _ => known.find(|piece: &&mut Piece| piece.to == to),
+                };
+                match known {
+                    Some(piece) => {
+                        piece.work.items += items;
+                        piece.work.requests.append(requests);
+                    }
+                    None => pieces.push(Piece {
+                        to,
+                        work: Work { items, requests },
+                    }),
+                }
+            }
+        }
+    }
+    pieces
+}
+
+/// What of a request goes to which member.
+fn shares(
+    keys: &Keys,
+    signal: Signal,
+    request: &Bytes,
+    candidates: &mut Candidates,
+) -> Vec<(usize, usize, Requests)> {
+    let mut hasher = keys.hasher(signal);
+    if signal != Signal::Profiles {
+        let shares = partition::partition(signal, request, keys.grain(signal), |place| {
+            let message = place.point.map(|(_, point)| point).or(place.entry);
+            let message = message.unwrap_or_else(|| place.resource.message());
+            let key = hasher.key(place);
+            candidates
+                .choose(key, message.encoded().len())
+                .unwrap_or_default()
+        });
+        let shares = shares.into_iter();
+        return shares
+            .map(|share| (share.destination, share.items, share.requests))
+            .collect();
+    }
+    let shares = profiles::partition::partition(request, |place| {
+        let samples = place.profile.map_or(0, |profile| profile.samples.len());
+        let key = hasher.profile_key(place);
+        let bytes = samples * profiles::model::Samples::BYTES;
+        candidates.choose(key, bytes).unwrap_or_default()
+    });
+    match shares {
+        Some(shares) => shares
+            .into_iter()
+            .map(|(to, items, request)| (to, items, request.into()))
+            .collect(),
+        // Of a version of the protocol that is not known, or against its rules: all such have one key.
+        None => {
+            let to = candidates.choose(0, request.len()).unwrap_or_default();
+            vec![(to, count(signal, request), request.clone().into())]
+        }
+    }
+}
+
+/// Each piece with its member and the right to send there. Several pieces may be for one member; it is probed by one
+/// of them.
+fn with_members(
+    pieces: Vec<Piece>,
+    admitted: Vec<Admission>,
+) -> impl Iterator<Item = (Work, Arc<Member>, Admission)> {
+    let mut admitted: Vec<(Arc<Member>, Option<Admission>)> = admitted
+        .into_iter()
+        .map(|admission| (admission.member.clone(), Some(admission)))
+        .collect();
+    let sent = pieces.into_iter().filter_map(move |piece| {
+        let (member, admission) = admitted.get_mut(piece.to)?;
+        let admission = match admission.take() {
+            Some(admission) => admission,
+            None => Admission::beside(member),
+        };
+        Some((piece.work, member.clone(), admission))
+    });
+    // Before anything is sent, so that those that nothing goes to are let go of.
+    sent.collect::<Vec<_>>().into_iter()
+}

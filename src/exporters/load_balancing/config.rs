@@ -1,0 +1,492 @@
+//! The configuration of `load_balancing`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::protocol::Protocol;
+use crate::batch::Signal;
+use crate::config::telemetry::Unread;
+use crate::config::units::{Duration, Endpoint};
+use crate::config::{ExtensionUse, Problems, Section, Validate};
+use crate::discovery::is_targets_file;
+use crate::queue::{QueueConfig, RetryConfig};
+
+/// Sends OTLP over gRPC to several members; what has the same key goes to the same member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What decides about the member. Default: `traceID` for traces, `service` for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing_key: Option<RoutingKey>,
+    /// With `routing_key: attributes`, the attributes that make up the key. Each is looked for in the resource, then
+    /// in the scope, then in the span, log record, data point or profile. Of spans `span.kind` and `span.name` are
+    /// attributes too, of log records `log.severity` and `log.body`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routing_attributes: Vec<String>,
+    /// How members are spoken to.
+    pub protocol: Protocol,
+    /// Who the members are. Required, exactly one of `static`, `dns` and `file`.
+    pub resolver: Resolver,
+    /// How much of what is on its way one member may have, in percent of the average over all members, from 101; what
+    /// is beyond goes to the next member of its key. 0 is no bound, and then a key has one member for as long as the
+    /// members stay the same. Default: 0. (Envoy's key; the Collector has none.)
+    pub hash_balance_factor: u32,
+    /// How long a member is left alone after it failed. (The Collector has no such key.)
+    pub member_backoff: MemberBackoff,
+    /// How long one attempt may take over all members that are tried; 0 is no limit, each member has the `timeout` of
+    /// `protocol.otlp`. Default: 0.
+    pub timeout: Duration,
+    /// The queue in front. Default: on; `enabled: false` makes senders wait while their data is sent.
+    pub sending_queue: Section<QueueConfig>,
+    /// Retries of what no member takes. Default: on.
+    pub retry_on_failure: Section<RetryConfig>,
+}
+
+/// What decides about the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RoutingKey {
+    /// The attribute `service.name` of the resource.
+    #[serde(rename = "service")]
+    Service,
+    /// The trace of a span or log record; a log record without one goes by its service.
+    #[serde(rename = "traceID")]
+    TraceId,
+    /// All attributes of the resource.
+    #[serde(rename = "resource")]
+    Resource,
+    /// The name of the metric.
+    #[serde(rename = "metric")]
+    Metric,
+    /// The series of a data point: resource, scope, metric, and attributes of the point.
+    #[serde(rename = "streamID")]
+    StreamId,
+    /// `routing_attributes`.
+    #[serde(rename = "attributes")]
+    Attributes,
+    /// The series of a profile: all attributes of the resource, and the sample type.
+    #[serde(rename = "profile_series")]
+    ProfileSeries,
+}
+
+/// Who the members are.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resolver {
+    /// Members that stay the same.
+    #[serde(rename = "static", skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<Static>,
+    /// The addresses of a host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Dns>,
+    /// A file that others write. (The Collector has no such resolver.)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<File>,
+    /// Not supported: use `dns` with the name of a headless service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k8s: Option<Unread>,
+    /// Not supported: use `dns` with the name of the service in the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aws_cloud_map: Option<Unread>,
+}
+
+/// Members that stay the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Static {
+    /// Their addresses, `host:port`; without a port it is 4317. All senders must write a member in the same way: it
+    /// is its address that decides about its keys.
+    pub hostnames: Vec<String>,
+}
+
+/// A host name whose addresses are the members, as that of a headless service of Kubernetes. The system resolves it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dns {
+    /// The name. With TLS it is also the one that the members' certificates must have, unless `server_name_override`
+    /// says otherwise. Required.
+    pub hostname: String,
+    /// The port of all members. Default: 4317.
+    pub port: String,
+    /// How often the name is resolved. Default: 5s.
+    pub interval: Duration,
+    /// How long that may take. Default: 1s.
+    pub timeout: Duration,
+}
+
+/// A file that names the members, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
+/// `{targets: ["host:port"]}`. Labels are left out. Changes are seen within seconds; while the file cannot be read,
+/// members stay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// The file. It ends with `.json`, `.yml` or `.yaml`. Required.
+    pub path: PathBuf,
+    /// How often it is read even if no change was seen. Default: 5m.
+    pub refresh_interval: Duration,
+}
+
+/// How long a member is left alone after it failed: the pause doubles with every failure in a row. While there is
+/// nobody else it stays the first one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemberBackoff {
+    /// The first pause. Default: 1s.
+    pub initial_interval: Duration,
+    /// The longest pause. Default: 30s.
+    pub max_interval: Duration,
+}
+
+/// The port of members without one, OTLP's.
+pub(super) const DEFAULT_PORT: u16 = 4317;
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            routing_key: None,
+            routing_attributes: Vec::new(),
+            protocol: Protocol::default(),
+            resolver: Resolver::default(),
+            hash_balance_factor: 0,
+            member_backoff: MemberBackoff::default(),
+            timeout: Duration::default(),
+            sending_queue: Section(Some(QueueConfig::default())),
+            retry_on_failure: Section(Some(RetryConfig::default())),
+        }
+    }
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Dns {
+            hostname: String::new(),
+            port: DEFAULT_PORT.to_string(),
+            interval: Duration::secs(5),
+            timeout: Duration::secs(1),
+        }
+    }
+}
+
+impl Default for File {
+    fn default() -> Self {
+        File {
+            path: PathBuf::new(),
+            refresh_interval: Duration::secs(300),
+        }
+    }
+}
+
+impl Default for MemberBackoff {
+    fn default() -> Self {
+        MemberBackoff {
+            initial_interval: Duration::secs(1),
+            max_interval: Duration::secs(30),
+        }
+    }
+}
+
+impl RoutingKey {
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            RoutingKey::Service => "service",
+            RoutingKey::TraceId => "traceID",
+            RoutingKey::Resource => "resource",
+            RoutingKey::Metric => "metric",
+            RoutingKey::StreamId => "streamID",
+            RoutingKey::Attributes => "attributes",
+            RoutingKey::ProfileSeries => "profile_series",
+        }
+    }
+
+    /// The signals that have such a key.
+    pub fn signals(self) -> &'static [Signal] {
+        match self {
+            RoutingKey::Service | RoutingKey::Resource | RoutingKey::Attributes => &Signal::ALL,
+            RoutingKey::TraceId => &[Signal::Traces, Signal::Logs],
+            RoutingKey::Metric | RoutingKey::StreamId => &[Signal::Metrics],
+            RoutingKey::ProfileSeries => &[Signal::Profiles],
+        }
+    }
+
+    /// The key of a signal where none is configured: the Collector's.
+    pub fn default_of(signal: Signal) -> Self {
+        match signal {
+            Signal::Traces => RoutingKey::TraceId,
+            _ => RoutingKey::Service,
+        }
+    }
+}
+
+impl Dns {
+    /// The port, unless it is none.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port.parse().ok().filter(|port| *port != 0)
+    }
+}
+
+/// A member's address, with a port.
+pub(super) fn with_port(hostname: &str) -> String {
+    let given = Endpoint(hostname.to_owned());
+    // What is neither is left as it is, for `check_address` to say so.
+    match given.check().is_ok() || hostname.contains("://") {
+        true => given.0,
+        false => Endpoint::new(hostname, DEFAULT_PORT).0,
+    }
+}
+
+/// What is wrong with a member's address, in a sentence.
+pub(super) fn check_address(address: &str) -> Result<(), String> {
+    let endpoint = Endpoint(address.to_owned());
+    endpoint.check()?;
+    if endpoint.host().is_empty() || endpoint.port() == Some(0) {
+        return Err(format!(
+            "`{address}` is not the address of a server: write `host:port`"
+        ));
+    }
+    Ok(())
+}
+
+impl Validate for Static {
+    fn validate(&self, problems: &mut Problems) {
+        if self.hostnames.is_empty() {
+            problems.error(&["hostnames"], "there must be at least one");
+        }
+        let mut seen: Vec<String> = Vec::new();
+        for (at, hostname) in self.hostnames.iter().enumerate() {
+            let at = at.to_string();
+            let address = with_port(hostname);
+            if let Err(message) = check_address(&address) {
+                problems.error(&["hostnames", &at], message);
+            } else if seen.contains(&address) {
+                let message = format!("the member `{address}` is listed twice");
+                problems.error(&["hostnames", &at], message);
+            }
+            seen.push(address);
+        }
+    }
+}
+
+impl Validate for Dns {
+    fn validate(&self, problems: &mut Problems) {
+        let endpoint = Endpoint(format!("{}:1", self.hostname));
+        if self.hostname.is_empty() {
+            problems.error(&["hostname"], "must be set");
+        } else if self.hostname.contains(':') || endpoint.check().is_err() {
+            let message = format!(
+                "`{}` is not a host name; the port is a key of its own",
+                self.hostname
+            );
+            problems.error(&["hostname"], message);
+        }
+        if self.port().is_none() {
+            problems.error(&["port"], "must be a number from 1 to 65535");
+        }
+        for (key, duration) in [("interval", self.interval), ("timeout", self.timeout)] {
+            if duration.is_zero() {
+                problems.error(&[key], "must be above 0");
+            }
+        }
+    }
+}
+
+impl Validate for File {
+    fn validate(&self, problems: &mut Problems) {
+        if !is_targets_file(&self.path) {
+            problems.error(
+                &["path"],
+                "must be a file that ends with .json, .yml or .yaml",
+            );
+        }
+        if self.refresh_interval.is_zero() {
+            problems.error(&["refresh_interval"], "must be above 0");
+        }
+    }
+}
+
+impl Validate for Resolver {
+    fn validate(&self, problems: &mut Problems) {
+        if self.k8s.is_some() {
+            let message = "the resolver `k8s` is not built in: use `dns`, with the name of a headless service, as in \
+                           `members.telemetry.svc.cluster.local`";
+            problems.error(&["k8s"], message);
+        }
+        if self.aws_cloud_map.is_some() {
+            let message = "the resolver `aws_cloud_map` is not built in: use `dns`, with the name of the \
+                           service, as in `service.namespace`";
+            problems.error(&["aws_cloud_map"], message);
+        }
+        let known = [
+            self.fixed.is_some(),
+            self.dns.is_some(),
+            self.file.is_some(),
+        ];
+        let refused = self.k8s.is_some() || self.aws_cloud_map.is_some();
+        match known.iter().filter(|given| **given).count() {
+            0 if !refused => {
+                let message =
+                    "does not say who the members are: write one of `static`, `dns`, `file`";
+                problems.error(&[], message);
+            }
+            0 | 1 => {}
+            _ => problems.error(
+                &[],
+                "has more than one of `static`, `dns`, `file`: write one",
+            ),
+        }
+        if let Some(fixed) = &self.fixed {
+            problems.within("static", fixed);
+        }
+        if let Some(dns) = &self.dns {
+            problems.within("dns", dns);
+        }
+        if let Some(file) = &self.file {
+            problems.within("file", file);
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let by_attributes = self.routing_key == Some(RoutingKey::Attributes);
+        if by_attributes && self.routing_attributes.is_empty() {
+            let message = "must name the attributes that `routing_key: attributes` is made of";
+            problems.error(&["routing_attributes"], message);
+        }
+        if !by_attributes && !self.routing_attributes.is_empty() {
+            problems.error(&["routing_attributes"], "needs `routing_key: attributes`");
+        }
+        let hostnames = self
+            .resolver
+            .fixed
+            .iter()
+            .flat_map(|fixed| &fixed.hostnames);
+        let sample = hostnames.map(|name| with_port(name)).next();
+        let mut protocol = Problems::default();
+        self.protocol
+            .check(sample.as_deref().unwrap_or("member:4317"), &mut protocol);
+        problems.extend(&["protocol"], protocol);
+        problems.within("resolver", &self.resolver);
+        let of_member = self.protocol.otlp.timeout;
+        if !self.timeout.is_zero() && (of_member.is_zero() || self.timeout <= of_member) {
+            let message = "is over before the `timeout` of `protocol.otlp` is: what a member does not answer \
+                           never goes to another one";
+            problems.warning(&["timeout"], message);
+        }
+        if (1..=100).contains(&self.hash_balance_factor) {
+            let message = "must be 0, for no bound, or above 100: members have 100% on average";
+            problems.error(&["hash_balance_factor"], message);
+        }
+        let MemberBackoff {
+            initial_interval,
+            max_interval,
+        } = self.member_backoff;
+        if initial_interval.is_zero() {
+            problems.error(&["member_backoff", "initial_interval"], "must be above 0");
+        }
+        if max_interval < initial_interval {
+            let message = "must not be below initial_interval";
+            problems.error(&["member_backoff", "max_interval"], message);
+        }
+        if let Some(queue) = &*self.sending_queue {
+            problems.within("sending_queue", queue);
+        }
+        if let Some(retry) = &*self.retry_on_failure {
+            problems.within("retry_on_failure", retry);
+        }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let auth = self.protocol.otlp.auth.iter();
+        let auth = auth.map(|auth| auth.client_use(&["protocol", "otlp", "auth"]));
+        auth.chain(self.sending_queue.iter().filter_map(QueueConfig::uses))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(yaml: &str) -> Vec<String> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn a_collectors_file_is_read() {
+        let yaml = "
+routing_key: service
+protocol: {otlp: {timeout: 1s, tls: {insecure: true}, sending_queue: {enabled: false}}}
+resolver: {static: {hostnames: ['backend-1:4317', backend-2, '::1']}}
+timeout: 10s
+retry_on_failure: {enabled: true, max_elapsed_time: 0s}
+sending_queue: {queue_size: 5000}
+";
+        assert_eq!(problems(yaml), Vec::<String>::new());
+        let yaml = "
+protocol: {otlp: {tls: {insecure: true}}}
+resolver: {dns: {hostname: members.local, port: 5317}}
+";
+        assert_eq!(problems(yaml), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        let yaml = "
+routing_attributes: [a]
+protocol:
+  otlp:
+    endpoint: 'a:1'
+    compression_params: {level: 99}
+    sending_queue: {queue_size: 1}
+    retry_on_failure: {}
+resolver:
+  static: {hostnames: ['a:1', 'a:1', 'http://b', ':1', 'c:0']}
+  dns: {hostname: 'a:1', port: 0, interval: 0s, timeout: 0s}
+  file: {path: members.txt, refresh_interval: 0s}
+  k8s: {service: a}
+hash_balance_factor: 100
+member_backoff: {initial_interval: 0s}
+sending_queue: {num_consumers: 0}
+retry_on_failure: {multiplier: 0}
+";
+        assert_eq!(
+            problems(yaml),
+            [
+                "routing_attributes",
+                "protocol::otlp::endpoint",
+                "protocol::otlp::sending_queue",
+                "protocol::otlp::retry_on_failure",
+                "protocol::otlp::compression_params::level",
+                "resolver::k8s",
+                "resolver",
+                "resolver::static::hostnames::1",
+                "resolver::static::hostnames::2",
+                "resolver::static::hostnames::3",
+                "resolver::static::hostnames::4",
+                "resolver::dns::hostname",
+                "resolver::dns::port",
+                "resolver::dns::interval",
+                "resolver::dns::timeout",
+                "resolver::file::path",
+                "resolver::file::refresh_interval",
+                "hash_balance_factor",
+                "member_backoff::initial_interval",
+                "sending_queue::num_consumers",
+                "retry_on_failure::multiplier",
+            ]
+        );
+        assert_eq!(
+            problems("{routing_key: attributes}"),
+            ["routing_attributes", "resolver"]
+        );
+        let backoff =
+            "{resolver: {static: {hostnames: [a]}}, member_backoff: {max_interval: 500ms}}";
+        assert_eq!(problems(backoff), ["member_backoff::max_interval"]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Whether a member gets anything: it is left alone for a while when it fails, and one request asks it again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::config::MemberBackoff;
+
+/// How a member fares.
+#[derive(Debug)]
+pub(super) struct Health {
+    state: Mutex<State>,
+    backoff: MemberBackoff,
+}
+
+#[derive(Debug)]
+enum State {
+    In,
+    Out {
+        /// In a row.
+        failures: u32,
+        until: Instant,
+        /// The end of the pause that the first failure in a row would have meant.
+        early: Instant,
+        /// Whether a request is asking it again.
+        probed: bool,
+    },
+}
+
+/// How a request gets to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As all others.
+    Open,
+    /// As the only one, to find out whether the member is back.
+    Probe,
+}
+
+impl Health {
+    /// Of a member that nothing is known of.
+    pub(super) fn new(backoff: MemberBackoff) -> Self {
+        Health {
+            state: Mutex::new(State::In),
+            backoff,
+        }
+    }
+
+    /// Whether a request may go there now; `alone` when there is nobody else, which is no time for long pauses. A
+    /// [`Way::Probe`] must end in one of the calls below.
+    pub(super) fn enter(&self, alone: bool) -> Option<Way> {
+        match &mut *self.lock() {
+            State::In => Some(Way::Open),
+            State::Out {
+                until,
+                early,
+                probed,
+                ..
+            } => {
+                let end = if alone { *early } else { *until };
+                let admitted = !*probed && end <= Instant::now();
+                *probed |= admitted;
+                admitted.then_some(Way::Probe)
+            }
+        }
+    }
+
+    /// The probe was not made after all, or nobody knows what became of it.
+    pub(super) fn unknown(&self) {
+        if let State::Out { probed, .. } = &mut *self.lock() {
+            *probed = false;
+        }
+    }
+
+    /// It answered. Returns whether it was out.
+    pub(super) fn answered(&self) -> bool {
+        let before = std::mem::replace(&mut *self.lock(), State::In);
+        matches!(before, State::Out { .. })
+    }
+
+    /// It failed, and may have said when to come back. Returns for how long it is out, if it was in.
+    pub(super) fn failed(&self, way: Way, throttle: Option<Duration>) -> Option<Duration> {
+        let mut state = self.lock();
+        let failures = match *state {
+            State::In => 1,
+            State::Out { failures, .. } if way == Way::Probe => failures.saturating_add(1),
+            // It was under way when another one failed.
+            State::Out { .. } => return None,
+        };
+        let doubled = 2_u32.saturating_pow(failures - 1);
+        let MemberBackoff {
+            initial_interval,
+            max_interval,
+        } = &self.backoff;
+        // So that senders that lost it together do not come back together.
+        let jitter = 0.75 + fastrand::f64() / 2.0;
+        let asked = throttle.unwrap_or_default();
+        let first = initial_interval.mul_f64(jitter).max(asked);
+        let pause = initial_interval.saturating_mul(doubled).min(**max_interval);
+        let pause = pause.mul_f64(jitter).max(asked);
+        let now = Instant::now();
+        *state = State::Out {
+            failures,
+            until: now + pause,
+            early: now + first,
+            probed: false,
+        };
+        (failures == 1).then_some(pause)
+    }
+
+    /// How long it is still left alone when there is nobody else.
+    pub(super) fn pause(&self) -> Duration {
+        match *self.lock() {
+            State::In => Duration::ZERO,
+            State::Out { early, .. } => early.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Until it may be asked again, found out by waiting.
+    async fn left_alone(health: &Health, alone: bool) -> Duration {
+        let began = Instant::now();
+        while health.enter(alone).is_none() {
+            advance(Duration::from_millis(10)).await;
+        }
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_fails_is_left_alone_longer_every_time_and_asked_by_one_request() {
+        let health = Health::new(MemberBackoff::default());
+        assert_eq!(health.enter(false), Some(Way::Open));
+        let first = health.failed(Way::Open, None).unwrap();
+        assert!((750..=1250).contains(&first.as_millis()), "{first:?}");
+        for shortest in [0.75, 1.5, 3.0, 6.0, 12.0, 22.5, 22.5] {
+            let pause = left_alone(&health, false).await.as_secs_f64();
+            let longest = shortest / 0.75 * 1.25 + 0.02;
+            assert!((shortest - 0.02..=longest).contains(&pause), "{pause}");
+            assert_eq!(health.enter(false), None, "two requests ask");
+            assert_eq!(health.failed(Way::Probe, None), None);
+        }
+        left_alone(&health, false).await;
+        assert!(health.answered());
+        assert_eq!(health.enter(false), Some(Way::Open));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_there_is_nobody_else_pauses_stay_short_and_are_as_long_as_was_asked_for() {
+        let health = Health::new(MemberBackoff::default());
+        health.failed(Way::Open, None);
+        for _ in 0..8 {
+            let said = health.pause();
+            let pause = left_alone(&health, true).await;
+            assert!(
+                pause <= Duration::from_millis(1260) && pause >= said,
+                "{pause:?}"
+            );
+            health.failed(Way::Probe, None);
+        }
+        left_alone(&health, true).await;
+        health.failed(Way::Probe, Some(Duration::from_secs(60)));
+        assert!(left_alone(&health, true).await >= Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_fail_together_count_once() {
+        let health = Health::new(MemberBackoff::default());
+        assert!(health.failed(Way::Open, None).is_some());
+        assert_eq!(health.failed(Way::Open, None), None);
+        assert!(left_alone(&health, false).await <= Duration::from_millis(1260));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_was_not_made_leaves_it_to_the_next_one() {
+        let health = Health::new(MemberBackoff::default());
+        health.failed(Way::Open, None);
+        left_alone(&health, false).await;
+        health.unknown();
+        assert_eq!(health.enter(false), Some(Way::Probe));
+    }
+}

@@ -1,0 +1,315 @@
+//! The members there are, and what is known of each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use super::config::{MemberBackoff, check_address};
+use super::health::{Health, Way};
+use super::metrics::{MemberMetrics, ResolverMetrics};
+use super::protocol::Otlp;
+use super::rendezvous::seed;
+use crate::auth::ClientAuthenticator;
+use crate::batch::{Code, Requests, Signal};
+use crate::config::ComponentId;
+use crate::exporters::otlp_grpc::Exporter;
+use crate::net::tls::rotation::RotatingClient;
+use crate::queue::{Encoded, Outcome, SendError, Sender};
+use crate::turns::on_a_turn;
+
+/// How long the first batch waits for the members to be known.
+const FIRST_RESOLUTION: Duration = Duration::from_secs(5);
+
+/// Above this many bytes, compressing leaves the threads that serve sockets.
+const BLOCKING_BYTES: usize = 256 << 10;
+
+/// The members there are now.
+pub(super) struct Members {
+    current: ArcSwap<Vec<Arc<Member>>>,
+    resolved: watch::Sender<bool>,
+    maker: Maker,
+    metrics: ResolverMetrics,
+}
+
+/// What all members have in common.
+pub(super) struct Maker {
+    pub(super) id: ComponentId,
+    pub(super) otlp: Otlp,
+    pub(super) tls: Option<RotatingClient>,
+    pub(super) auth: Option<Arc<dyn ClientAuthenticator>>,
+    pub(super) backoff: MemberBackoff,
+}
+
+/// One member.
+pub(super) struct Member {
+    id: ComponentId,
+    pub(super) address: String,
+    pub(super) seed: u64,
+    sender: Arc<Exporter>,
+    timeout: Option<Duration>,
+    health: Health,
+    /// Bytes on their way to it.
+    load: AtomicU64,
+    metrics: MemberMetrics,
+}
+
+/// The right to send to a member.
+pub(super) struct Admission {
+    pub(super) member: Arc<Member>,
+    way: Way,
+}
+
+impl Members {
+    pub(super) fn new(maker: Maker, metrics: ResolverMetrics) -> Self {
+        Members {
+            current: ArcSwap::default(),
+            resolved: watch::Sender::new(false),
+            maker,
+            metrics,
+        }
+    }
+
+    /// The resolver has failed: the members stay.
+    pub(super) fn unresolved(&self, reason: &str) {
+        self.metrics.resolved(false);
+        warn!(
+            otelcol.component.id = %self.maker.id,
+            otelcol.component.kind = "exporter",
+            error = reason,
+            "Cannot find out who the members are; those there were before stay"
+        );
+    }
+
+    /// These are the members from now on. One that stays keeps its connections.
+    pub(super) fn resolved(&self, addresses: &BTreeSet<String>) {
+        self.metrics.resolved(true);
+        let before = self.current.load_full();
+        let known = |address: &String| before.iter().find(|member| member.address == *address);
+        let mut members = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let member = match known(address) {
+                Some(member) => Ok(member.clone()),
+                None => self.maker.make(address).map(Arc::new),
+            };
+            match member {
+                Ok(member) => members.push(member),
+                Err(reason) => warn!(
+                    otelcol.component.id = %self.maker.id,
+                    otelcol.component.kind = "exporter",
+                    endpoint = address,
+                    error = reason,
+                    "A member cannot be used"
+                ),
+            }
+        }
+        let same =
+            before.len() == members.len() && members.iter().all(|m| known(&m.address).is_some());
+        let first = !*self.resolved.borrow();
+        if !same || first {
+            info!(
+                otelcol.component.id = %self.maker.id,
+                otelcol.component.kind = "exporter",
+                members = members.len(),
+                "The members are known."
+            );
+            self.metrics.updated(members.len());
+            self.current.store(Arc::new(members));
+        }
+        self.resolved.send_replace(true);
+    }
+
+    /// Waits, the first time and not for long, until it is known who the members are.
+    pub(super) async fn known(&self) {
+        if *self.resolved.borrow() {
+            return;
+        }
+        let mut resolved = self.resolved.subscribe();
+        // Who is not known by then is missing, and that is said when something is sent.
+        let _ = timeout(FIRST_RESOLUTION, resolved.wait_for(|resolved| *resolved)).await;
+    }
+
+    /// Those that something may go to now, but for those that were tried.
+    pub(super) fn admit(&self, tried: &[Arc<Member>]) -> Vec<Admission> {
+        let current = self.current.load();
+        let admit = |alone: bool| -> Vec<Admission> {
+            let untried = current.iter().filter(|member| {
+                let is_tried = tried.iter().any(|other| Arc::ptr_eq(other, member));
+                !is_tried
+            });
+            let admit = |member: &Arc<Member>| {
+                member.health.enter(alone).map(|way| Admission {
+                    member: member.clone(),
+                    way,
+                })
+            };
+            untried.filter_map(admit).collect()
+        };
+        match admit(false) {
+            nobody if nobody.is_empty() => admit(true),
+            admitted => admitted,
+        }
+    }
+
+    /// Why nothing can be sent, given what members said, and when one may be asked again.
+    pub(super) fn nobody(&self, reasons: &[String]) -> SendError {
+        let current = self.current.load();
+        let said = match (reasons, current.is_empty()) {
+            ([], true) => "there are no members: see `resolver`".to_owned(),
+            ([], false) => format!(
+                "all {} members are left alone after failures",
+                current.len()
+            ),
+            (reasons, _) => format!("no member took it: {}", reasons.join("; ")),
+        };
+        let mut error = SendError::transient(Code::Unavailable, said);
+        let pauses = current.iter().map(|member| member.health.pause());
+        error.throttle = pauses.min().filter(|pause| !pause.is_zero());
+        error
+    }
+}
+
+impl Maker {
+    fn make(&self, address: &str) -> Result<Member, String> {
+        check_address(address)?;
+        let config = self.otlp.at(address);
+        let exporter = Exporter::new(&config, self.tls.clone(), self.auth.clone())?;
+        Ok(Member {
+            id: self.id.clone(),
+            address: address.to_owned(),
+            seed: seed(address),
+            sender: Arc::new(exporter),
+            timeout: config.timeout.unless_zero(),
+            health: Health::new(self.backoff.clone()),
+            load: AtomicU64::new(0),
+            metrics: MemberMetrics::new(&self.id, address),
+        })
+    }
+}
+
+impl Member {
+    /// Bytes on their way to it.
+    pub(super) fn load(&self) -> u64 {
+        self.load.load(Relaxed)
+    }
+
+    async fn attempt(
+        &self,
+        signal: Signal,
+        items: usize,
+        requests: &Requests,
+    ) -> Result<Outcome, SendError> {
+        let chunks = self.encode(signal, requests).await?.into();
+        let encoded = Encoded {
+            signal,
+            items,
+            chunks,
+            held: 0,
+            identity: Arc::default(),
+        };
+        let sending = self.sender.send(&encoded);
+        let Some(limit) = self.timeout else {
+            return sending.await;
+        };
+        timeout(limit, sending).await.unwrap_or_else(|_| {
+            let reason = format!("no answer within the timeout of {limit:?}");
+            Err(SendError::transient(Code::DeadlineExceeded, reason))
+        })
+    }
+
+    async fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        if requests.len() <= BLOCKING_BYTES || !self.sender.encodes_every_byte() {
+            return self.sender.encode(signal, requests);
+        }
+        let (sender, requests) = (self.sender.clone(), requests.clone());
+        let encoded = on_a_turn(move || sender.encode(signal, &requests)).await;
+        encoded.unwrap_or_else(|| {
+            let reason = "the process ends";
+            Err(SendError::transient(Code::Unavailable, reason))
+        })
+    }
+}
+
+impl Admission {
+    /// One more request to a member that another one was admitted to.
+    pub(super) fn beside(member: &Arc<Member>) -> Self {
+        Admission {
+            member: member.clone(),
+            way: Way::Open,
+        }
+    }
+
+    /// Sends, and notes how the member fares.
+    pub(super) async fn send(
+        self,
+        signal: Signal,
+        items: usize,
+        requests: &Requests,
+    ) -> Result<Outcome, SendError> {
+        let member = &*self.member;
+        let _load = Load::new(&member.load, requests.len() as u64);
+        let began = Instant::now();
+        let outcome = member.attempt(signal, items, requests).await;
+        member.metrics.ended(outcome.is_ok(), began.elapsed());
+        match &outcome {
+            Err(error) if error.retryable => {
+                if let Some(pause) = member.health.failed(self.way, error.throttle) {
+                    warn!(
+                        otelcol.component.id = %member.id,
+                        otelcol.component.kind = "exporter",
+                        endpoint = member.address,
+                        %error,
+                        ?pause,
+                        "A member failed and is left alone. What it did not take goes to others."
+                    );
+                }
+            }
+            // Whatever it says about the data, it is there.
+            _ => {
+                if member.health.answered() {
+                    info!(
+                        otelcol.component.id = %member.id,
+                        otelcol.component.kind = "exporter",
+                        endpoint = member.address,
+                        "A member is back."
+                    );
+                }
+            }
+        }
+        outcome.map_err(|error| SendError {
+            reason: format!("{}: {}", member.address, error.reason),
+            ..error
+        })
+    }
+}
+
+impl Drop for Admission {
+    /// After an outcome this changes nothing.
+    fn drop(&mut self) {
+        if self.way == Way::Probe {
+            self.member.health.unknown();
+        }
+    }
+}
+
+/// Bytes that are on their way for as long as this lives.
+struct Load<'a>(&'a AtomicU64, u64);
+
+impl<'a> Load<'a> {
+    fn new(load: &'a AtomicU64, bytes: u64) -> Self {
+        load.fetch_add(bytes, Relaxed);
+        Load(load, bytes)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Relaxed);
+    }
+}

@@ -1,0 +1,549 @@
+//! What the exporter promises, with members on loopback.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message as _;
+
+use super::*;
+use crate::batch::{Code, Requests};
+use crate::exporters::testing::Recorded;
+use crate::net::client::test_server::{Answer, TestServer, answer, header_map};
+use crate::queue::{Encoded, Outcome, SendError};
+
+/// What a member does with a request that has so many spans; `None` cuts the connection.
+type Manner = fn(usize) -> Option<&'static [(&'static str, &'static str)]>;
+
+struct Cluster {
+    servers: Vec<TestServer>,
+    balancer: Balancer,
+    members: Arc<Members>,
+}
+
+const TAKES: Manner = |_| Some(OK);
+const OK: &[(&str, &str)] = &[("grpc-status", "0")];
+const UNAVAILABLE: &[(&str, &str)] = &[("grpc-status", "14")];
+const INVALID: &[(&str, &str)] = &[("grpc-status", "3")];
+
+fn said(status: &[(&'static str, &'static str)]) -> Answer {
+    if status == OK {
+        let headers = header_map(&[("content-type", "application/grpc")]);
+        return answer(200, headers, &[0; 5], header_map(OK));
+    }
+    answer(200, header_map(status), b"", HeaderMap::new())
+}
+
+fn decoded(body: &[u8]) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest::decode(&body[5..]).unwrap()
+}
+
+fn spans(request: &ExportTraceServiceRequest) -> Vec<Span> {
+    let resources = request.resource_spans.iter();
+    let scopes = resources.flat_map(|resource| &resource.scope_spans);
+    scopes.flat_map(|scope| scope.spans.clone()).collect()
+}
+
+impl Cluster {
+    async fn start(yaml: &str, manners: &[Manner]) -> Self {
+        let mut servers = Vec::new();
+        for manner in manners.iter().copied() {
+            let server = TestServer::start(None, move |request| {
+                manner(spans(&decoded(request.body())).len()).map(said)
+            });
+            servers.push(server.await);
+        }
+        Cluster::over(servers, yaml)
+    }
+
+    fn over(servers: Vec<TestServer>, yaml: &str) -> Self {
+        let mut config: Config = serde_yaml::from_str(yaml).unwrap();
+        config.protocol.otlp.tls.insecure = true;
+        config.protocol.otlp.compression = crate::exporters::otlp_grpc::Compression::None;
+        let id: crate::config::ComponentId = "load_balancing".parse().unwrap();
+        let maker = Maker {
+            id: id.clone(),
+            otlp: config.protocol.otlp.clone(),
+            tls: None,
+            auth: None,
+            backoff: config.member_backoff.clone(),
+        };
+        let members = Arc::new(Members::new(maker, ResolverMetrics::new(&id, "static")));
+        let balancer = Balancer::new(
+            members.clone(),
+            Keys::new(&config),
+            config.hash_balance_factor,
+            crate::memory::Budget::new(1 << 30),
+        );
+        let cluster = Cluster {
+            servers,
+            balancer,
+            members,
+        };
+        cluster.resolve(0..cluster.servers.len());
+        cluster
+    }
+
+    /// The same servers, and nothing known of them.
+    fn anew(self) -> Self {
+        Cluster::over(self.servers, "{}")
+    }
+
+    /// These are the members from now on.
+    fn resolve(&self, servers: impl IntoIterator<Item = usize>) {
+        let addresses = servers
+            .into_iter()
+            .map(|at| self.servers[at].address.to_string());
+        self.members.resolved(&addresses.collect());
+    }
+
+    async fn send(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        self.balancer.send(batch).await
+    }
+
+    /// The names of spans that each member was sent, whatever it said.
+    fn sent(&self) -> Vec<Vec<String>> {
+        let names = |server: &TestServer| {
+            let requests = server.requests.lock().unwrap();
+            let spans = requests
+                .iter()
+                .flat_map(|request| spans(&decoded(request.body())));
+            spans.map(|span| span.name).collect()
+        };
+        self.servers.iter().map(names).collect()
+    }
+
+    fn forget(&self) {
+        for server in &self.servers {
+            server.requests.lock().unwrap().clear();
+        }
+    }
+}
+
+/// A batch with two spans of each trace of this range.
+fn traces(range: std::ops::Range<u64>) -> Encoded {
+    let span = |number: u64| Span {
+        trace_id: [number + 1, 0].map(u64::to_be_bytes).concat(),
+        name: number.to_string(),
+        ..Span::default()
+    };
+    let spans: Vec<Span> = range.clone().chain(range).map(span).collect();
+    let items = spans.len();
+    let request = ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            scope_spans: vec![ScopeSpans {
+                spans,
+                ..ScopeSpans::default()
+            }],
+            ..ResourceSpans::default()
+        }],
+    };
+    encoded(items, Bytes::from(request.encode_to_vec()).into())
+}
+
+fn encoded(items: usize, requests: Requests) -> Encoded {
+    Encoded {
+        signal: Signal::Traces,
+        items,
+        chunks: requests.parts().to_vec().into(),
+        held: 0,
+        identity: Arc::default(),
+    }
+}
+
+/// The member that has each span; every span is to be at one only.
+fn owners(sent: &[Vec<String>]) -> BTreeMap<String, usize> {
+    let mut owners = BTreeMap::new();
+    for (member, names) in sent.iter().enumerate() {
+        for name in names {
+            let before = owners.insert(name.clone(), member);
+            assert!(
+                before.is_none_or(|before| before == member),
+                "{name} is at two members"
+            );
+        }
+    }
+    owners
+}
+
+#[tokio::test]
+async fn the_spans_of_a_trace_reach_one_member_whatever_request_they_come_in() {
+    let cluster = Cluster::start("{}", &[TAKES; 3]).await;
+    for first in 0..20 {
+        let outcome = cluster.send(&traces(first..first + 30)).await;
+        assert_eq!(outcome, Ok(Outcome::default()));
+    }
+    let sent = cluster.sent();
+    assert_eq!(sent.iter().map(Vec::len).sum::<usize>(), 20 * 60);
+    let owners = owners(&sent);
+    assert_eq!(owners.len(), 49);
+    assert!(sent.iter().all(|names| !names.is_empty()));
+}
+
+#[tokio::test]
+async fn when_a_member_leaves_its_traces_move_and_no_others() {
+    let cluster = Cluster::start("{}", &[TAKES; 3]).await;
+    cluster.send(&traces(0..60)).await.unwrap();
+    let before = owners(&cluster.sent());
+    cluster.forget();
+    cluster.resolve([0, 2]);
+    cluster.send(&traces(0..60)).await.unwrap();
+    let after = owners(&cluster.sent());
+    for (trace, was) in &before {
+        assert!(*was == 1 || after[trace] == *was, "{trace} moved");
+        assert_ne!(after[trace], 1);
+    }
+    cluster.forget();
+    cluster.resolve(0..3);
+    cluster.send(&traces(0..60)).await.unwrap();
+    assert_eq!(owners(&cluster.sent()), before);
+}
+
+#[tokio::test]
+async fn what_a_member_does_not_accept_goes_to_the_next_one_and_nothing_else_is_sent_again() {
+    let refusing: [Manner; 2] = [|_| Some(UNAVAILABLE), |_| None];
+    for failing in refusing {
+        let cluster = Cluster::start("{}", &[|_| Some(OK), failing, |_| Some(OK)]).await;
+        cluster.resolve([0, 2]);
+        cluster.send(&traces(0..60)).await.unwrap();
+        let without = owners(&cluster.sent());
+        cluster.forget();
+        cluster.resolve(0..3);
+        assert_eq!(cluster.send(&traces(0..60)).await, Ok(Outcome::default()));
+        let sent = cluster.sent();
+        assert!(!sent[1].is_empty(), "the failing member has no traces");
+        // Each span is at the members that stand as if the failing one were not there, once.
+        let standing = [sent[0].clone(), Vec::new(), sent[2].clone()];
+        assert_eq!(standing.iter().map(Vec::len).sum::<usize>(), 120);
+        assert_eq!(owners(&standing), without);
+        // And it is left alone.
+        cluster.forget();
+        cluster.send(&traces(0..60)).await.unwrap();
+        assert!(cluster.sent()[1].is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_silent_costs_its_timeout_once_and_is_asked_again_by_one_request() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cluster = Cluster::start("{protocol: {otlp: {timeout: 2s}}}", &[|_| Some(OK)]).await;
+    let both = [cluster.servers[0].address, silent.local_addr().unwrap()];
+    let addresses: BTreeSet<String> = both.iter().map(ToString::to_string).collect();
+    cluster.members.resolved(&addresses);
+    let began = Instant::now();
+    cluster.send(&traces(0..50)).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    let again = Instant::now();
+    cluster.send(&traces(0..50)).await.unwrap();
+    assert!(
+        again.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        again.elapsed()
+    );
+    assert_eq!(cluster.sent()[0].len(), 200);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let (first, second) = (traces(0..50), traces(0..50));
+    let slow = AtomicUsize::new(0);
+    let timed = async |batch: &Encoded| {
+        let began = Instant::now();
+        cluster.send(batch).await.unwrap();
+        if began.elapsed() >= Duration::from_secs(2) {
+            slow.fetch_add(1, SeqCst);
+        }
+    };
+    tokio::join!(timed(&first), timed(&second));
+    assert_eq!(
+        slow.load(SeqCst),
+        1,
+        "more than one request asks whether it is back"
+    );
+}
+
+#[tokio::test]
+async fn with_nobody_there_the_caller_is_told_when_to_come_back() {
+    let cluster = Cluster::start("{}", &[|_| Some(UNAVAILABLE), |_| Some(UNAVAILABLE)]).await;
+    let error = cluster.send(&traces(0..20)).await.unwrap_err();
+    assert!(error.retryable && error.throttle.is_some(), "{error:?}");
+    assert!(error.reason.contains("no member took it"), "{error}");
+    cluster.forget();
+    let error = cluster.send(&traces(0..20)).await.unwrap_err();
+    assert!(error.reason.contains("left alone"), "{error}");
+    assert!(cluster.sent().iter().all(Vec::is_empty));
+    cluster.resolve([]);
+    let error = cluster.send(&traces(0..20)).await.unwrap_err();
+    assert!(
+        error.retryable && error.reason.contains("there are no members"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_accepted_is_not_sent_again_when_the_rest_of_the_batch_is() {
+    static UP: AtomicUsize = AtomicUsize::new(0);
+    let recovering: Manner = |_| match UP.load(SeqCst) {
+        0 => Some(UNAVAILABLE),
+        _ => Some(OK),
+    };
+    let full: Manner = |spans| match (UP.load(SeqCst), spans) {
+        // Takes its own, and not what the other one leaves.
+        (0, ..40) => Some(UNAVAILABLE),
+        _ => Some(OK),
+    };
+    let cluster = Cluster::start("{}", &[recovering, full]).await;
+    // As many that the second one has forty spans of its own, and the first one less.
+    let owners_of = {
+        let candidates = cluster.servers.iter().map(|server| {
+            let seed = rendezvous::seed(&server.address.to_string());
+            (seed, 0)
+        });
+        let mut candidates = rendezvous::Candidates::new(candidates.collect(), 0);
+        move |number: u64| {
+            let id = [number + 1, 0].map(u64::to_be_bytes).concat();
+            candidates
+                .choose(xxhash_rust::xxh3::xxh3_64(&id), 1)
+                .unwrap()
+        }
+    };
+    let mut owners_of = owners_of;
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for number in 0..1000 {
+        match owners_of(number) {
+            0 if first.len() < 5 => first.push(number),
+            1 if second.len() < 30 => second.push(number),
+            _ => {}
+        }
+    }
+    let chunks: Requests = first
+        .iter()
+        .chain(&second)
+        .flat_map(|number| traces(*number..number + 1).chunks.to_vec())
+        .collect();
+    let batch = encoded(70, chunks);
+    let error = cluster.send(&batch).await.unwrap_err();
+    assert!(error.retryable, "{error}");
+    cluster.forget();
+    UP.store(1, SeqCst);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(cluster.send(&batch).await, Ok(Outcome::default()));
+    let again: BTreeSet<String> = cluster.sent().concat().into_iter().collect();
+    let left: BTreeSet<String> = first.iter().map(ToString::to_string).collect();
+    assert_eq!(again, left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_accepted_is_not_sent_again_when_the_time_for_the_attempt_was_over_before_the_rest_was()
+ {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cluster = Cluster::start("{protocol: {otlp: {timeout: 1h}}}", &[TAKES]).await;
+    let both = [cluster.servers[0].address, silent.local_addr().unwrap()];
+    cluster
+        .members
+        .resolved(&both.iter().map(ToString::to_string).collect());
+    let batch = traces(0..50);
+    let over = tokio::time::timeout(Duration::from_secs(5), cluster.send(&batch));
+    assert!(over.await.is_err());
+    let accepted: BTreeSet<String> = cluster.sent().concat().into_iter().collect();
+    assert!((1..50).contains(&accepted.len()), "{accepted:?}");
+    cluster.forget();
+    cluster.resolve([0]);
+    assert_eq!(cluster.send(&batch).await, Ok(Outcome::default()));
+    let again: BTreeSet<String> = cluster.sent().concat().into_iter().collect();
+    assert!(again.is_disjoint(&accepted));
+    assert_eq!(again.len() + accepted.len(), 50);
+}
+
+#[tokio::test]
+async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered() {
+    // Of many clients' requests in one batch the one with three spans is bad.
+    let picky: Manner = |_| Some(OK);
+    let cluster = Cluster::start("{routing_key: service}", &[picky]).await;
+    let strict = TestServer::start(None, |request| {
+        let bad = spans(&decoded(request.body()))
+            .iter()
+            .any(|span| span.name == "7");
+        Some(said(if bad { INVALID } else { OK }))
+    })
+    .await;
+    cluster
+        .members
+        .resolved(&BTreeSet::from([strict.address.to_string()]));
+    let chunks: Requests = (0..16)
+        .flat_map(|number| traces(number..number + 1).chunks.to_vec())
+        .collect();
+    let outcome = cluster.send(&encoded(32, chunks)).await.unwrap();
+    assert_eq!(outcome.rejected_items, 2, "{outcome:?}");
+    assert!(outcome.message.contains("InvalidArgument"), "{outcome:?}");
+    // Alone it is refused as it is at any exporter.
+    let error = cluster.send(&traces(7..8)).await.unwrap_err();
+    assert_eq!(
+        (error.retryable, error.code),
+        (false, Code::InvalidArgument)
+    );
+    // That says nothing against the member.
+    assert_eq!(cluster.send(&traces(1..2)).await, Ok(Outcome::default()));
+}
+
+#[tokio::test]
+async fn with_a_bound_a_trace_that_is_too_much_for_its_member_goes_to_the_next() {
+    let cluster = Cluster::start("{hash_balance_factor: 110}", &[TAKES; 4]).await;
+    cluster.send(&traces(0..400)).await.unwrap();
+    let sent = cluster.sent();
+    let _ = owners(&sent);
+    for names in &sent {
+        // 200 on average, and the granularity of two spans.
+        assert!(names.len() <= 222, "{}", names.len());
+    }
+}
+
+#[tokio::test]
+async fn everything_is_counted_under_the_collectors_names() {
+    let recorded = Recorded::new();
+    let cluster = Cluster::start("{}", &[|_| Some(OK), |_| Some(UNAVAILABLE)]).await;
+    let cluster = recorded.within(|| cluster.anew());
+    cluster.send(&traces(0..40)).await.unwrap();
+    assert_eq!(recorded.sum("otelcol_loadbalancer_num_backends"), 2.0);
+    assert_eq!(
+        recorded.sum("otelcol_loadbalancer_num_backend_updates"),
+        1.0
+    );
+    assert_eq!(recorded.sum("otelcol_loadbalancer_num_resolutions"), 1.0);
+    // Each got its share, and the second one's went to the first.
+    assert_eq!(recorded.sum("otelcol_loadbalancer_backend_outcome"), 3.0);
+}
+
+/// Keys of all signals, by what makes them up.
+mod of_keys {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+
+    use super::*;
+    use crate::profiles::testing_batches::named;
+    use crate::wire::partition::partition;
+
+    fn keys(yaml: &str) -> Keys {
+        Keys::new(&serde_yaml::from_str(yaml).unwrap())
+    }
+
+    fn pair(key: &str, value: &str) -> KeyValue {
+        KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue {
+                value: Some(Value::StringValue(value.to_owned())),
+            }),
+            ..KeyValue::default()
+        }
+    }
+
+    fn log(resource: &[(&str, &str)], own: &[(&str, &str)], trace: u8) -> Bytes {
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| pair(k, v)).collect();
+        let request = ExportLogsServiceRequest {
+            resource_logs: vec![ResourceLogs {
+                resource: Some(Resource {
+                    attributes: pairs(resource),
+                    ..Resource::default()
+                }),
+                scope_logs: vec![ScopeLogs {
+                    log_records: vec![LogRecord {
+                        attributes: pairs(own),
+                        trace_id: vec![trace; 16],
+                        ..LogRecord::default()
+                    }],
+                    ..ScopeLogs::default()
+                }],
+                ..ResourceLogs::default()
+            }],
+        };
+        request.encode_to_vec().into()
+    }
+
+    fn key_of(keys: &Keys, request: &Bytes) -> u64 {
+        let found = Mutex::new(0);
+        let mut hasher = keys.hasher(Signal::Logs);
+        partition(Signal::Logs, request, keys.grain(Signal::Logs), |place| {
+            *found.lock().unwrap() = hasher.key(place);
+            0
+        });
+        found.into_inner().unwrap()
+    }
+
+    #[test]
+    fn of_a_service_all_signals_have_one_key() {
+        let keys = keys("{routing_key: service}");
+        let of_logs = key_of(&keys, &log(&[("a", "b"), ("service.name", "shop")], &[], 1));
+        let profiles = Bytes::from(named("shop", 1, ["x"]).encode_to_vec());
+        let mut of_profiles = 0;
+        crate::profiles::partition::partition(&profiles, |place| {
+            of_profiles = keys.hasher(Signal::Profiles).profile_key(place);
+            0
+        });
+        assert_eq!(of_logs, of_profiles);
+        assert_ne!(
+            of_logs,
+            key_of(&keys, &log(&[("service.name", "other")], &[], 1))
+        );
+    }
+
+    #[test]
+    fn the_order_of_attributes_makes_no_other_resource_and_every_value_does() {
+        let keys = keys("{routing_key: resource}");
+        let key = key_of(&keys, &log(&[("a", "1"), ("b", "2")], &[], 1));
+        assert_eq!(
+            key,
+            key_of(&keys, &log(&[("b", "2"), ("a", "1")], &[("c", "3")], 2))
+        );
+        for other in [
+            &[("a", "1"), ("b", "3")][..],
+            &[("a", "1b"), ("", "2")],
+            &[("a", "1")],
+        ] {
+            assert_ne!(key, key_of(&keys, &log(other, &[], 1)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_looked_for_from_the_resource_down() {
+        let keys = keys("{routing_key: attributes, routing_attributes: [x, y]}");
+        let key = key_of(&keys, &log(&[("x", "1")], &[("y", "2")], 1));
+        assert_eq!(
+            key,
+            key_of(&keys, &log(&[("x", "1"), ("y", "2")], &[("y", "3")], 2))
+        );
+        assert_ne!(key, key_of(&keys, &log(&[("x", "1")], &[("y", "3")], 1)));
+    }
+
+    #[test]
+    fn a_record_without_a_trace_goes_by_its_service() {
+        let keys = keys("{routing_key: traceID}");
+        let without = |service| key_of(&keys, &log(&[("service.name", service)], &[], 0));
+        assert_ne!(without("a"), without("b"));
+        let with = |service| key_of(&keys, &log(&[("service.name", service)], &[], 5));
+        assert_eq!(with("a"), with("b"));
+    }
+
+    #[test]
+    fn sample_types_of_one_resource_are_two_series() {
+        let keys = keys("{routing_key: profile_series}");
+        let key = |unit: &str| {
+            let mut request = named("shop", 1, ["x"]);
+            let tables = request.dictionary.as_mut().unwrap();
+            tables.string_table[2] = unit.to_owned();
+            let mut key = 0;
+            let request = Bytes::from(request.encode_to_vec());
+            crate::profiles::partition::partition(&request, |place| {
+                key = keys.hasher(Signal::Profiles).profile_key(place);
+                0
+            });
+            key
+        };
+        assert_eq!(key("nanoseconds"), key("nanoseconds"));
+        assert_ne!(key("nanoseconds"), key("count"));
+    }
+}
