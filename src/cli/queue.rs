@@ -187,8 +187,9 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", output.display());
     let mut file = BufWriter::new(File::create(output).map_err(|error| failed(&error))?);
     let (mut records, mut items, mut strange) = (0_u64, 0_u64, 0_u64);
-    let (found, waiting) = storage::reader(directory).map_err(|error| error.to_string())?;
-    for record in waiting {
+    let waiting = storage::reader(directory).map_err(|error| error.to_string())?;
+    let found = waiting.found;
+    for record in waiting.records {
         let (of_record, data) = record.map_err(|error| error.to_string())?;
         let Some(mut batch) = decode_record(data, of_record) else {
             strange += 1;

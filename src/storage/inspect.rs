@@ -22,6 +22,14 @@ pub struct Contents {
     pub in_use: bool,
 }
 
+/// What waits in a log.
+pub struct Waiting {
+    /// Damage, counts.
+    pub found: Recovered,
+    /// Items and content of each record, in order.
+    pub records: Box<dyn Iterator<Item = Result<(usize, Bytes), OpenError>>>,
+}
+
 /// Looks at a log.
 ///
 /// # Errors
@@ -35,20 +43,11 @@ pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
     })
 }
 
-/// The records of a log that are not acknowledged, in order: items and content. Damaged blocks are skipped; what was found of
-/// them is told first.
+/// The records of a log that are not acknowledged. Damaged blocks are skipped.
 ///
 /// # Errors
 /// When its files cannot be read.
-pub fn reader(
-    directory: &Path,
-) -> Result<
-    (
-        Recovered,
-        impl Iterator<Item = Result<(usize, Bytes), OpenError>>,
-    ),
-    OpenError,
-> {
+pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
     let plan = recover(directory, None)?;
     let directory: PathBuf = directory.to_owned();
     let segments: Vec<_> = plan.segments.iter().cloned().collect();
@@ -107,5 +106,8 @@ pub fn reader(
         };
         records.into_iter().chain(error)
     });
-    Ok((recovered, records))
+    Ok(Waiting {
+        found: recovered,
+        records: Box::new(records),
+    })
 }

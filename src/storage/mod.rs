@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use inspect::{Contents, inspect, reader};
+pub use inspect::{Contents, Waiting, inspect, reader};
 pub use log::Log;
 pub use queues::{QueueName, Storage, list, unused};
 pub use read::{Next, Place, Record};

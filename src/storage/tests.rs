@@ -765,7 +765,7 @@ fn a_look_at_a_log_changes_nothing_and_sees_what_would_be_given_out() {
     let contents = inspect(bench.directory.path()).unwrap();
     assert_eq!((contents.found.records, contents.found.items), (3, 12));
     assert!(!contents.in_use);
-    let (_, records) = reader(bench.directory.path()).unwrap();
+    let records = reader(bench.directory.path()).unwrap().records;
     let read: Vec<_> = records.map(Result::unwrap).collect();
     let expected = ["aaaa", "cccc", "dddd"].map(|text| (4, Bytes::from(text)));
     assert_eq!(read, expected);

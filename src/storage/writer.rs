@@ -229,7 +229,7 @@ impl Writer {
     fn blocks(&self, appends: &[Append], compress: bool, output: &mut Vec<u8>) -> Vec<Written> {
         let mut blocks = Vec::new();
         // As much of what is left as one block may have, so that it does not grow step by step.
-        let mut left: usize = appends.iter().map(|append| bytes_of(append)).sum();
+        let mut left: usize = appends.iter().map(bytes_of).sum();
         let mut builder = BlockBuilder::of(left.min(BLOCK_BYTES));
         output.reserve(left);
         let mut next = self.next;
@@ -510,7 +510,7 @@ impl Writer {
                 || self
                     .tried
                     .is_some_and(|tried| tried.elapsed() >= POSITION_EVERY);
-            if !state.segments.has_finished() && !(again && !self.unremoved.is_empty()) {
+            if !state.segments.has_finished() && (!again || self.unremoved.is_empty()) {
                 drop(state);
                 if wanted {
                     // Who waits for it has to look for something else.
