@@ -5,6 +5,7 @@ pub mod file;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod kafka;
 pub mod nop;
 pub mod otlp_grpc;
 pub mod otlp_http;
@@ -20,6 +21,7 @@ use crate::component::{Entry, ExporterConfig};
 pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     debug::ENTRY,
     file::ENTRY,
+    kafka::ENTRY,
     nop::ENTRY,
     otlp_grpc::ENTRY,
     otlp_http::ENTRY,

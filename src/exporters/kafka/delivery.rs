@@ -1,0 +1,246 @@
+//! Records on their way to the brokers, over all attempts with their batch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::FutureRecord;
+use rdkafka::producer::future_producer::DeliveryFuture;
+use tokio::time::sleep;
+
+use super::producer::Client;
+use super::record::{Record, records};
+use crate::batch::Code;
+use crate::queue::{Fault, Outcome, SendError};
+
+/// How long to wait for room in librdkafka's queue before asking again.
+const NO_ROOM: Duration = Duration::from_millis(20);
+
+/// The records of one batch.
+pub(super) struct Delivery {
+    records: Vec<(Record, State)>,
+}
+
+enum State {
+    /// Not with librdkafka, or not any more.
+    Waiting,
+    /// librdkafka has it, and will say what became of it.
+    UnderWay(DeliveryFuture),
+    Acknowledged,
+    /// For good.
+    Refused(Refusal),
+}
+
+struct Refusal {
+    fault: Fault,
+    reason: String,
+}
+
+impl Delivery {
+    /// Of a batch as [`Record::into_chunks`] wrote it.
+    pub(super) fn new(chunks: &[Bytes]) -> Self {
+        let records = records(chunks).map(|record| (record, State::Waiting));
+        Delivery {
+            records: records.collect(),
+        }
+    }
+
+    /// Sends what is not under way, and waits for everything. May be dropped at any time, and called again.
+    pub(super) async fn attempt(
+        &mut self,
+        client: &Client,
+        headers: Option<&OwnedHeaders>,
+        most: usize,
+    ) -> Result<Outcome, SendError> {
+        for (record, state) in &mut self.records {
+            if matches!(state, State::Waiting) {
+                *state = match record.payload.len() > most {
+                    true => State::Refused(too_large(record, most)),
+                    false => hand_over(record, client, headers).await?,
+                };
+            }
+        }
+        let mut failed = None;
+        for (record, state) in &mut self.records {
+            let State::UnderWay(future) = state else {
+                continue;
+            };
+            *state = match future.await {
+                Ok(Ok(_)) => State::Acknowledged,
+                Ok(Err((error, _))) => match verdict(record, &error) {
+                    Ok(refused) => State::Refused(refused),
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        State::Waiting
+                    }
+                },
+                Err(_) => {
+                    let reason = "the client of Kafka was renewed";
+                    failed.get_or_insert(SendError::transient(Code::Unavailable, reason));
+                    State::Waiting
+                }
+            };
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => self.outcome(),
+        }
+    }
+
+    /// What became of a batch none of whose records waits any more.
+    fn outcome(&self) -> Result<Outcome, SendError> {
+        let refused = self
+            .records
+            .iter()
+            .filter_map(|(record, state)| match state {
+                State::Refused(refusal) => Some((record, refusal)),
+                _ => None,
+            });
+        let Some((_, first)) = refused.clone().next() else {
+            return Ok(Outcome::default());
+        };
+        if refused.clone().count() == self.records.len() {
+            let reason = first.reason.clone();
+            return Err(SendError::permanent(
+                Code::InvalidArgument,
+                first.fault,
+                reason,
+            ));
+        }
+        Ok(Outcome {
+            rejected_items: refused.map(|(record, _)| record.items).sum(),
+            message: first.reason.clone(),
+        })
+    }
+}
+
+fn too_large(record: &Record, most: usize) -> Refusal {
+    Refusal {
+        // It was split as far as it could be.
+        fault: Fault::Elsewhere,
+        reason: format!(
+            "a record of {} bytes cannot be split, and `producer::max_message_bytes` leaves room for {most}",
+            record.payload.len()
+        ),
+    }
+}
+
+/// Gives a record to librdkafka, which copies it.
+async fn hand_over(
+    record: &Record,
+    client: &Client,
+    headers: Option<&OwnedHeaders>,
+) -> Result<State, SendError> {
+    let topic = std::str::from_utf8(&record.topic).unwrap_or_default();
+    loop {
+        let ready = FutureRecord::<[u8], [u8]> {
+            topic,
+            partition: None,
+            payload: Some(&record.payload),
+            key: (!record.key.is_empty()).then_some(&*record.key),
+            timestamp: None,
+            headers: headers.cloned(),
+        };
+        match client.send_result(ready) {
+            Ok(future) => return Ok(State::UnderWay(future)),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
+                sleep(NO_ROOM).await;
+            }
+            Err((error, _)) => return verdict(record, &error).map(State::Refused),
+        }
+    }
+}
+
+/// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a topic
+/// that is not there, a right that is missing) passes.
+fn verdict(record: &Record, error: &KafkaError) -> Result<Refusal, SendError> {
+    use RDKafkaErrorCode::{
+        ClusterAuthorizationFailed, InvalidRecord, InvalidTimestamp, InvalidTopic,
+        MessageBatchTooLarge, MessageSizeTooLarge, MessageTimedOut, PolicyViolation,
+        TopicAuthorizationFailed,
+    };
+    let topic = String::from_utf8_lossy(&record.topic);
+    let reason = format!("Kafka did not take a record for the topic {topic}: {error}");
+    let code = error.rdkafka_error_code();
+    let fault = match code {
+        Some(MessageSizeTooLarge | MessageBatchTooLarge) => Fault::Size,
+        Some(InvalidRecord | InvalidTimestamp) => Fault::Content,
+        Some(InvalidTopic | PolicyViolation) => Fault::Elsewhere,
+        code => {
+            let code = match code {
+                Some(TopicAuthorizationFailed | ClusterAuthorizationFailed) => {
+                    Code::PermissionDenied
+                }
+                Some(MessageTimedOut) => Code::DeadlineExceeded,
+                _ => Code::Unavailable,
+            };
+            return Err(SendError::transient(code, reason));
+        }
+    };
+    Ok(Refusal { fault, reason })
+}
+
+/// The batches between two attempts, by their identity.
+#[derive(Default)]
+pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<()>, Delivery)>>);
+
+impl Unfinished {
+    /// What earlier attempts with the batch have left. It comes back when it is dropped, unless it is
+    /// [finished](Attempt::finished).
+    pub(super) fn resume<'u>(&'u self, identity: &'u Arc<()>, chunks: &[Bytes]) -> Attempt<'u> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // While an entry is here its address is not given to another.
+        let left = all.remove(&Arc::as_ptr(identity).addr());
+        let delivery = left.map(|(_, delivery)| delivery);
+        Attempt {
+            unfinished: self,
+            identity,
+            delivery: Some(delivery.unwrap_or_else(|| Delivery::new(chunks))),
+        }
+    }
+
+    /// Batches that may be tried again.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// One attempt with a batch.
+pub(super) struct Attempt<'u> {
+    unfinished: &'u Unfinished,
+    identity: &'u Arc<()>,
+    delivery: Option<Delivery>,
+}
+
+impl Attempt<'_> {
+    /// The records.
+    pub(super) fn delivery(&mut self) -> Option<&mut Delivery> {
+        self.delivery.as_mut()
+    }
+
+    /// There will be no other attempt.
+    pub(super) fn finished(mut self) {
+        self.delivery = None;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let Some(delivery) = self.delivery.take() else {
+            return;
+        };
+        let mut all = self
+            .unfinished
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Those that the queue has given up.
+        all.retain(|_, (identity, _)| identity.strong_count() > 0);
+        let address = Arc::as_ptr(self.identity).addr();
+        all.insert(address, (Arc::downgrade(self.identity), delivery));
+    }
+}
