@@ -41,7 +41,9 @@ fn configurations() -> Vec<PathBuf> {
     for directory in ["config", "examples/configs"] {
         for entry in std::fs::read_dir(root.join(directory)).unwrap() {
             let path = entry.unwrap().path();
-            let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
+            let is_yaml = path
+                .extension()
+                .is_some_and(|extension| extension == "yaml");
             if is_yaml && (cfg!(feature = "kafka") || !needs_kafka(&path)) {
                 files.push(path);
             }

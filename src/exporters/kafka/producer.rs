@@ -1,12 +1,13 @@
 //! The sender behind the queue: from requests to records, and from records to the brokers.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration as Time;
 
 use bytes::Bytes;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, Producer as _};
-use tracing::error;
+use tracing::{error, info};
 
 use super::config::{Config, Hasher};
 use super::delivery::Unfinished;
@@ -15,7 +16,7 @@ use super::record::{FRAMING, Record, values};
 use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
 use crate::config::units::Duration;
-use crate::net::kafka::client::{Logging, creation_error, settings};
+use crate::net::kafka::client::{Logging, Renewals, creation_error, settings};
 use crate::net::kafka::{Encoding, milliseconds};
 use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError};
@@ -52,7 +53,7 @@ impl Exporter {
             .sum();
         let most = config.producer.max_message_bytes;
         Ok(Exporter {
-            brokers: Brokers::new(producer_settings(config), id)?,
+            brokers: Brokers::new(config, id)?,
             routes: Signal::ALL.map(|signal| Route {
                 topic: Bytes::copy_from_slice(config.topic(signal).as_bytes()),
                 encoding: config.signal(signal).encoding,
@@ -130,24 +131,14 @@ impl queue::Sender for Exporter {
     }
 }
 
-/// The client, and how to make another one: after some errors (an idempotent producer that was fenced, or whose sequence was
-/// broken) librdkafka takes nothing any more.
+/// The client, and how to make another one: when certificates were renewed, and because after some errors (an idempotent producer
+/// that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
 struct Brokers {
     id: ComponentId,
     settings: ClientConfig,
-    /// `None` only while it is being dropped.
+    renewals: Renewals,
+    /// How many there were, and the one in use; `None` only at the end.
     client: Mutex<(u64, Option<Client>)>,
-}
-
-impl Brokers {
-    fn new(settings: ClientConfig, id: &ComponentId) -> Result<Self, String> {
-        let client = connect(&settings, id)?;
-        Ok(Brokers {
-            id: id.clone(),
-            settings,
-            client: Mutex::new((0, Some(client))),
-        })
-    }
 }
 
 fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> {
@@ -156,8 +147,33 @@ fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> 
 }
 
 impl Brokers {
+    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+        let renewals = Renewals::new(&config.connection());
+        let settings = producer_settings(config);
+        let client = connect(&settings, id)?;
+        Ok(Brokers {
+            id: id.clone(),
+            settings,
+            renewals,
+            client: Mutex::new((0, Some(client))),
+        })
+    }
+
     /// The client, and which one it is.
     fn client(&self) -> Option<(u64, Client)> {
+        if self.renewals.are_due() {
+            let (generation, _) = self.current()?;
+            info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                "The files of the tls section have changed; connecting anew"
+            );
+            self.renew(generation);
+        }
+        self.current()
+    }
+
+    fn current(&self) -> Option<(u64, Client)> {
         let current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let (generation, client) = &*current;
         client.clone().map(|client| (*generation, client))
@@ -175,6 +191,11 @@ impl Brokers {
             error = reason,
             "The client of Kafka is broken; making a new one"
         );
+        self.renew(generation);
+    }
+
+    /// Replaces the client, unless somebody else has done so.
+    fn renew(&self, generation: u64) {
         let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 != generation {
             return;
@@ -189,7 +210,7 @@ impl Brokers {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 error = reason,
-                "Could not make a new client of Kafka"
+                "Could not make a new client of Kafka; going on with the old one"
             ),
         }
     }
@@ -205,12 +226,20 @@ impl Drop for Brokers {
     }
 }
 
-/// Ends a client on a thread of its own: it waits for the threads of librdkafka.
+/// Ends a client on a thread of its own, when it has delivered what it can.
 fn discard(client: Option<Client>) {
     let ending = std::thread::Builder::new().name("kafka-end".to_owned());
-    // Without a thread it ends here.
-    let _ = ending.spawn(move || drop(client));
+    // Without a thread it ends here, without waiting.
+    let _ = ending.spawn(move || {
+        if let Some(client) = client {
+            // What is left is reported to who waits for it.
+            let _ = client.flush(LAST_DELIVERIES);
+        }
+    });
 }
+
+/// How long a client that was replaced may take for what it has.
+const LAST_DELIVERIES: Time = Time::from_secs(30);
 
 /// What librdkafka is told.
 fn producer_settings(config: &Config) -> ClientConfig {

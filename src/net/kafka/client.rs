@@ -1,14 +1,19 @@
 //! librdkafka: what all its clients are told, and where its log goes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::config::{Connection, milliseconds};
 use crate::config::ComponentId;
+use crate::files::FileWatch;
 use crate::telemetry::sampled_log::SampledLog;
 
 /// The settings of a client with these connections.
@@ -94,6 +99,53 @@ pub(crate) fn creation_error(error: &KafkaError) -> String {
         }
         KafkaError::Nul(_) => "a text in the configuration has a zero byte".to_owned(),
         error => error.to_string(),
+    }
+}
+
+/// Whether a client should be replaced because the files of its `tls` section are not what they were. librdkafka reads them once.
+#[derive(Debug)]
+pub(crate) struct Renewals {
+    changed: Arc<Notify>,
+    /// Ends with this.
+    _watching: JoinSet<()>,
+}
+
+impl Renewals {
+    /// Watches from now on. To be made before the client, in a runtime.
+    pub(crate) fn new(connection: &Connection<'_>) -> Self {
+        let changed = Arc::new(Notify::new());
+        let mut watching = JoinSet::new();
+        let files: Vec<PathBuf> = match connection.tls.filter(|_| connection.is_tls()) {
+            Some(tls) => [&tls.ca_file, &tls.crl_file, &tls.cert_file, &tls.key_file]
+                .into_iter()
+                .filter(|file| !file.as_os_str().is_empty())
+                .cloned()
+                .collect(),
+            None => Vec::new(),
+        };
+        if !files.is_empty() {
+            let (mut watch, changed) = (FileWatch::new(files), changed.clone());
+            watching.spawn(async move {
+                loop {
+                    watch.changed().await;
+                    changed.notify_one();
+                }
+            });
+        }
+        Renewals {
+            changed,
+            _watching: watching,
+        }
+    }
+
+    /// Waits for the next change.
+    pub(crate) async fn due(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Whether there was a change since the last call.
+    pub(crate) fn are_due(&self) -> bool {
+        self.due().now_or_never().is_some()
     }
 }
 

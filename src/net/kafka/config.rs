@@ -40,8 +40,8 @@ pub struct ClusterMetadata {
     pub refresh_interval: Duration,
 }
 
-/// TLS to the brokers, by OpenSSL. Files are read when the component is built: one that was renewed is used after a start or
-/// a change of the configuration.
+/// TLS to the brokers, by OpenSSL. When a file has changed, a new client connects with what is there then; if it cannot be used,
+/// the old one goes on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {

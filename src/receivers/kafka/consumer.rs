@@ -9,16 +9,17 @@ use rdkafka::message::{BorrowedMessage, Headers as _};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::config::Config;
 use super::intake::{Intake, Message};
 use super::lanes::{Lanes, Step};
 use super::membership::Member;
-use super::topics::Topics;
+use super::topics::{Topics, WrongTopic};
 use crate::component::{BuildContext, Outputs};
 use crate::config::ComponentId;
 use crate::memory::{Budget, Permit};
+use crate::net::kafka::client::Renewals;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::sampled_log::SampledLog;
 
@@ -46,6 +47,7 @@ struct Reading {
     budget: Arc<Budget>,
     /// `None` when the last one had a fatal error.
     member: Option<Member>,
+    renewals: Renewals,
     errors: SampledLog,
     stop: CancellationToken,
 }
@@ -54,6 +56,8 @@ struct Reading {
 enum Ending {
     Stopped,
     Broken,
+    /// There is another one, with the certificates of now.
+    Renewed(Member),
 }
 
 impl Receiver {
@@ -66,12 +70,13 @@ impl Receiver {
         cx: &BuildContext,
         outputs: Outputs,
     ) -> Result<Self, String> {
-        let wrong = |wrong: Vec<super::topics::WrongTopic>| {
+        let wrong = |wrong: Vec<WrongTopic>| {
             let reasons = wrong.into_iter().map(|wrong| wrong.reason);
             reasons.collect::<Vec<_>>().join("; ")
         };
         let topics = Topics::new(config, outputs.signals()).map_err(wrong)?;
         let stop = CancellationToken::new();
+        let renewals = Renewals::new(&config.connection());
         let member = Member::new(config, &topics, &cx.id)?;
         let reading = Reading {
             id: cx.id.clone(),
@@ -79,6 +84,7 @@ impl Receiver {
             intake: Arc::new(Intake::new(config, cx, outputs)),
             budget: cx.budget.clone(),
             member: Some(member),
+            renewals,
             errors: SampledLog::default(),
             stop: stop.clone(),
             topics,
@@ -116,7 +122,7 @@ impl Reading {
         let Some(_held) = self.memory().await else {
             return;
         };
-        while !self.stop.is_cancelled() {
+        loop {
             let member = match self.member.take() {
                 Some(member) => Ok(member),
                 None => Member::new(&self.config, &self.topics, &self.id),
@@ -135,11 +141,13 @@ impl Reading {
             if let Ok(member) = subscribed {
                 member.leave().await;
             }
-            if let Ending::Broken = ending {
-                tokio::select! {
+            match ending {
+                Ending::Stopped => return,
+                Ending::Renewed(member) => self.member = Some(member),
+                Ending::Broken => tokio::select! {
                     () = sleep(AGAIN) => {}
-                    () = self.stop.cancelled() => {}
-                }
+                    () = self.stop.cancelled() => return,
+                },
             }
         }
     }
@@ -196,6 +204,17 @@ impl Reading {
             let pause_at = full_since.map_or_else(Instant::now, |since| since + PATIENCE);
             tokio::select! {
                 () = self.stop.cancelled() => break Ending::Stopped,
+                () = self.renewals.due() => match Member::new(&self.config, &self.topics, &self.id) {
+                    Ok(member) => {
+                        info!(
+                            otelcol.component.id = %self.id,
+                            otelcol.component.kind = "receiver",
+                            "The files of the tls section have changed; joining the group anew"
+                        );
+                        break Ending::Renewed(member);
+                    }
+                    Err(reason) => self.failed(&reason),
+                },
                 step = lanes.next(), if !lanes.is_idle() => settle(member, step),
                 () = sleep_until(pause_at), if full_since.is_some() && !paused => {
                     member.pause(true, |_| false);

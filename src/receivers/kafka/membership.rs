@@ -1,6 +1,7 @@
 //! A member of a consumer group: librdkafka's consumer, what it is told, and its end.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
@@ -10,6 +11,7 @@ use rdkafka::consumer::{
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tracing::info;
 
 use super::config::{Config, InitialOffset, RebalanceStrategy};
@@ -21,6 +23,9 @@ use crate::net::kafka::milliseconds;
 
 /// How long a member may be silent before it counts as stuck, in milliseconds; librdkafka's default.
 const LONGEST_SILENCE: u64 = 300_000;
+
+/// How long to wait for the brokers at the end. With them it takes milliseconds; when they are away, what was read comes again.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A member. It leaves the group when it is dropped, on a thread of its own.
 pub(super) struct Member {
@@ -130,14 +135,14 @@ impl Member {
         Some(reason)
     }
 
-    /// Commits what was read, and leaves the group.
+    /// Commits what was read, and leaves the group, or goes on trying to on a thread of its own.
     pub(super) async fn leave(mut self) {
         let (tell, left) = oneshot::channel::<()>();
         if let Some(consumer) = self.consumer.take() {
             end(consumer, Some(tell));
         }
         // An error says that it has ended, too.
-        let _ = left.await;
+        let _ = timeout(LAST_WORDS, left).await;
     }
 }
 

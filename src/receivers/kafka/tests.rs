@@ -3,7 +3,7 @@
 mod brokers;
 mod order;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -312,6 +312,60 @@ async fn nothing_is_fetched_before_there_is_memory_for_what_will_wait() {
     drop(batch);
     trial.end().await;
     assert_eq!(host.budget.used(), 0);
+}
+
+#[tokio::test]
+async fn members_of_a_group_share_its_partitions_and_who_stays_takes_over() {
+    let cluster = Cluster::new(TOPICS);
+    let mut both = HashSet::new();
+    let mut first = Trial::start(&cluster, "{}", []);
+    write_logs(&cluster, 0, &["1"]).await;
+    write_logs(&cluster, 1, &["2"]).await;
+    both.extend(first.bodies(2).await);
+    let mut second = Trial::start(&cluster, "{}", []);
+    // Each partition has messages until each member has had some.
+    let (mut of_first, mut of_second, mut written) = (0, 0, 2);
+    while of_first == 0 || of_second == 0 {
+        for partition in [0, 1] {
+            written += 1;
+            write_logs(&cluster, partition, &[&written.to_string()]).await;
+            let (batch, count) = soon(async {
+                tokio::select! {
+                    batch = first.taken.recv() => (batch, &mut of_first),
+                    batch = second.taken.recv() => (batch, &mut of_second),
+                }
+            })
+            .await;
+            *count += 1;
+            both.extend(bodies(&batch.unwrap().into_wire().to_bytes()));
+        }
+    }
+    both.extend(first.end().await);
+    for partition in [0, 1] {
+        written += 1;
+        write_logs(&cluster, partition, &[&written.to_string()]).await;
+    }
+    while both.len() < written {
+        both.extend(second.bodies(1).await);
+    }
+    assert!((1..=written).all(|number| both.contains(&number.to_string())));
+    second.end().await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_brokers_that_are_away() {
+    let cluster = Cluster::new(TOPICS);
+    write_logs(&cluster, 0, &["1"]).await;
+    let mut trial = Trial::start(&cluster, "{}", []);
+    assert_eq!(trial.bodies(1).await, ["1"]);
+    cluster.mock.broker_down(1).unwrap();
+    let begun = Instant::now();
+    trial.end().await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]

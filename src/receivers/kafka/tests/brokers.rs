@@ -234,3 +234,32 @@ async fn a_password_is_proved_over_tls_and_a_wrong_one_is_refused() {
     assert_eq!(receiver.bodies(1).await, ["secret"]);
     assert_eq!(receiver.end().await, Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_trusted_wrongly_is_trusted_rightly_as_soon_as_the_file_is_renewed() {
+    let Some(kafka) = Kafka::start() else {
+        return;
+    };
+    let file = kafka.directory.path().join("authority.pem");
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&file, stranger.cert.pem()).unwrap();
+    let connection = format!(
+        "auth: {{sasl: {{username: me, password: hush, mechanism: SCRAM-SHA-512}}}}, tls: {{ca_file: '{}'}}",
+        file.display()
+    );
+    let address = format!("localhost:{}", kafka.secure_port);
+    let exporter = exporter(&format!(
+        "{{brokers: ['{address}'], {connection}, timeout: 1s, sending_queue: {{wait_for_result: true}}, \
+         retry_on_failure: {{initial_interval: 100ms, max_interval: 100ms}}}}"
+    ));
+    let mut receiver = Trial::within(
+        Host::for_tests(),
+        &address,
+        &format!("{{{connection}}}"),
+        [],
+    );
+    fs::write(&file, &kafka.authority).unwrap();
+    soon(send(&exporter, log("trusted"))).await;
+    assert_eq!(receiver.bodies(1).await, ["trusted"]);
+    receiver.end().await;
+}
