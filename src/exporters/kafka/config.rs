@@ -66,8 +66,8 @@ pub struct Config {
     /// How long the brokers may take for a record, and one attempt with a request altogether; 0 is no limit. The next attempt
     /// goes on waiting for what this one has sent, so that no record is written twice. Default: 5s.
     pub timeout: Duration,
-    /// The sending queue. A queue with several `num_consumers` sends several requests at once, in any order; the records of a
-    /// key are in the order of the requests with `num_consumers: 1`.
+    /// The sending queue. With `num_consumers: 1` the records of a key are in the order of the requests, and no slower: a consumer
+    /// does not wait for the brokers. More only help where making the records (JSON, keys) takes most of the time.
     pub sending_queue: Section<QueueConfig>,
     /// What to do when a request was not delivered.
     pub retry_on_failure: Section<RetryConfig>,

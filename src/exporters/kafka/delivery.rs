@@ -19,9 +19,13 @@ use crate::queue::{Fault, Outcome, SendError};
 /// How long to wait for room in librdkafka's queue before asking again.
 const NO_ROOM: Duration = Duration::from_millis(20);
 
-/// The records of one batch.
-pub(super) struct Delivery {
-    records: Vec<(Record, State)>,
+/// What becomes of the records of one batch. The records themselves are the batch's.
+pub(super) struct Delivery(Vec<Sending>);
+
+struct Sending {
+    items: usize,
+    topic: Bytes,
+    state: State,
 }
 
 enum State {
@@ -41,36 +45,44 @@ struct Refusal {
 
 impl Delivery {
     /// Of a batch as [`Record::into_chunks`] wrote it.
-    pub(super) fn new(chunks: &[Bytes]) -> Self {
-        let records = records(chunks).map(|record| (record, State::Waiting));
-        Delivery {
-            records: records.collect(),
-        }
+    fn new(chunks: &[Bytes]) -> Self {
+        let records = records(chunks).map(|record| Sending {
+            items: record.items,
+            topic: record.topic,
+            state: State::Waiting,
+        });
+        Delivery(records.collect())
     }
 
-    /// Sends what is not under way, and waits for everything. May be dropped at any time, and called again.
-    pub(super) async fn attempt(
+    /// Gives librdkafka what it does not have, in order; waits for room. May be dropped at any time, and called again.
+    pub(super) async fn hand_over(
         &mut self,
+        chunks: &[Bytes],
         client: &Client,
         headers: Option<&OwnedHeaders>,
         most: usize,
-    ) -> Result<Outcome, SendError> {
-        for (record, state) in &mut self.records {
-            if matches!(state, State::Waiting) {
-                *state = match record.payload.len() > most {
-                    true => State::Refused(too_large(record, most)),
-                    false => hand_over(record, client, headers).await?,
+    ) -> Result<(), SendError> {
+        for (record, sending) in records(chunks).zip(&mut self.0) {
+            if matches!(sending.state, State::Waiting) {
+                sending.state = match record.payload.len() > most {
+                    true => State::Refused(too_large(&record, most)),
+                    false => hand_over(&record, client, headers).await?,
                 };
             }
         }
+        Ok(())
+    }
+
+    /// Waits until nothing is under way any more. May be dropped at any time, and called again.
+    pub(super) async fn settle(&mut self) -> Result<Outcome, SendError> {
         let mut failed = None;
-        for (record, state) in &mut self.records {
+        for Sending { topic, state, .. } in &mut self.0 {
             let State::UnderWay(future) = state else {
                 continue;
             };
             *state = match future.await {
                 Ok(Ok(_)) => State::Acknowledged,
-                Ok(Err((error, _))) => match verdict(record, &error) {
+                Ok(Err((error, _))) => match verdict(topic, &error) {
                     Ok(refused) => State::Refused(refused),
                     Err(error) => {
                         failed.get_or_insert(error);
@@ -92,27 +104,21 @@ impl Delivery {
 
     /// What became of a batch none of whose records waits any more.
     fn outcome(&self) -> Result<Outcome, SendError> {
-        let refused = self
-            .records
-            .iter()
-            .filter_map(|(record, state)| match state {
-                State::Refused(refusal) => Some((record, refusal)),
-                _ => None,
-            });
+        let refused = self.0.iter().filter_map(|sending| match &sending.state {
+            State::Refused(refusal) => Some((sending.items, refusal)),
+            _ => None,
+        });
         let Some((_, first)) = refused.clone().next() else {
             return Ok(Outcome::default());
         };
-        if refused.clone().count() == self.records.len() {
-            let reason = first.reason.clone();
-            return Err(SendError::permanent(
-                Code::InvalidArgument,
-                first.fault,
-                reason,
-            ));
+        let reason = first.reason.clone();
+        if refused.clone().count() == self.0.len() {
+            let code = Code::InvalidArgument;
+            return Err(SendError::permanent(code, first.fault, reason));
         }
         Ok(Outcome {
-            rejected_items: refused.map(|(record, _)| record.items).sum(),
-            message: first.reason.clone(),
+            rejected_items: refused.map(|(items, _)| items).sum(),
+            message: reason,
         })
     }
 }
@@ -149,20 +155,20 @@ async fn hand_over(
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
                 sleep(NO_ROOM).await;
             }
-            Err((error, _)) => return verdict(record, &error).map(State::Refused),
+            Err((error, _)) => return verdict(&record.topic, &error).map(State::Refused),
         }
     }
 }
 
 /// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a topic
 /// that is not there, a right that is missing) passes.
-fn verdict(record: &Record, error: &KafkaError) -> Result<Refusal, SendError> {
+fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
     use RDKafkaErrorCode::{
         ClusterAuthorizationFailed, InvalidRecord, InvalidTimestamp, InvalidTopic,
         MessageBatchTooLarge, MessageSizeTooLarge, MessageTimedOut, PolicyViolation,
         TopicAuthorizationFailed,
     };
-    let topic = String::from_utf8_lossy(&record.topic);
+    let topic = String::from_utf8_lossy(topic);
     let reason = format!("Kafka did not take a record for the topic {topic}: {error}");
     let code = error.rdkafka_error_code();
     let fault = match code {
@@ -188,17 +194,17 @@ fn verdict(record: &Record, error: &KafkaError) -> Result<Refusal, SendError> {
 pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<()>, Delivery)>>);
 
 impl Unfinished {
-    /// What earlier attempts with the batch have left. It comes back when it is dropped, unless it is
+    /// What earlier attempts with the batch have left. It comes back when the attempt is dropped, unless it is
     /// [finished](Attempt::finished).
-    pub(super) fn resume<'u>(&'u self, identity: &'u Arc<()>, chunks: &[Bytes]) -> Attempt<'u> {
+    pub(super) fn resume(self: &Arc<Self>, identity: &Arc<()>, chunks: &[Bytes]) -> Attempt {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // While an entry is here its address is not given to another.
         let left = all.remove(&Arc::as_ptr(identity).addr());
         let delivery = left.map(|(_, delivery)| delivery);
         Attempt {
-            unfinished: self,
-            identity,
-            delivery: Some(delivery.unwrap_or_else(|| Delivery::new(chunks))),
+            unfinished: self.clone(),
+            identity: identity.clone(),
+            delivery: delivery.unwrap_or_else(|| Delivery::new(chunks)),
         }
     }
 
@@ -210,29 +216,26 @@ impl Unfinished {
 }
 
 /// One attempt with a batch.
-pub(super) struct Attempt<'u> {
-    unfinished: &'u Unfinished,
-    identity: &'u Arc<()>,
-    delivery: Option<Delivery>,
+pub(super) struct Attempt {
+    unfinished: Arc<Unfinished>,
+    identity: Arc<()>,
+    /// What becomes of its records.
+    pub(super) delivery: Delivery,
 }
 
-impl Attempt<'_> {
-    /// The records.
-    pub(super) fn delivery(&mut self) -> Option<&mut Delivery> {
-        self.delivery.as_mut()
-    }
-
+impl Attempt {
     /// There will be no other attempt.
     pub(super) fn finished(mut self) {
-        self.delivery = None;
+        self.delivery.0.clear();
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt {
     fn drop(&mut self) {
-        let Some(delivery) = self.delivery.take() else {
+        let delivery = Delivery(std::mem::take(&mut self.delivery.0));
+        if delivery.0.is_empty() {
             return;
-        };
+        }
         let mut all = self
             .unfinished
             .0
@@ -240,7 +243,7 @@ impl Drop for Attempt<'_> {
             .unwrap_or_else(PoisonError::into_inner);
         // Those that the queue has given up.
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
-        let address = Arc::as_ptr(self.identity).addr();
-        all.insert(address, (Arc::downgrade(self.identity), delivery));
+        let address = Arc::as_ptr(&self.identity).addr();
+        all.insert(address, (Arc::downgrade(&self.identity), delivery));
     }
 }

@@ -5,7 +5,8 @@
 //! send:   records -> librdkafka -> brokers; acknowledged when every record is
 //! ```
 //!
-//! An attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt waits for the same
+//! A batch is taken over: the next one follows as soon as librdkafka has its records, so the order is that of the queue. An
+//! attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt waits for the same
 //! ones, so nothing is written twice by us, and what has the same key stays in order.
 
 mod config;

@@ -1,16 +1,18 @@
 //! The sender behind the queue: from requests to records, and from records to the brokers.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as Time;
 
 use bytes::Bytes;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, Producer as _};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tracing::{error, info};
 
 use super::config::{Config, Hasher};
-use super::delivery::Unfinished;
+use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
 use crate::batch::{Code, Requests, Signal};
@@ -19,7 +21,7 @@ use crate::config::units::Duration;
 use crate::net::kafka::client::{Logging, Renewals, creation_error, settings};
 use crate::net::kafka::{Encoding, milliseconds};
 use crate::pipeline::BoxFuture;
-use crate::queue::{self, Encoded, Fault, Outcome, SendError};
+use crate::queue::{self, Encoded, Fault, Outcome, SendError, Taken};
 
 /// A client of librdkafka; a clone is the same one.
 pub(super) type Client = FutureProducer<Logging>;
@@ -29,12 +31,14 @@ const HELD: usize = 64 << 20;
 
 /// One exporter.
 pub(super) struct Exporter {
-    brokers: Brokers,
+    brokers: Arc<Brokers>,
     routes: [Route; 4],
     headers: Option<OwnedHeaders>,
     /// The most bytes of key and value of a record.
     most: usize,
-    pub(super) unfinished: Unfinished,
+    /// How long one attempt may wait for the brokers.
+    patience: Option<Time>,
+    pub(super) unfinished: Arc<Unfinished>,
 }
 
 /// Where a signal goes, and as what.
@@ -53,7 +57,7 @@ impl Exporter {
             .sum();
         let most = config.producer.max_message_bytes;
         Ok(Exporter {
-            brokers: Brokers::new(config, id)?,
+            brokers: Arc::new(Brokers::new(config, id)?),
             routes: Signal::ALL.map(|signal| Route {
                 topic: Bytes::copy_from_slice(config.topic(signal).as_bytes()),
                 encoding: config.signal(signal).encoding,
@@ -64,8 +68,32 @@ impl Exporter {
             }),
             headers: headers_of(config),
             most: most.saturating_sub(FRAMING + header_bytes),
-            unfinished: Unfinished::default(),
+            patience: config.timeout.unless_zero(),
+            unfinished: Arc::default(),
         })
+    }
+
+    /// Gives librdkafka what it does not have of a batch; the client that has it.
+    async fn begin(&self, batch: &Encoded) -> Result<(u64, Attempt), SendError> {
+        let Some((generation, client)) = self.brokers.client() else {
+            return Err(SendError::transient(
+                Code::Unavailable,
+                "the exporter has ended",
+            ));
+        };
+        let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
+        let handed_over = attempt
+            .delivery
+            .hand_over(&batch.chunks, &client, self.headers.as_ref(), self.most)
+            .await;
+        match handed_over {
+            Ok(()) => Ok((generation, attempt)),
+            Err(error) => {
+                let outcome = Err(error.clone());
+                self.brokers.finish(generation, attempt, &outcome);
+                Err(error)
+            }
+        }
     }
 
     fn records(&self, signal: Signal, request: &Bytes) -> Result<Vec<Bytes>, String> {
@@ -109,26 +137,47 @@ impl queue::Sender for Exporter {
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
-            let Some((generation, client)) = self.brokers.client() else {
-                return Err(SendError::transient(
-                    Code::Unavailable,
-                    "the exporter has ended",
-                ));
-            };
-            let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
-            let Some(delivery) = attempt.delivery() else {
-                return Ok(Outcome::default());
-            };
-            let outcome = delivery
-                .attempt(&client, self.headers.as_ref(), self.most)
-                .await;
-            match &outcome {
-                Err(error) if error.retryable => self.brokers.renew_if_broken(generation, &client),
-                _ => attempt.finished(),
-            }
+            let (generation, mut attempt) = self.begin(batch).await?;
+            let outcome = attempt.delivery.settle().await;
+            self.brokers.finish(generation, attempt, &outcome);
             outcome
         })
     }
+
+    /// The next batch follows as soon as librdkafka has this one: so their records are in order, and go together.
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async move {
+            let (generation, mut attempt) = self.begin(batch).await?;
+            let (mut tell, settled) = oneshot::channel();
+            let (brokers, patience) = (self.brokers.clone(), self.patience);
+            tokio::spawn(async move {
+                let outcome = tokio::select! {
+                    outcome = attempt.delivery.settle() => outcome,
+                    error = too_late(patience) => Err(error),
+                    // Given up.
+                    () = tell.closed() => return,
+                };
+                // Before anybody hears of it, and may begin the next attempt.
+                brokers.finish(generation, attempt, &outcome);
+                let _ = tell.send(outcome);
+            });
+            Ok(Taken::Over(settled))
+        })
+    }
+}
+
+/// The end of an attempt that waits too long. Its records stay with librdkafka.
+async fn too_late(patience: Option<Time>) -> SendError {
+    match patience {
+        Some(patience) => sleep(patience).await,
+        None => std::future::pending().await,
+    }
+    let reason = "the brokers have not acknowledged every record within the timeout";
+    SendError::transient(Code::DeadlineExceeded, reason)
 }
 
 /// The client, and how to make another one: when certificates were renewed, and because after some errors (an idempotent producer
@@ -179,19 +228,28 @@ impl Brokers {
         client.clone().map(|client| (*generation, client))
     }
 
-    /// Replaces a client that takes nothing any more. What it still had is tried again with the new one.
-    fn renew_if_broken(&self, generation: u64, client: &Client) {
-        let Some((code, reason)) = client.client().fatal_error() else {
+    /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it still had
+    /// is tried again with the new one.
+    fn finish(&self, generation: u64, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+        if !matches!(outcome, Err(error) if error.retryable) {
+            attempt.finished();
+            return;
+        }
+        let Some((current, client)) = self.current() else {
             return;
         };
-        error!(
-            otelcol.component.id = %self.id,
-            otelcol.component.kind = "exporter",
-            code = ?code,
-            error = reason,
-            "The client of Kafka is broken; making a new one"
-        );
-        self.renew(generation);
+        if let Some((code, reason)) = client.client().fatal_error()
+            && current == generation
+        {
+            error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                code = ?code,
+                error = reason,
+                "The client of Kafka is broken; making a new one"
+            );
+            self.renew(generation);
+        }
     }
 
     /// Replaces the client, unless somebody else has done so.

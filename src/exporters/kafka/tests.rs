@@ -267,6 +267,35 @@ async fn the_attempt_after_one_that_ended_early_waits_for_the_same_record() {
     }
 }
 
+#[tokio::test]
+async fn one_consumer_sends_many_requests_at_once_and_in_order() {
+    let cluster = Cluster::new(&[("otlp_logs", 1)]);
+    let yaml = "{sending_queue: {num_consumers: 1}, timeout: 50ms}";
+    let trial = Trial::new(&cluster, yaml);
+    trial.send(batch(logs(&[(&[], &["0"])]))).await.unwrap();
+    // Longer than an attempt: they are tried again and again while they are under way.
+    let answer = Duration::from_millis(300);
+    cluster.mock.broker_round_trip_time(1, answer).unwrap();
+    let begun = Instant::now();
+    let bodies_sent: Vec<String> = (1..=50).map(|number| number.to_string()).collect();
+    let sent = bodies_sent
+        .iter()
+        .map(|body| trial.send(batch(logs(&[(&[], &[body])]))));
+    let outcomes = futures_util::future::join_all(sent).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert!(begun.elapsed() < answer * 25, "{:?}", begun.elapsed());
+    cluster
+        .mock
+        .broker_round_trip_time(1, Duration::ZERO)
+        .unwrap();
+    assert_eq!(written(&cluster.brokers, "otlp_logs"), 51);
+    let arrived = records(&cluster.brokers, "otlp_logs", 51).await;
+    let arrived = arrived
+        .iter()
+        .flat_map(|record| bodies(record.payload().unwrap()));
+    assert_eq!(arrived.skip(1).collect::<Vec<_>>(), bodies_sent);
+}
+
 #[test]
 fn every_trace_is_a_group_of_its_own_with_its_resource_and_scopes() {
     let span = |trace: u8, name: &str| Span {
