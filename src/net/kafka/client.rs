@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
@@ -206,7 +206,14 @@ impl ClientContext for Logging {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let name = error.rdkafka_error_code().map(|code| format!("{code:?}"));
-        self.warn(&name.unwrap_or_default(), reason);
+        let code = error.rdkafka_error_code();
+        let name = code.map(|code| format!("{code:?}")).unwrap_or_default();
+        match code {
+            // Its log says which one, and why.
+            Some(RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::BrokerTransportFailure) => {
+                self.debug(&name, reason);
+            }
+            _ => self.warn(&name, reason),
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Receiver {
             budget: cx.budget.clone(),
             member: Some(member),
             renewals,
-            errors: SampledLog::default(),
+            errors: SampledLog::of_one_line(),
             stop: stop.clone(),
             topics,
         };

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::Host;
-use crate::config::{Problems, Validate as _};
+use crate::config::{Problems, Sources, Validate as _};
 use crate::exporters::testing::Recorded;
 use crate::net::kafka::testing::{Cluster, bodies, logs, soon, write};
 use crate::pipeline::{BoxFuture, Consumer};
@@ -366,6 +366,17 @@ async fn the_end_does_not_wait_for_brokers_that_are_away() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+#[test]
+fn the_example_is_a_configuration_without_warnings() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/configs/kafka.yaml");
+    let sources = Sources {
+        configs: vec![path.to_owned()],
+        sets: Vec::new(),
+    };
+    let report = crate::config::load(&sources, true).report.render();
+    assert_eq!(report, "");
 }
 
 #[test]
