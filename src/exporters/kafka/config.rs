@@ -19,8 +19,8 @@ use crate::queue::{QueueConfig, RetryConfig};
 pub struct Config {
     /// Brokers to learn the others from, as `host:port`. Default: `localhost:9092`.
     pub brokers: Vec<String>,
-    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request, so all it
-    /// does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
+    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request,
+    /// so all it does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
     pub protocol_version: String,
     /// What the brokers call us in their logs, metrics and quotas. Default: `otel-collector`.
     pub client_id: String,
@@ -43,17 +43,17 @@ pub struct Config {
     pub logs: SignalConfig,
     /// Where profiles go. Default: topic `otlp_profiles`.
     pub profiles: SignalConfig,
-    /// The resource attribute that names the topic of what is from this resource; resources without it go to the topic of the
-    /// signal. (The Collector looks for the first resource of a request that has it, and sends the whole request there.)
-    /// Default: none.
+    /// The resource attribute that names the topic of what is from this resource; resources without it go to the topic
+    /// of the signal. (The Collector looks for the first resource of a request that has it, and sends the whole request
+    /// there.) Default: none.
     pub topic_from_attribute: String,
     /// Headers of every record. Default: none.
     pub record_headers: BTreeMap<String, String>,
-    /// Whether each trace becomes a record of its own, with the trace id in hexadecimal digits as its key, so that all of a
-    /// trace is in one partition. Default: false.
+    /// Whether each trace becomes a record of its own, with the trace id in hexadecimal digits as its key, so that all
+    /// of a trace is in one partition. Default: false.
     pub partition_traces_by_id: bool,
-    /// Whether metrics of different resources become different records, with a hash of the resource's attributes as the key, so
-    /// that all series of a resource are in one partition. Default: false.
+    /// Whether metrics of different resources become different records, with a hash of the resource's attributes as the
+    /// key, so that all series of a resource are in one partition. Default: false.
     pub partition_metrics_by_resource_attributes: bool,
     /// The same for logs. Default: false.
     pub partition_logs_by_resource_attributes: bool,
@@ -63,11 +63,12 @@ pub struct Config {
     pub record_partitioner: RecordPartitioner,
     /// How records are sent.
     pub producer: Producer,
-    /// How long the brokers may take for a record, and one attempt with a request altogether; 0 is no limit. The next attempt
-    /// goes on waiting for what this one has sent, so that no record is written twice. Default: 5s.
+    /// How long the brokers may take for a record, and one attempt with a request altogether; 0 is no limit. The next
+    /// attempt goes on waiting for what this one has sent, so that no record is written twice. Default: 5s.
     pub timeout: Duration,
-    /// The sending queue. With `num_consumers: 1` the records of a key are in the order of the requests, and no slower: a consumer
-    /// does not wait for the brokers. More only help where making the records (JSON, keys) takes most of the time.
+    /// The sending queue. With `num_consumers: 1` the records of a key are in the order of the requests, and no slower:
+    /// a consumer does not wait for the brokers. More only help where making the records (JSON, keys) takes most of the
+    /// time.
     pub sending_queue: Section<QueueConfig>,
     /// What to do when a request was not delivered.
     pub retry_on_failure: Section<RetryConfig>,
@@ -114,13 +115,13 @@ pub enum Hasher {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Producer {
-    /// The most bytes of a record, key and framing included, before compression. Requests above it are split; an item that alone
-    /// is above it is dropped, and counted as `partial_success`. Not more than the brokers take (`message.max.bytes`, or
-    /// `max.message.bytes` of the topic). From 1000 to 1000000000. Default: 1000000.
+    /// The most bytes of a record, key and framing included, before compression. Requests above it are split; an item
+    /// that alone is above it is dropped, and counted as `partial_success`. Not more than the brokers take
+    /// (`message.max.bytes`, or `max.message.bytes` of the topic). From 1000 to 1000000000. Default: 1000000.
     pub max_message_bytes: usize,
-    /// Who must have a record before it is acknowledged: -1 all replicas that are in sync, 1 the leader of its partition. With
-    /// -1 the producer is idempotent: what the client has to send again is written once. 0, nobody, is refused: then nothing
-    /// would be known of what was lost. Default: -1. (The Collector's is 1.)
+    /// Who must have a record before it is acknowledged: -1 all replicas that are in sync, 1 the leader of its
+    /// partition. With -1 the producer is idempotent: what the client has to send again is written once. 0, nobody, is
+    /// refused: then nothing would be known of what was lost. Default: -1. (The Collector's is 1.)
     pub required_acks: i16,
     /// `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default: `none`.
     pub compression: Compression,
@@ -292,7 +293,8 @@ impl Validate for Config {
             -1 | 1 => {}
             0 => problems.error(
                 &["producer", "required_acks"],
-                "0 is not supported: nothing would be known of what was lost; write -1 (all replicas) or 1 (the leader)",
+                "0 is not supported: nothing would be known of what was lost; write -1 (all replicas) or \
+                 1 (the leader)",
             ),
             _ => problems.error(
                 &["producer", "required_acks"],

@@ -160,8 +160,8 @@ async fn hand_over(
     }
 }
 
-/// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a topic
-/// that is not there, a right that is missing) passes.
+/// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a
+/// topic that is not there, a right that is missing) passes.
 fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
     use RDKafkaErrorCode::{
         ClusterAuthorizationFailed, InvalidRecord, InvalidTimestamp, InvalidTopic,

@@ -159,8 +159,8 @@ fn traces(entry: &[u8], topic: &Option<String>, groups: &mut Groups) {
     }
 }
 
-/// The attributes of a resource: keys, and encoded values. References of profiles to keys and texts are resolved; those inside
-/// lists and maps are not, which makes another key and nothing worse.
+/// The attributes of a resource: keys, and encoded values. References of profiles to keys and texts are resolved; those
+/// inside lists and maps are not, which makes another key and nothing worse.
 fn attributes<'a>(entry: &'a [u8], strings: &[&'a str]) -> Vec<(&'a str, Vec<u8>)> {
     let string = |at: i32| {
         let at = usize::try_from(at).ok()?;

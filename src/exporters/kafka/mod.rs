@@ -5,9 +5,9 @@
 //! send:   records -> librdkafka -> brokers; acknowledged when every record is
 //! ```
 //!
-//! A batch is taken over: the next one follows as soon as librdkafka has its records, so the order is that of the queue. An
-//! attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt waits for the same
-//! ones, so nothing is written twice by us, and what has the same key stays in order.
+//! A batch is taken over: the next one follows as soon as librdkafka has its records, so the order is that of the
+//! queue. An attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt
+//! waits for the same ones, so nothing is written twice by us, and what has the same key stays in order.
 
 mod config;
 #[cfg(feature = "kafka")]

@@ -180,8 +180,8 @@ async fn too_late(patience: Option<Time>) -> SendError {
     SendError::transient(Code::DeadlineExceeded, reason)
 }
 
-/// The client, and how to make another one: when certificates were renewed, and because after some errors (an idempotent producer
-/// that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
+/// The client, and how to make another one: when certificates were renewed, and because after some errors (an
+/// idempotent producer that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
 struct Brokers {
     id: ComponentId,
     settings: ClientConfig,
@@ -228,8 +228,8 @@ impl Brokers {
         client.clone().map(|client| (*generation, client))
     }
 
-    /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it still had
-    /// is tried again with the new one.
+    /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it
+    /// still had is tried again with the new one.
     fn finish(&self, generation: u64, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
         if !matches!(outcome, Err(error) if error.retryable) {
             attempt.finished();
@@ -306,7 +306,8 @@ fn producer_settings(config: &Config) -> ClientConfig {
     let most = producer.max_message_bytes;
     let is_idempotent = producer.required_acks != 1;
     let linger = milliseconds(producer.linger);
-    // As long as the queue would try. Not less: what is given up here and sent again could arrive twice, or behind its successor.
+    // As long as the queue would try. Not less: what is given up here and sent again could arrive twice, or behind its
+    // successor.
     let patience = match &*config.retry_on_failure {
         None => milliseconds(config.timeout),
         Some(retry) => match milliseconds(retry.max_elapsed_time) {

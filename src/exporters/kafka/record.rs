@@ -6,8 +6,8 @@ use crate::batch::Signal;
 use crate::net::kafka::Encoding;
 use crate::wire::{self, Limit};
 
-/// Bytes of a record besides key, value and headers: those of a batch with one record, 61, and of a record, at most 37, in the
-/// format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
+/// Bytes of a record besides key, value and headers: those of a batch with one record, 61, and of a record, at most 37,
+/// in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
 pub(super) const FRAMING: usize = 128;
 
 /// One record.
@@ -50,8 +50,8 @@ pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
     })
 }
 
-/// The request as values of at most `most` bytes, each with its number of items, in order. An item that is larger alone is one
-/// all the same.
+/// The request as values of at most `most` bytes, each with its number of items, in order. An item that is larger alone
+/// is one all the same.
 ///
 /// # Errors
 /// When the request has no form in that encoding.

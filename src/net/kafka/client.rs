@@ -102,7 +102,8 @@ pub(crate) fn creation_error(error: &KafkaError) -> String {
     }
 }
 
-/// Whether a client should be replaced because the files of its `tls` section are not what they were. librdkafka reads them once.
+/// Whether a client should be replaced because the files of its `tls` section are not what they were. librdkafka reads
+/// them once.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     changed: Arc<Notify>,
@@ -149,8 +150,8 @@ impl Renewals {
     }
 }
 
-/// Where librdkafka's log of a component goes. It repeats itself as long as a broker is away, so some lines of each ten seconds
-/// are warnings, and the others are for who debugs.
+/// Where librdkafka's log of a component goes. It repeats itself as long as a broker is away, so some lines of each ten
+/// seconds are warnings, and the others are for who debugs.
 #[derive(Debug)]
 pub(crate) struct Logging {
     id: ComponentId,

@@ -35,13 +35,13 @@ pub struct Connection<'c> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterMetadata {
-    /// How often to ask for topics, partitions and their leaders when nothing has failed; topics that a pattern matches are
-    /// found after at most this time. From 10ms to 1h. Default: 10m.
+    /// How often to ask for topics, partitions and their leaders when nothing has failed; topics that a pattern matches
+    /// are found after at most this time. From 10ms to 1h. Default: 10m.
     pub refresh_interval: Duration,
 }
 
-/// TLS to the brokers, by OpenSSL. When a file has changed, a new client connects with what is there then; if it cannot be used,
-/// the old one goes on.
+/// TLS to the brokers, by OpenSSL. When a file has changed, a new client connects with what is there then; if it cannot
+/// be used, the old one goes on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {

@@ -12,15 +12,16 @@ use crate::net::kafka::{
 };
 use crate::queue::RetryConfig;
 
-/// Reads telemetry from topics of Kafka, as a member of a consumer group. A message counts as read when the next stage has
-/// accepted it, never before: after a crash, or when partitions move, some messages may come twice and none is lost.
+/// Reads telemetry from topics of Kafka, as a member of a consumer group. A message counts as read when the next stage
+/// has accepted it, never before: after a crash, or when partitions move, some messages may come twice and none is
+/// lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Brokers to learn the others from, as `host:port`. Default: `localhost:9092`.
     pub brokers: Vec<String>,
-    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request, so all it
-    /// does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
+    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request,
+    /// so all it does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
     pub protocol_version: String,
     /// What the brokers call us in their logs, metrics and quotas. Default: `otel-collector`.
     pub client_id: String,
@@ -43,31 +44,33 @@ pub struct Config {
     pub logs: SignalConfig,
     /// Where profiles come from. Default: topic `otlp_profiles`.
     pub profiles: SignalConfig,
-    /// The consumer group: its members share the partitions, and its offsets say what was read. Default: `otel-collector`.
+    /// The consumer group: its members share the partitions, and its offsets say what was read. Default:
+    /// `otel-collector`.
     pub group_id: String,
-    /// Who this member is, so that it gets its partitions back after a restart; each member needs another. Default: none, it is
-    /// a new member each time.
+    /// Who this member is, so that it gets its partitions back after a restart; each member needs another. Default:
+    /// none, it is a new member each time.
     pub group_instance_id: String,
     /// The rack of this machine: where the brokers choose replicas by rack, the nearest is read from. Default: none.
     pub rack_id: String,
     /// Where to begin in a partition without an offset of the group: `latest` (with what comes) or `earliest`. Default:
     /// `latest`.
     pub initial_offset: InitialOffset,
-    /// How long a member may be silent before its partitions are given to others. At most 1h, and within what the brokers
-    /// allow. Default: 10s.
+    /// How long a member may be silent before its partitions are given to others. At most 1h, and within what the
+    /// brokers allow. Default: 10s.
     pub session_timeout: Duration,
     /// How often a member says that it is there; below `session_timeout`. Default: 3s.
     pub heartbeat_interval: Duration,
-    /// How partitions are shared: `range`, `roundrobin` or `cooperative-sticky`, which takes no partition away that stays. All
-    /// members of a group need the same. Default: `cooperative-sticky`.
+    /// How partitions are shared: `range`, `roundrobin` or `cooperative-sticky`, which takes no partition away that
+    /// stays. All members of a group need the same. Default: `cooperative-sticky`.
     pub group_rebalance_strategy: RebalanceStrategy,
     /// The bytes that a broker should have before it answers. From 1 to 100000000. Default: 1.
     pub min_fetch_size: u32,
-    /// The most bytes of an answer of a broker, unless one batch of records is larger. Three times this is the memory that the
-    /// receiver has for messages that wait; it counts in the memory budget. From 1024 to 1000000000. Default: 1048576.
-    pub max_fetch_size: u32,
-    /// The most bytes of one partition in an answer, unless one batch of records is larger. From 1 to 1000000000. Default:
+    /// The most bytes of an answer of a broker, unless one batch of records is larger. Three times this is the memory
+    /// that the receiver has for messages that wait; it counts in the memory budget. From 1024 to 1000000000. Default:
     /// 1048576.
+    pub max_fetch_size: u32,
+    /// The most bytes of one partition in an answer, unless one batch of records is larger. From 1 to 1000000000.
+    /// Default: 1048576.
     pub max_partition_fetch_size: u32,
     /// How long a broker waits for `min_fetch_size`. At most 5m. Default: 250ms.
     pub max_fetch_wait: Duration,
@@ -75,8 +78,8 @@ pub struct Config {
     pub autocommit: Autocommit,
     /// Which messages count as read.
     pub message_marking: MessageMarking,
-    /// How a message is tried again that the next stage refused for now; messages of the same partition wait. Off: after the
-    /// time that the next stage asks for, or a second. Default: on.
+    /// How a message is tried again that the next stage refused for now; messages of the same partition wait. Off:
+    /// after the time that the next stage asks for, or a second. Default: on.
     pub error_backoff: Section<ErrorBackoff>,
     /// Headers of messages as attributes of resources.
     pub header_extraction: HeaderExtraction,
@@ -86,13 +89,13 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalConfig {
-    /// The topics. One that begins with `^` is a regular expression for the beginning of names (POSIX extended). Default: the
-    /// signal's, as said there.
+    /// The topics. One that begins with `^` is a regular expression for the beginning of names (POSIX extended).
+    /// Default: the signal's, as said there.
     pub topics: Vec<String>,
     /// `otlp_proto` or `otlp_json`. Default: `otlp_proto`.
     pub encoding: Encoding,
-    /// Regular expressions (POSIX extended, without commas) of topics that are not read though a pattern in `topics` matches.
-    /// Default: none.
+    /// Regular expressions (POSIX extended, without commas) of topics that are not read though a pattern in `topics`
+    /// matches. Default: none.
     pub exclude_topics: Vec<String>,
 }
 
@@ -125,7 +128,8 @@ pub enum RebalanceStrategy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Autocommit {
-    /// Whether offsets are committed at intervals; otherwise after each message, which costs a request each. Default: true.
+    /// Whether offsets are committed at intervals; otherwise after each message, which costs a request each. Default:
+    /// true.
     pub enable: bool,
     /// The interval; what was read since comes again after a crash. Above 0. Default: 1s.
     pub interval: Duration,
@@ -135,15 +139,15 @@ pub struct Autocommit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessageMarking {
-    /// Must be true: a message counts when the next stage has accepted it, for one that counts before can be lost. Default:
-    /// true. (The Collector's is false.)
+    /// Must be true: a message counts when the next stage has accepted it, for one that counts before can be lost.
+    /// Default: true. (The Collector's is false.)
     pub after: bool,
-    /// Whether a message is passed over that the next stage still refuses for now when `error_backoff` gives up; otherwise it is
-    /// tried for as long as it takes. Default: false.
+    /// Whether a message is passed over that the next stage still refuses for now when `error_backoff` gives up;
+    /// otherwise it is tried for as long as it takes. Default: false.
     pub on_error: bool,
-    /// Whether a message is passed over that cannot be read, or that the next stage refuses for good. It is counted and logged,
-    /// with topic, partition and offset. Otherwise its partition stops there until the collector starts again or the partition
-    /// moves. Default: true. (The Collector's is that of `on_error`.)
+    /// Whether a message is passed over that cannot be read, or that the next stage refuses for good. It is counted and
+    /// logged, with topic, partition and offset. Otherwise its partition stops there until the collector starts again
+    /// or the partition moves. Default: true. (The Collector's is that of `on_error`.)
     pub on_permanent_error: bool,
 }
 
@@ -159,8 +163,8 @@ pub struct ErrorBackoff {
     pub multiplier: f64,
     /// By how much a wait may be longer or shorter than computed, as a fraction between 0 and 1. Default: 0.5.
     pub randomization_factor: f64,
-    /// The time after which a message is given up with `message_marking::on_error`, and the waits begin anew without; 0 is
-    /// never. Default: 0.
+    /// The time after which a message is given up with `message_marking::on_error`, and the waits begin anew without; 0
+    /// is never. Default: 0.
     pub max_elapsed_time: Duration,
 }
 
@@ -170,8 +174,8 @@ pub struct ErrorBackoff {
 pub struct HeaderExtraction {
     /// Whether to take any. Default: false.
     pub extract_headers: bool,
-    /// Which: each becomes the attribute `kafka.header.NAME` of all resources of its message, in the place of what is there
-    /// under that key. Default: none.
+    /// Which: each becomes the attribute `kafka.header.NAME` of all resources of its message, in the place of what is
+    /// there under that key. Default: none.
     pub headers: Vec<String>,
 }
 

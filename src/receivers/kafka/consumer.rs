@@ -23,8 +23,8 @@ use crate::net::kafka::client::Renewals;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::sampled_log::SampledLog;
 
-/// How long messages may stay at the bound before fetching is paused. Without a pause nothing could be heard from the group; each
-/// one costs that what librdkafka has fetched is fetched again.
+/// How long messages may stay at the bound before fetching is paused. Without a pause nothing could be heard from the
+/// group; each one costs that what librdkafka has fetched is fetched again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait before what failed is tried again: a place in the memory budget, a new member.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -220,7 +220,8 @@ impl Intake {
             partition = message.partition,
             offset = message.offset,
             error = %refused,
-            "A message can never be accepted: its partition stops here. Set message_marking::on_permanent_error to pass over it"
+            "A message can never be accepted: its partition stops here. Set message_marking::on_permanent_error to pass \
+             over it"
         );
         Verdict::Stuck
     }

@@ -24,7 +24,8 @@ use crate::net::kafka::milliseconds;
 /// How long a member may be silent before it counts as stuck, in milliseconds; librdkafka's default.
 const LONGEST_SILENCE: u64 = 300_000;
 
-/// How long to wait for the brokers at the end. With them it takes milliseconds; when they are away, what was read comes again.
+/// How long to wait for the brokers at the end. With them it takes milliseconds; when they are away, what was read
+/// comes again.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A member. It leaves the group when it is dropped, on a thread of its own.
@@ -89,8 +90,8 @@ impl Member {
         std::mem::take(&mut revoked)
     }
 
-    /// Everything up to this offset was read. A partition that is somebody else's by now stays as it is: then the message comes
-    /// to them, too.
+    /// Everything up to this offset was read. A partition that is somebody else's by now stays as it is: then the
+    /// message comes to them, too.
     pub(super) fn read(&self, (topic, partition): &Partition, offset: i64) {
         let Some(consumer) = &self.consumer else {
             return;

@@ -4,8 +4,9 @@
 //! fetch -> a lane per partition -> pipeline; its offset is stored when the pipeline has accepted a message
 //! ```
 //!
-//! A message that is refused for now is tried again while those behind it in its partition wait; other partitions go on. What
-//! waits is bounded; when it stays at the bound, fetching is paused, and the member goes on answering its group.
+//! A message that is refused for now is tried again while those behind it in its partition wait; other partitions go
+//! on. What waits is bounded; when it stays at the bound, fetching is paused, and the member goes on answering its
+//! group.
 
 mod config;
 #[cfg(feature = "kafka")]

@@ -1,5 +1,5 @@
-//! Exporter and receiver with Kafka itself, where `KAFKA_HOME` is a directory with its jars in `libs`, as an archive of Kafka
-//! and `mvn dependency:copy-dependencies` leave them.
+//! Exporter and receiver with Kafka itself, where `KAFKA_HOME` is a directory with its jars in `libs`, as an archive of
+//! Kafka and `mvn dependency:copy-dependencies` leave them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -215,12 +215,14 @@ async fn a_password_is_proved_over_tls_and_a_wrong_one_is_refused() {
     };
     let connection = |password: &str| {
         format!(
-            "brokers: ['localhost:{}'], auth: {{sasl: {{username: me, password: {password}, mechanism: SCRAM-SHA-512}}}}, \
+            "brokers: ['localhost:{}'], auth: {{sasl: {{username: me, password: {password}, \
+             mechanism: SCRAM-SHA-512}}}}, \
              tls: {{ca_pem: {:?}}}",
             kafka.secure_port, kafka.authority
         )
     };
-    let queue = "sending_queue: {wait_for_result: true}, retry_on_failure: {initial_interval: 100ms, max_interval: 100ms";
+    let queue = "sending_queue: {wait_for_result: true}, \
+        retry_on_failure: {initial_interval: 100ms, max_interval: 100ms";
     let right = exporter(&format!("{{{}, {queue}}}}}", connection("hush")));
     soon(send(&right, log("secret"))).await;
     let wrong = exporter(&format!(
