@@ -5,6 +5,7 @@ pub mod file;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod kafka;
 pub mod load_balancing;
 pub mod nop;
 pub mod otlp_grpc;
@@ -21,6 +22,7 @@ use crate::component::{Entry, ExporterConfig};
 pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     debug::ENTRY,
     file::ENTRY,
+    kafka::ENTRY,
     load_balancing::ENTRY,
     nop::ENTRY,
     otlp_grpc::ENTRY,

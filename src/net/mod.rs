@@ -1,6 +1,7 @@
 //! What every server and client shares: listening sockets, the accept loop, connections, TLS.
 
 pub mod client;
+pub mod kafka;
 pub mod listeners;
 pub mod object_store;
 pub mod rpc;

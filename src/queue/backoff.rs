@@ -8,7 +8,7 @@ use super::config::RetryConfig;
 
 /// The waits of one batch: exponential with jitter, within a total time.
 #[derive(Debug)]
-pub(super) struct Backoff<'a> {
+pub(crate) struct Backoff<'a> {
     config: &'a RetryConfig,
     started: Instant,
     interval: Duration,
@@ -16,7 +16,7 @@ pub(super) struct Backoff<'a> {
 
 impl<'a> Backoff<'a> {
     /// Starts the clock of `max_elapsed_time`.
-    pub(super) fn new(config: &'a RetryConfig, started: Instant) -> Self {
+    pub(crate) fn new(config: &'a RetryConfig, started: Instant) -> Self {
         Backoff {
             config,
             started,
@@ -31,7 +31,7 @@ impl<'a> Backoff<'a> {
 
     /// The wait before the next attempt, at least as long as the server asked for. `None` when that attempt would come
     /// after `max_elapsed_time`: waiting for it would be in vain.
-    pub(super) fn next(&mut self, throttle: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn next(&mut self, throttle: Option<Duration>) -> Option<Duration> {
         let factor = self.config.randomization_factor;
         let jitter = 1.0 + factor * (2.0 * fastrand::f64() - 1.0);
         let wait = self.interval.mul_f64(jitter.clamp(0.0, 2.0));

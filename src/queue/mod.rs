@@ -27,6 +27,8 @@ mod room;
 mod sending;
 mod stored;
 
+#[cfg(feature = "kafka")]
+pub(crate) use backoff::Backoff;
 pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Sizer,

@@ -1,6 +1,7 @@
 //! The receivers. A new one is one file and one line in [`REGISTRY`].
 
 mod glob;
+pub mod kafka;
 pub mod nop;
 pub mod otlp;
 pub mod otlp_json_file;
@@ -11,5 +12,10 @@ pub(crate) mod serving;
 use crate::component::{Entry, ReceiverConfig};
 
 /// Every receiver that is built in.
-pub static REGISTRY: &[Entry<dyn ReceiverConfig>] =
-    &[nop::ENTRY, otlp::ENTRY, otlp_json_file::ENTRY, pprof::ENTRY];
+pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
+    kafka::ENTRY,
+    nop::ENTRY,
+    otlp::ENTRY,
+    otlp_json_file::ENTRY,
+    pprof::ENTRY,
+];

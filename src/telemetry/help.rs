@@ -234,6 +234,10 @@ pub(super) fn describe() {
             "Records of files that were skipped: not readable, too large, or refused for good",
         ),
         (
+            "tributary_receiver_kafka_skipped_messages",
+            "Messages of Kafka that were passed over: not readable, or refused by the next stage, by reason",
+        ),
+        (
             "tributary_receiver_refused_requests",
             "Requests that were refused for any reason, by the identity of the client's certificate",
         ),

@@ -80,6 +80,7 @@ fn text_of(file: &Path) -> String {
 fn is_for_this_build(file: &Path) -> bool {
     let is_there = |feature: &str| match feature {
         "object-store" => cfg!(feature = "object-store"),
+        "kafka" => cfg!(feature = "kafka"),
         other => panic!("{}: there is no feature {other}", file.display()),
     };
     directives(&text_of(file)).all(|directive| {

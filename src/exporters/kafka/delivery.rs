@@ -1,0 +1,249 @@
+//! Records on their way to the brokers, over all attempts with their batch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::FutureRecord;
+use rdkafka::producer::future_producer::DeliveryFuture;
+use tokio::time::sleep;
+
+use super::producer::Client;
+use super::record::{Record, records};
+use crate::batch::Code;
+use crate::queue::{Fault, Outcome, SendError};
+
+/// How long to wait for room in librdkafka's queue before asking again.
+const NO_ROOM: Duration = Duration::from_millis(20);
+
+/// What becomes of the records of one batch. The records themselves are the batch's.
+pub(super) struct Delivery(Vec<Sending>);
+
+struct Sending {
+    items: usize,
+    topic: Bytes,
+    state: State,
+}
+
+enum State {
+    /// Not with librdkafka, or not any more.
+    Waiting,
+    /// librdkafka has it, and will say what became of it.
+    UnderWay(DeliveryFuture),
+    Acknowledged,
+    /// For good.
+    Refused(Refusal),
+}
+
+struct Refusal {
+    fault: Fault,
+    reason: String,
+}
+
+impl Delivery {
+    /// Of a batch as [`Record::into_chunks`] wrote it.
+    fn new(chunks: &[Bytes]) -> Self {
+        let records = records(chunks).map(|record| Sending {
+            items: record.items,
+            topic: record.topic,
+            state: State::Waiting,
+        });
+        Delivery(records.collect())
+    }
+
+    /// Gives librdkafka what it does not have, in order; waits for room. May be dropped at any time, and called again.
+    pub(super) async fn hand_over(
+        &mut self,
+        chunks: &[Bytes],
+        client: &Client,
+        headers: Option<&OwnedHeaders>,
+        most: usize,
+    ) -> Result<(), SendError> {
+        for (record, sending) in records(chunks).zip(&mut self.0) {
+            if matches!(sending.state, State::Waiting) {
+                sending.state = match record.payload.len() > most {
+                    true => State::Refused(too_large(&record, most)),
+                    false => hand_over(&record, client, headers).await?,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is under way any more. May be dropped at any time, and called again.
+    pub(super) async fn settle(&mut self) -> Result<Outcome, SendError> {
+        let mut failed = None;
+        for Sending { topic, state, .. } in &mut self.0 {
+            let State::UnderWay(future) = state else {
+                continue;
+            };
+            *state = match future.await {
+                Ok(Ok(_)) => State::Acknowledged,
+                Ok(Err((error, _))) => match verdict(topic, &error) {
+                    Ok(refused) => State::Refused(refused),
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        State::Waiting
+                    }
+                },
+                Err(_) => {
+                    let reason = "the client of Kafka was renewed";
+                    failed.get_or_insert(SendError::transient(Code::Unavailable, reason));
+                    State::Waiting
+                }
+            };
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => self.outcome(),
+        }
+    }
+
+    /// What became of a batch none of whose records waits any more.
+    fn outcome(&self) -> Result<Outcome, SendError> {
+        let refused = self.0.iter().filter_map(|sending| match &sending.state {
+            State::Refused(refusal) => Some((sending.items, refusal)),
+            _ => None,
+        });
+        let Some((_, first)) = refused.clone().next() else {
+            return Ok(Outcome::default());
+        };
+        let reason = first.reason.clone();
+        if refused.clone().count() == self.0.len() {
+            let code = Code::InvalidArgument;
+            return Err(SendError::permanent(code, first.fault, reason));
+        }
+        Ok(Outcome {
+            rejected_items: refused.map(|(items, _)| items).sum(),
+            message: reason,
+        })
+    }
+}
+
+fn too_large(record: &Record, most: usize) -> Refusal {
+    Refusal {
+        // It was split as far as it could be.
+        fault: Fault::Elsewhere,
+        reason: format!(
+            "a record of {} bytes cannot be split, and `producer::max_message_bytes` leaves room for {most}",
+            record.payload.len()
+        ),
+    }
+}
+
+/// Gives a record to librdkafka, which copies it.
+async fn hand_over(
+    record: &Record,
+    client: &Client,
+    headers: Option<&OwnedHeaders>,
+) -> Result<State, SendError> {
+    let topic = std::str::from_utf8(&record.topic).unwrap_or_default();
+    loop {
+        let ready = FutureRecord::<[u8], [u8]> {
+            topic,
+            partition: None,
+            payload: Some(&record.payload),
+            key: (!record.key.is_empty()).then_some(&*record.key),
+            timestamp: None,
+            headers: headers.cloned(),
+        };
+        match client.send_result(ready) {
+            Ok(future) => return Ok(State::UnderWay(future)),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
+                sleep(NO_ROOM).await;
+            }
+            Err((error, _)) => return verdict(&record.topic, &error).map(State::Refused),
+        }
+    }
+}
+
+/// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a
+/// topic that is not there, a right that is missing) passes.
+fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
+    use RDKafkaErrorCode::{
+        ClusterAuthorizationFailed, InvalidRecord, InvalidTimestamp, InvalidTopic,
+        MessageBatchTooLarge, MessageSizeTooLarge, MessageTimedOut, PolicyViolation,
+        TopicAuthorizationFailed,
+    };
+    let topic = String::from_utf8_lossy(topic);
+    let reason = format!("Kafka did not take a record for the topic {topic}: {error}");
+    let code = error.rdkafka_error_code();
+    let fault = match code {
+        Some(MessageSizeTooLarge | MessageBatchTooLarge) => Fault::Size,
+        Some(InvalidRecord | InvalidTimestamp) => Fault::Content,
+        Some(InvalidTopic | PolicyViolation) => Fault::Elsewhere,
+        code => {
+            let code = match code {
+                Some(TopicAuthorizationFailed | ClusterAuthorizationFailed) => {
+                    Code::PermissionDenied
+                }
+                Some(MessageTimedOut) => Code::DeadlineExceeded,
+                _ => Code::Unavailable,
+            };
+            return Err(SendError::transient(code, reason));
+        }
+    };
+    Ok(Refusal { fault, reason })
+}
+
+/// The batches between two attempts, by their identity.
+#[derive(Default)]
+pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<()>, Delivery)>>);
+
+impl Unfinished {
+    /// What earlier attempts with the batch have left. It comes back when the attempt is dropped, unless it is
+    /// [finished](Attempt::finished).
+    pub(super) fn resume(self: &Arc<Self>, identity: &Arc<()>, chunks: &[Bytes]) -> Attempt {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // While an entry is here its address is not given to another.
+        let left = all.remove(&Arc::as_ptr(identity).addr());
+        let delivery = left.map(|(_, delivery)| delivery);
+        Attempt {
+            unfinished: self.clone(),
+            identity: identity.clone(),
+            delivery: delivery.unwrap_or_else(|| Delivery::new(chunks)),
+        }
+    }
+
+    /// Batches that may be tried again.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// One attempt with a batch.
+pub(super) struct Attempt {
+    unfinished: Arc<Unfinished>,
+    identity: Arc<()>,
+    /// What becomes of its records.
+    pub(super) delivery: Delivery,
+}
+
+impl Attempt {
+    /// There will be no other attempt.
+    pub(super) fn finished(mut self) {
+        self.delivery.0.clear();
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let delivery = Delivery(std::mem::take(&mut self.delivery.0));
+        if delivery.0.is_empty() {
+            return;
+        }
+        let mut all = self
+            .unfinished
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Those that the queue has given up.
+        all.retain(|_, (identity, _)| identity.strong_count() > 0);
+        let address = Arc::as_ptr(&self.identity).addr();
+        all.insert(address, (Arc::downgrade(&self.identity), delivery));
+    }
+}

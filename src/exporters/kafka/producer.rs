@@ -1,0 +1,376 @@
+//! The sender behind the queue: from requests to records, and from records to the brokers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration as Time;
+
+use bytes::Bytes;
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, Producer as _};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+use tracing::{error, info};
+
+use super::config::{Config, Hasher};
+use super::delivery::{Attempt, Unfinished};
+use super::group::Grouping;
+use super::record::{FRAMING, Record, values};
+use crate::batch::{Code, Requests, Signal};
+use crate::config::ComponentId;
+use crate::config::units::Duration;
+use crate::net::kafka::client::{Logging, Renewals, creation_error, settings};
+use crate::net::kafka::{Encoding, milliseconds};
+use crate::pipeline::BoxFuture;
+use crate::queue::{self, Encoded, Fault, Outcome, SendError, Taken};
+
+/// A client of librdkafka; a clone is the same one.
+pub(super) type Client = FutureProducer<Logging>;
+
+/// Bytes that librdkafka holds at most, unless a few records are larger.
+const HELD: usize = 64 << 20;
+
+/// One exporter.
+pub(super) struct Exporter {
+    brokers: Arc<Brokers>,
+    routes: [Route; 4],
+    headers: Option<OwnedHeaders>,
+    /// The most bytes of key and value of a record.
+    most: usize,
+    /// How long one attempt may wait for the brokers.
+    patience: Option<Time>,
+    pub(super) unfinished: Arc<Unfinished>,
+}
+
+/// Where a signal goes, and as what.
+struct Route {
+    topic: Bytes,
+    encoding: Encoding,
+    grouping: Grouping,
+}
+
+impl Exporter {
+    /// A client that begins to connect.
+    pub(super) fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+        let headers = config.record_headers.iter();
+        let header_bytes: usize = headers
+            .map(|(name, value)| name.len() + value.len() + 10)
+            .sum();
+        let most = config.producer.max_message_bytes;
+        Ok(Exporter {
+            brokers: Arc::new(Brokers::new(config, id)?),
+            routes: Signal::ALL.map(|signal| Route {
+                topic: Bytes::copy_from_slice(config.topic(signal).as_bytes()),
+                encoding: config.signal(signal).encoding,
+                grouping: Grouping {
+                    topic_attribute: config.topic_from_attribute.clone(),
+                    has_keys: config.has_keys(signal),
+                },
+            }),
+            headers: headers_of(config),
+            most: most.saturating_sub(FRAMING + header_bytes),
+            patience: config.timeout.unless_zero(),
+            unfinished: Arc::default(),
+        })
+    }
+
+    /// Gives librdkafka what it does not have of a batch; the client that has it.
+    async fn begin(&self, batch: &Encoded) -> Result<(u64, Attempt), SendError> {
+        let Some((generation, client)) = self.brokers.client() else {
+            return Err(SendError::transient(
+                Code::Unavailable,
+                "the exporter has ended",
+            ));
+        };
+        let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
+        let handed_over = attempt
+            .delivery
+            .hand_over(&batch.chunks, &client, self.headers.as_ref(), self.most)
+            .await;
+        match handed_over {
+            Ok(()) => Ok((generation, attempt)),
+            Err(error) => {
+                let outcome = Err(error.clone());
+                self.brokers.finish(generation, attempt, &outcome);
+                Err(error)
+            }
+        }
+    }
+
+    fn records(&self, signal: Signal, request: &Bytes) -> Result<Vec<Bytes>, String> {
+        let Route {
+            topic,
+            encoding,
+            grouping,
+        } = &self.routes[signal.index()];
+        let mut chunks = Vec::new();
+        for group in grouping.groups(signal, request) {
+            let topic = group.topic.map_or_else(|| topic.clone(), Bytes::from);
+            let most = self.most.saturating_sub(group.key.len());
+            for (items, payload) in values(signal, group.request, *encoding, most)? {
+                let record = Record {
+                    items,
+                    topic: topic.clone(),
+                    key: group.key.clone(),
+                    payload,
+                };
+                chunks.extend(record.into_chunks());
+            }
+        }
+        Ok(chunks)
+    }
+}
+
+impl queue::Sender for Exporter {
+    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        self.records(signal, &requests.to_bytes())
+            .map_err(|reason| {
+                let reason = format!("cannot encode the batch: {reason}");
+                SendError::permanent(Code::Internal, Fault::Content, reason)
+            })
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        let works =
+            |route: &Route| route.encoding == Encoding::OtlpJson || !route.grouping.is_whole();
+        self.routes.iter().any(works)
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(async move {
+            let (generation, mut attempt) = self.begin(batch).await?;
+            let outcome = attempt.delivery.settle().await;
+            self.brokers.finish(generation, attempt, &outcome);
+            outcome
+        })
+    }
+
+    /// The next batch follows as soon as librdkafka has this one: so their records are in order, and go together.
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async move {
+            let (generation, mut attempt) = self.begin(batch).await?;
+            let (mut tell, settled) = oneshot::channel();
+            let (brokers, patience) = (self.brokers.clone(), self.patience);
+            tokio::spawn(async move {
+                let outcome = tokio::select! {
+                    outcome = attempt.delivery.settle() => outcome,
+                    error = too_late(patience) => Err(error),
+                    // Given up.
+                    () = tell.closed() => return,
+                };
+                // Before anybody hears of it, and may begin the next attempt.
+                brokers.finish(generation, attempt, &outcome);
+                let _ = tell.send(outcome);
+            });
+            Ok(Taken::Over(settled))
+        })
+    }
+}
+
+/// The end of an attempt that waits too long. Its records stay with librdkafka.
+async fn too_late(patience: Option<Time>) -> SendError {
+    match patience {
+        Some(patience) => sleep(patience).await,
+        None => std::future::pending().await,
+    }
+    let reason = "the brokers have not acknowledged every record within the timeout";
+    SendError::transient(Code::DeadlineExceeded, reason)
+}
+
+/// The client, and how to make another one: when certificates were renewed, and because after some errors (an
+/// idempotent producer that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
+struct Brokers {
+    id: ComponentId,
+    settings: ClientConfig,
+    renewals: Renewals,
+    /// How many there were, and the one in use; `None` only at the end.
+    client: Mutex<(u64, Option<Client>)>,
+}
+
+fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> {
+    Client::from_config_and_context(settings, Logging::new(id, "exporter"))
+        .map_err(|error| creation_error(&error))
+}
+
+impl Brokers {
+    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+        let renewals = Renewals::new(&config.connection());
+        let settings = producer_settings(config);
+        let client = connect(&settings, id)?;
+        Ok(Brokers {
+            id: id.clone(),
+            settings,
+            renewals,
+            client: Mutex::new((0, Some(client))),
+        })
+    }
+
+    /// The client, and which one it is.
+    fn client(&self) -> Option<(u64, Client)> {
+        if self.renewals.are_due() {
+            let (generation, _) = self.current()?;
+            info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                "The files of the tls section have changed; connecting anew"
+            );
+            self.renew(generation);
+        }
+        self.current()
+    }
+
+    fn current(&self) -> Option<(u64, Client)> {
+        let current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let (generation, client) = &*current;
+        client.clone().map(|client| (*generation, client))
+    }
+
+    /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it
+    /// still had is tried again with the new one.
+    fn finish(&self, generation: u64, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+        if !matches!(outcome, Err(error) if error.retryable) {
+            attempt.finished();
+            return;
+        }
+        let Some((current, client)) = self.current() else {
+            return;
+        };
+        if let Some((code, reason)) = client.client().fatal_error()
+            && current == generation
+        {
+            error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                code = ?code,
+                error = reason,
+                "The client of Kafka is broken; making a new one"
+            );
+            self.renew(generation);
+        }
+    }
+
+    /// Replaces the client, unless somebody else has done so.
+    fn renew(&self, generation: u64) {
+        let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0 != generation {
+            return;
+        }
+        match connect(&self.settings, &self.id) {
+            Ok(new) => {
+                let old = current.1.replace(new);
+                current.0 += 1;
+                discard(old);
+            }
+            Err(reason) => error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                error = reason,
+                "Could not make a new client of Kafka; going on with the old one"
+            ),
+        }
+    }
+}
+
+impl Drop for Brokers {
+    fn drop(&mut self) {
+        let current = self
+            .client
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        discard(current.1.take());
+    }
+}
+
+/// Ends a client on a thread of its own, when it has delivered what it can.
+fn discard(client: Option<Client>) {
+    let ending = std::thread::Builder::new().name("kafka-end".to_owned());
+    // Without a thread it ends here, without waiting.
+    let _ = ending.spawn(move || {
+        if let Some(client) = client {
+            // What is left is reported to who waits for it.
+            let _ = client.flush(LAST_DELIVERIES);
+        }
+    });
+}
+
+/// How long a client that was replaced may take for what it has.
+const LAST_DELIVERIES: Time = Time::from_secs(30);
+
+/// What librdkafka is told.
+fn producer_settings(config: &Config) -> ClientConfig {
+    let mut settings = settings(&config.connection());
+    let producer = &config.producer;
+    let most = producer.max_message_bytes;
+    let is_idempotent = producer.required_acks != 1;
+    let linger = milliseconds(producer.linger);
+    // As long as the queue would try. Not less: what is given up here and sent again could arrive twice, or behind its
+    // successor.
+    let patience = match &*config.retry_on_failure {
+        None => milliseconds(config.timeout),
+        Some(retry) => match milliseconds(retry.max_elapsed_time) {
+            0 => 0,
+            longest => longest.max(milliseconds(config.timeout)),
+        },
+    };
+    let patience = match patience {
+        0 => 0,
+        some => some.max(linger + 1000).min(FOREVER),
+    };
+    let answer = match milliseconds(config.timeout) {
+        0 => milliseconds(Duration::secs(30)),
+        some => some,
+    };
+    settings
+        .set("acks", producer.required_acks.to_string())
+        .set("enable.idempotence", is_idempotent.to_string())
+        .set("compression.type", producer.compression.name())
+        .set(
+            "compression.level",
+            producer.compression_params.level.to_string(),
+        )
+        .set("linger.ms", linger.to_string())
+        .set(
+            "batch.num.messages",
+            producer.flush_max_messages.to_string(),
+        )
+        .set("batch.size", most.to_string())
+        .set("message.max.bytes", most.to_string())
+        .set(
+            "queue.buffering.max.kbytes",
+            (HELD.max(most.saturating_mul(4)) >> 10).to_string(),
+        )
+        .set("request.timeout.ms", answer.to_string())
+        .set("message.timeout.ms", patience.to_string())
+        .set(
+            "partitioner",
+            match config.record_partitioner.sticky_key.hasher {
+                Hasher::SaramaCompat => "fnv1a_random",
+                Hasher::Murmur2 => "murmur2_random",
+            },
+        );
+    if !is_idempotent {
+        // More would let a request that is sent again fall behind the next one.
+        settings.set("max.in.flight.requests.per.connection", "1");
+    }
+    settings
+}
+
+/// librdkafka keeps times in 31 bits.
+const FOREVER: u64 = i32::MAX as u64;
+
+fn headers_of(config: &Config) -> Option<OwnedHeaders> {
+    let headers = &config.record_headers;
+    if headers.is_empty() {
+        return None;
+    }
+    let all = OwnedHeaders::new_with_capacity(headers.len());
+    Some(headers.iter().fold(all, |all, (key, value)| {
+        all.insert(Header {
+            key,
+            value: Some(value),
+        })
+    }))
+}

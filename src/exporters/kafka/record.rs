@@ -1,0 +1,97 @@
+//! What becomes one record of Kafka.
+
+use bytes::Bytes;
+
+use crate::batch::Signal;
+use crate::net::kafka::Encoding;
+use crate::wire::{self, Limit};
+
+/// Bytes of a record besides key, value and headers: those of a batch with one record, 61, and of a record, at most 37,
+/// in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
+pub(super) const FRAMING: usize = 128;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Spans, data points, log records, samples.
+    pub(super) items: usize,
+    /// The topic's name.
+    pub(super) topic: Bytes,
+    /// Empty: none.
+    pub(super) key: Bytes,
+    /// The value.
+    pub(super) payload: Bytes,
+}
+
+/// How many chunks of a batch a record is.
+const CHUNKS: usize = 4;
+
+impl Record {
+    /// The record as chunks of a batch that is ready to be sent.
+    pub(super) fn into_chunks(self) -> [Bytes; CHUNKS] {
+        let items = Bytes::copy_from_slice(&(self.items as u64).to_le_bytes());
+        [items, self.topic, self.key, self.payload]
+    }
+}
+
+/// The records of a batch that is ready to be sent.
+pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
+    chunks.chunks_exact(CHUNKS).filter_map(|chunks| {
+        let [items, topic, key, payload] = chunks else {
+            return None;
+        };
+        let items = u64::from_le_bytes(items.as_ref().try_into().ok()?);
+        Some(Record {
+            items: usize::try_from(items).ok()?,
+            topic: topic.clone(),
+            key: key.clone(),
+            payload: payload.clone(),
+        })
+    })
+}
+
+/// The request as values of at most `most` bytes, each with its number of items, in order. An item that is larger alone
+/// is one all the same.
+///
+/// # Errors
+/// When the request has no form in that encoding.
+pub(super) fn values(
+    signal: Signal,
+    request: Bytes,
+    encoding: Encoding,
+    most: usize,
+) -> Result<Vec<(usize, Bytes)>, String> {
+    let mut values = Vec::new();
+    let items = wire::count(signal, &request);
+    let mut todo = vec![(items, request)];
+    while let Some((items, request)) = todo.pop() {
+        let value = match encoding {
+            Encoding::OtlpProto => request.clone(),
+            Encoding::OtlpJson => wire::json::from_wire(signal, &request)
+                .map_err(|error| error.to_string())?
+                .into(),
+        };
+        if value.len() <= most || items <= 1 {
+            values.push((items, value));
+            continue;
+        }
+        // JSON is larger than what is split, by a factor that is about the same everywhere in a request.
+        let bytes = request.len().saturating_mul(most) / value.len().max(1);
+        let mut pieces = wire::split(
+            signal,
+            &request,
+            Limit {
+                items: items - 1,
+                bytes: bytes.max(1),
+            },
+        );
+        if pieces.len() <= 1 {
+            // It cannot be cut at all.
+            values.push((items, value));
+            continue;
+        }
+        pieces.reverse();
+        todo.extend(pieces);
+    }
+    Ok(values)
+}

@@ -1,0 +1,300 @@
+//! The receiver's life: fetch, hand to the lanes, store what was read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rdkafka::Message as _;
+use rdkafka::message::{BorrowedMessage, Headers as _};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::config::Config;
+use super::intake::{Intake, Message};
+use super::lanes::{Lanes, Step};
+use super::membership::Member;
+use super::topics::{Topics, WrongTopic};
+use crate::component::{BuildContext, Outputs};
+use crate::config::ComponentId;
+use crate::memory::{Budget, Permit};
+use crate::net::kafka::client::Renewals;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::telemetry::sampled_log::SampledLog;
+
+/// How long messages may stay at the bound before fetching is paused. Without a pause nothing could be heard from the
+/// group; each one costs that what librdkafka has fetched is fetched again.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait before what failed is tried again: a place in the memory budget, a new member.
+const AGAIN: Duration = Duration::from_secs(1);
+/// What is held of `max_fetch_size`: in the lanes, in librdkafka's queue, and in an answer that arrives.
+const SHARES: usize = 3;
+
+/// The receiver.
+pub(super) struct Receiver {
+    reading: Option<Reading>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+/// What reads.
+struct Reading {
+    id: ComponentId,
+    config: Config,
+    topics: Topics,
+    intake: Arc<Intake>,
+    budget: Arc<Budget>,
+    /// `None` when the last one had a fatal error.
+    member: Option<Member>,
+    renewals: Renewals,
+    errors: SampledLog,
+    stop: CancellationToken,
+}
+
+/// Why a member ended.
+enum Ending {
+    Stopped,
+    Broken,
+    /// There is another one, with the certificates of now.
+    Renewed(Member),
+}
+
+impl Receiver {
+    /// A member that joins its group at the start.
+    ///
+    /// # Errors
+    /// When librdkafka does not take the configuration.
+    pub(super) fn new(
+        config: &Config,
+        cx: &BuildContext,
+        outputs: Outputs,
+    ) -> Result<Self, String> {
+        let wrong = |wrong: Vec<WrongTopic>| {
+            let reasons = wrong.into_iter().map(|wrong| wrong.reason);
+            reasons.collect::<Vec<_>>().join("; ")
+        };
+        let topics = Topics::new(config, outputs.signals()).map_err(wrong)?;
+        let stop = CancellationToken::new();
+        let renewals = Renewals::new(&config.connection());
+        let member = Member::new(config, &topics, &cx.id)?;
+        let reading = Reading {
+            id: cx.id.clone(),
+            config: config.clone(),
+            intake: Arc::new(Intake::new(config, cx, outputs)),
+            budget: cx.budget.clone(),
+            member: Some(member),
+            renewals,
+            errors: SampledLog::of_one_line(),
+            stop: stop.clone(),
+            topics,
+        };
+        Ok(Receiver {
+            reading: Some(reading),
+            stop,
+            task: None,
+        })
+    }
+}
+
+impl Component for Receiver {
+    fn start(&mut self) {
+        if let Some(reading) = self.reading.take() {
+            self.task = Some(tokio::spawn(reading.run()));
+        }
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            self.stop.cancel();
+            if let Some(mut task) = self.task
+                && timeout_at(deadline, &mut task).await.is_err()
+            {
+                task.abort();
+            }
+            Undelivered::default()
+        })
+    }
+}
+
+impl Reading {
+    async fn run(mut self) {
+        let Some(_held) = self.memory().await else {
+            return;
+        };
+        loop {
+            let member = match self.member.take() {
+                Some(member) => Ok(member),
+                None => Member::new(&self.config, &self.topics, &self.id),
+            };
+            let subscribed = member.and_then(|member| {
+                member.subscribe(&self.topics)?;
+                Ok(member)
+            });
+            let ending = match &subscribed {
+                Ok(member) => self.read(member).await,
+                Err(reason) => {
+                    self.failed(reason);
+                    Ending::Broken
+                }
+            };
+            if let Ok(member) = subscribed {
+                member.leave().await;
+            }
+            match ending {
+                Ending::Stopped => return,
+                Ending::Renewed(member) => self.member = Some(member),
+                Ending::Broken => tokio::select! {
+                    () = sleep(AGAIN) => {}
+                    () = self.stop.cancelled() => return,
+                },
+            }
+        }
+    }
+
+    /// The place in the memory budget for all that waits; nothing is fetched before. `None` at the end.
+    async fn memory(&self) -> Option<Permit> {
+        let needed = self.bound().saturating_mul(SHARES);
+        loop {
+            let no_room = match self.budget.acquire(needed) {
+                Ok(permit) => return Some(permit),
+                Err(no_room) => no_room,
+            };
+            if let Some(suppressed) = self.errors.admit() {
+                warn!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "receiver",
+                    suppressed,
+                    "Nothing is fetched: three times max_fetch_size does not fit into memory: {no_room}"
+                );
+            }
+            tokio::select! {
+                () = sleep(AGAIN) => {}
+                () = self.stop.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Bytes in the lanes from which nothing more is taken from librdkafka.
+    fn bound(&self) -> usize {
+        self.config.max_fetch_size as usize
+    }
+
+    /// Reads until the receiver ends or the member can do nothing any more.
+    async fn read(&self, member: &Member) -> Ending {
+        let Ok(consumer) = member.consumer() else {
+            return Ending::Broken;
+        };
+        let stop = self.stop.child_token();
+        let mut lanes = Lanes::new(self.intake.clone(), stop.clone());
+        let (mut full_since, mut paused) = (None, false);
+        let ending = loop {
+            for partition in member.revoked() {
+                lanes.revoke(&partition);
+            }
+            if lanes.bytes() < self.bound() {
+                full_since = None;
+            } else {
+                full_since = full_since.or_else(|| Some(Instant::now()));
+            }
+            if paused && lanes.bytes() <= self.bound() / 2 {
+                member.pause(false, |partition| lanes.is_stuck(partition));
+                paused = false;
+            }
+            let pause_at = full_since.map_or_else(Instant::now, |since| since + PATIENCE);
+            tokio::select! {
+                () = self.stop.cancelled() => break Ending::Stopped,
+                () = self.renewals.due() => match Member::new(&self.config, &self.topics, &self.id) {
+                    Ok(member) => {
+                        info!(
+                            otelcol.component.id = %self.id,
+                            otelcol.component.kind = "receiver",
+                            "The files of the tls section have changed; joining the group anew"
+                        );
+                        break Ending::Renewed(member);
+                    }
+                    Err(reason) => self.failed(&reason),
+                },
+                step = lanes.next(), if !lanes.is_idle() => settle(member, step),
+                () = sleep_until(pause_at), if full_since.is_some() && !paused => {
+                    member.pause(true, |_| false);
+                    paused = true;
+                }
+                received = consumer.recv(), if full_since.is_none() || paused => match received {
+                    Ok(message) => match self.message(&message) {
+                        Some(message) => lanes.push(message),
+                        // Of a topic that is ours by librdkafka's reading of a pattern only.
+                        None => member.pause(true, |(topic, _)| self.topics.find(topic).is_some()),
+                    },
+                    Err(error) => {
+                        self.failed(&error.to_string());
+                        if let Some(reason) = member.fatal_error() {
+                            error!(
+                                otelcol.component.id = %self.id,
+                                otelcol.component.kind = "receiver",
+                                error = reason,
+                                "The consumer of Kafka is broken; making a new one"
+                            );
+                            break Ending::Broken;
+                        }
+                    }
+                },
+            }
+        };
+        // What is under way is answered; what waits is not begun, and comes again.
+        stop.cancel();
+        while !lanes.is_idle() {
+            let step = lanes.next().await;
+            settle(member, step);
+        }
+        ending
+    }
+
+    fn message(&self, message: &BorrowedMessage<'_>) -> Option<Message> {
+        let (signal, encoding) = self.topics.find(message.topic())?;
+        let extraction = &self.config.header_extraction;
+        let mut headers = Vec::new();
+        if extraction.extract_headers
+            && let Some(all) = message.headers()
+        {
+            for header in all.iter() {
+                let at = extraction
+                    .headers
+                    .iter()
+                    .position(|name| name == header.key);
+                if let (Some(at), Some(value)) = (at, header.value) {
+                    headers.push((at, String::from_utf8_lossy(value).into_owned()));
+                }
+            }
+        }
+        Some(Message {
+            topic: message.topic().into(),
+            partition: message.partition(),
+            offset: message.offset(),
+            signal,
+            encoding,
+            payload: Bytes::copy_from_slice(message.payload().unwrap_or_default()),
+            headers,
+        })
+    }
+
+    fn failed(&self, reason: &str) {
+        if let Some(suppressed) = self.errors.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                error = reason,
+                suppressed,
+                "Could not read from Kafka; trying again"
+            );
+        }
+    }
+}
+
+fn settle(member: &Member, step: Option<Step>) {
+    match step {
+        Some(Step::Read(partition, offset)) => member.read(&partition, offset),
+        Some(Step::Stuck(partition)) => member.pause(true, |other| *other != partition),
+        None => {}
+    }
+}

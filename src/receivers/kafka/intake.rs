@@ -1,0 +1,259 @@
+//! What happens to a message: read it, hand it on, try again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use metrics::{Counter, counter};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use super::config::{Config, MessageMarking};
+use crate::batch::{Batch, Nack, Progress, Signal};
+use crate::component::{BuildContext, Outputs};
+use crate::config::ComponentId;
+use crate::memory::Budget;
+use crate::net::kafka::Encoding;
+use crate::queue::{Backoff, RetryConfig};
+use crate::receivers::otlp::intake::{Format, Work};
+use crate::receivers::serving::body::{Held, out_of_memory};
+use crate::telemetry::ReceiverMetrics;
+use crate::telemetry::sampled_log::SampledLog;
+use crate::turns::on_a_turn;
+use crate::wire::stamp::Stamp;
+
+/// What takes about a millisecond at most is read at once.
+const SHORT: usize = 256 << 10;
+/// When to try again without `error_backoff`, if nobody says.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) topic: Arc<str>,
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+    pub(super) signal: Signal,
+    pub(super) encoding: Encoding,
+    pub(super) payload: Bytes,
+    /// The headers that were asked for: positions in the configuration, and values.
+    pub(super) headers: Vec<(usize, String)>,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It counts as read: it was accepted, or passed over.
+    Passed,
+    /// It does not, and its partition stops here.
+    Stuck,
+    /// It does not: the receiver ends, or the partition went to somebody else.
+    Interrupted,
+}
+
+/// The way into the pipelines.
+pub(super) struct Intake {
+    id: ComponentId,
+    outputs: Outputs,
+    budget: Arc<Budget>,
+    marking: MessageMarking,
+    backoff: Option<RetryConfig>,
+    stamps: Vec<Stamp>,
+    metrics: ReceiverMetrics,
+    /// `tributary_receiver_kafka_skipped_messages`, of those that can never be accepted.
+    unfit: Counter,
+    /// The same, of those that were given up.
+    given_up: Counter,
+    log: SampledLog,
+}
+
+impl Intake {
+    pub(super) fn new(config: &Config, cx: &BuildContext, outputs: Outputs) -> Self {
+        let skipped = |reason: &'static str| {
+            counter!(
+                "tributary_receiver_kafka_skipped_messages",
+                "receiver" => cx.id.to_string(),
+                "reason" => reason
+            )
+        };
+        let headers = config.header_extraction.headers.iter();
+        Intake {
+            id: cx.id.clone(),
+            budget: cx.budget.clone(),
+            marking: config.message_marking.clone(),
+            backoff: config.error_backoff.as_ref().map(|backoff| backoff.retry()),
+            stamps: headers
+                .map(|name| Stamp::new(format!("kafka.header.{name}")))
+                .collect(),
+            metrics: ReceiverMetrics::new(&cx.id, "kafka"),
+            unfit: skipped("permanent"),
+            given_up: skipped("given_up"),
+            log: SampledLog::default(),
+            outputs,
+        }
+    }
+
+    /// Takes a message all the way to the pipeline's last answer.
+    pub(super) async fn take(&self, message: &Message, stop: &CancellationToken) -> Verdict {
+        let mut batch = None;
+        let mut backoff = self.waits();
+        loop {
+            let refused = match self.hand_on(message, &mut batch).await {
+                Ok(()) => return Verdict::Passed,
+                Err(refused) => refused,
+            };
+            if !refused.retryable {
+                return self.give_up(message, &refused);
+            }
+            let wait = match &mut backoff {
+                None if self.marking.on_error => None,
+                None => Some(refused.retry_after.unwrap_or(RETRY_AFTER)),
+                Some(backoff) => backoff.next(refused.retry_after),
+            };
+            let wait = match wait {
+                Some(wait) => wait,
+                None if self.marking.on_error => {
+                    self.given_up.increment(1);
+                    self.passed_over(message, &refused);
+                    return Verdict::Passed;
+                }
+                None => {
+                    backoff = self.waits();
+                    refused.retry_after.unwrap_or(RETRY_AFTER)
+                }
+            };
+            debug!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                topic = %message.topic,
+                partition = message.partition,
+                offset = message.offset,
+                error = %refused,
+                "Could not deliver a message; trying again"
+            );
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = stop.cancelled() => return Verdict::Interrupted,
+            }
+        }
+    }
+
+    fn waits(&self) -> Option<Backoff<'_>> {
+        let config = self.backoff.as_ref()?;
+        Some(Backoff::new(config, Instant::now()))
+    }
+
+    /// One attempt. What was read is kept in `batch` for the next one.
+    async fn hand_on(&self, message: &Message, batch: &mut Option<Batch>) -> Result<(), Nack> {
+        if message.payload.is_empty() {
+            return Ok(());
+        }
+        let signal = message.signal;
+        let ready = match batch {
+            Some(batch) => batch,
+            None => match self.read(message).await? {
+                Some(read) => batch.insert(read),
+                None => return Ok(()),
+            },
+        };
+        let Some(consumer) = self.outputs.get(signal) else {
+            return Ok(());
+        };
+        let items = ready.items();
+        let outcome = consumer.consume(ready.clone()).await;
+        match &outcome {
+            Ok(()) => self.metrics.accepted(signal, items),
+            Err(_) => self.metrics.refused(signal, items),
+        }
+        outcome
+    }
+
+    /// The batch in a message; nothing when it has no items.
+    async fn read(&self, message: &Message) -> Result<Option<Batch>, Nack> {
+        let bytes = message.payload.clone();
+        let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
+        let held = Held { bytes, permit };
+        let work = Work {
+            signal: message.signal,
+            format: match message.encoding {
+                Encoding::OtlpProto => Format::Protobuf,
+                Encoding::OtlpJson => Format::Json,
+            },
+            codec: None,
+            // JSON is never more than four times as large as protobuf, and the budget bounds that.
+            limit: usize::MAX,
+            limit_key: "max_fetch_size",
+            stamp: None,
+        };
+        let read = match message.payload.len() > SHORT {
+            false => work.run(held),
+            true => on_a_turn(move || work.run(held))
+                .await
+                .unwrap_or_else(|| Err(Nack::unavailable("the collector is shutting down"))),
+        };
+        let (items, mut held) = read.inspect_err(|_| self.metrics.unreadable(message.signal))?;
+        if items == 0 {
+            return Ok(None);
+        }
+        for (at, value) in &message.headers {
+            if let Some(stamp) = self.stamps.get(*at) {
+                held = stamped(stamp, message.signal, value, held)?;
+            }
+        }
+        let mut batch = Batch::new(message.signal, items, held.bytes);
+        batch.hold(held.permit);
+        batch.progress = Some(Arc::new(Progress::default()));
+        Ok(Some(batch))
+    }
+
+    fn give_up(&self, message: &Message, refused: &Nack) -> Verdict {
+        if self.marking.on_permanent_error {
+            self.unfit.increment(1);
+            self.passed_over(message, refused);
+            return Verdict::Passed;
+        }
+        error!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "receiver",
+            topic = %message.topic,
+            partition = message.partition,
+            offset = message.offset,
+            error = %refused,
+            "A message can never be accepted: its partition stops here. Set message_marking::on_permanent_error to pass \
+             over it"
+        );
+        Verdict::Stuck
+    }
+
+    fn passed_over(&self, message: &Message, refused: &Nack) {
+        if let Some(suppressed) = self.log.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                topic = %message.topic,
+                partition = message.partition,
+                offset = message.offset,
+                error = %refused,
+                suppressed,
+                "Passed over a message"
+            );
+        }
+    }
+}
+
+/// The request with a header's value on its resources.
+fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Held, Nack> {
+    let malformed = |error| Nack::invalid(format!("malformed {signal} request: {error}"));
+    let Held { bytes, mut permit } = held;
+    let stamping = stamp
+        .prepare(signal, Some(value), &bytes)
+        .map_err(malformed)?;
+    permit
+        .grow(stamping.bytes().unwrap_or(0))
+        .map_err(out_of_memory)?;
+    let output = stamping.write().map_err(malformed)?;
+    let bytes = output.map_or(bytes, Bytes::from);
+    permit.shrink_to(bytes.len());
+    Ok(Held { bytes, permit })
+}

@@ -1,0 +1,58 @@
+//! `kafka`: reads telemetry from topics of Kafka, with librdkafka.
+//!
+//! ```text
+//! fetch -> a lane per partition -> pipeline; its offset is stored when the pipeline has accepted a message
+//! ```
+//!
+//! A message that is refused for now is tried again while those behind it in its partition wait; other partitions go
+//! on. What waits is bounded; when it stays at the bound, fetching is paused, and the member goes on answering its
+//! group.
+
+mod config;
+#[cfg(feature = "kafka")]
+mod consumer;
+#[cfg(feature = "kafka")]
+mod intake;
+#[cfg(feature = "kafka")]
+mod lanes;
+#[cfg(feature = "kafka")]
+mod membership;
+#[cfg(feature = "kafka")]
+#[cfg(test)]
+mod tests;
+mod topics;
+
+pub use self::config::{
+    Autocommit, Config, ErrorBackoff, HeaderExtraction, InitialOffset, MessageMarking,
+    RebalanceStrategy, SignalConfig,
+};
+
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
+use crate::pipeline::Component;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "kafka",
+    aliases: &[],
+    "Reads telemetry from topics of Kafka.",
+    ALL_SIGNALS
+);
+
+impl ReceiverConfig for Config {
+    #[cfg(feature = "kafka")]
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        let receiver = consumer::Receiver::new(self, cx, outputs)
+            .map_err(|reason| BuildError(format!("receiver {}: {reason}", cx.id)))?;
+        Ok(Box::new(receiver))
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    fn build(&self, cx: &BuildContext, _: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        Err(BuildError(format!(
+            "receiver {}: this collector was built without Kafka",
+            cx.id
+        )))
+    }
+}

@@ -1,0 +1,73 @@
+//! The order of messages that wait.
+
+use super::super::intake::{Intake, Message};
+use super::super::lanes::{Lanes, Partition, Step};
+use super::*;
+use crate::net::kafka::Encoding;
+use crate::pipeline::testing::Scripted;
+use tokio_util::sync::CancellationToken;
+
+fn lanes(answers: impl IntoIterator<Item = Result<(), Nack>>) -> (Lanes, Arc<Scripted>) {
+    let next = Scripted::new(answers);
+    let mut outputs = Outputs::default();
+    outputs.set(Signal::Logs, next.clone());
+    let cx = Host::for_tests().context(&"kafka".parse().unwrap());
+    let intake = Arc::new(Intake::new(&Config::default(), &cx, outputs));
+    (Lanes::new(intake, CancellationToken::new()), next)
+}
+
+fn message(partition: i32, offset: i64) -> Message {
+    Message {
+        topic: "otlp_logs".into(),
+        partition,
+        offset,
+        signal: Signal::Logs,
+        encoding: Encoding::OtlpProto,
+        payload: log(&format!("{partition}/{offset}")).into(),
+        headers: Vec::new(),
+    }
+}
+
+fn partition(number: i32) -> Partition {
+    ("otlp_logs".into(), number)
+}
+
+fn taken(next: &Scripted) -> Vec<String> {
+    let batches = next.batches().into_iter();
+    batches
+        .flat_map(|batch| bodies(&batch.into_wire().to_bytes()))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_waits_for_its_first_message_and_the_others_do_not() {
+    let (mut lanes, next) = lanes([Err(Nack::unavailable("away"))]);
+    for (number, offset) in [(0, 5), (0, 6), (1, 9), (0, 7)] {
+        lanes.push(message(number, offset));
+    }
+    let mut steps = Vec::new();
+    while let Some(step) = lanes.next().await {
+        steps.push(step);
+    }
+    let read = |number, offset| Step::Read(partition(number), offset);
+    assert_eq!(steps, [read(1, 9), read(0, 5), read(0, 6), read(0, 7)]);
+    assert_eq!(taken(&next), ["1/9", "0/5", "0/6", "0/7"]);
+    assert_eq!(lanes.bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_counts_as_read_once_the_partition_is_somebody_elses() {
+    let away = || Err(Nack::unavailable("away"));
+    let (mut lanes, next) = lanes([away(), away()]);
+    lanes.push(message(0, 5));
+    lanes.push(message(0, 6));
+    lanes.push(message(1, 9));
+    lanes.revoke(&partition(0));
+    assert_eq!(lanes.next().await, Some(Step::Read(partition(1), 9)));
+    // It comes back, and begins where the group says.
+    lanes.push(message(0, 5));
+    assert_eq!(lanes.next().await, Some(Step::Read(partition(0), 5)));
+    assert_eq!(lanes.next().await, None);
+    assert_eq!(taken(&next), ["1/9", "0/5"]);
+    assert_eq!(lanes.bytes(), 0);
+}

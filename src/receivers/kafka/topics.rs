@@ -1,0 +1,180 @@
+//! Which topics are read, and of which signal each is.
+
+use std::collections::HashMap;
+
+use regex::Regex;
+
+use super::config::Config;
+use crate::batch::Signal;
+use crate::net::kafka::{Encoding, default_topic};
+use crate::re2;
+
+/// The topics of a receiver.
+#[derive(Debug, Default)]
+pub(super) struct Topics {
+    by_name: HashMap<String, (Signal, Encoding)>,
+    patterns: Vec<(Regex, Signal, Encoding)>,
+    /// What to subscribe to: names, and patterns that begin with `^`.
+    pub(super) subscription: Vec<String>,
+    /// Patterns of topics that are to be left alone.
+    pub(super) excluded: Vec<String>,
+}
+
+/// What is wrong with the topics in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WrongTopic {
+    /// Where.
+    pub(super) path: Vec<String>,
+    /// What.
+    pub(super) reason: String,
+}
+
+impl Topics {
+    /// The topics of these signals.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub(super) fn new(
+        config: &Config,
+        signals: impl IntoIterator<Item = Signal>,
+    ) -> Result<Self, Vec<WrongTopic>> {
+        let mut topics = Topics::default();
+        let mut wrong = Vec::new();
+        let mut exclusions: Vec<Regex> = Vec::new();
+        for signal in signals {
+            let mut mistake = |key: &str, at: usize, reason: String| {
+                wrong.push(WrongTopic {
+                    path: vec![signal.name().to_owned(), key.to_owned(), at.to_string()],
+                    reason,
+                });
+            };
+            let section = config.signal(signal);
+            let default = [default_topic(signal).to_owned()];
+            let names = match section.topics.as_slice() {
+                [] => &default,
+                names => names,
+            };
+            for (at, name) in names.iter().enumerate() {
+                if name.starts_with('^') {
+                    match re2::compile(name) {
+                        Ok(pattern) => topics.patterns.push((pattern, signal, section.encoding)),
+                        Err(error) => mistake("topics", at, format!("`{name}` {error}")),
+                    }
+                } else if name.is_empty() {
+                    mistake("topics", at, "must not be empty".to_owned());
+                } else {
+                    let before = topics
+                        .by_name
+                        .insert(name.clone(), (signal, section.encoding));
+                    if let Some((other, _)) = before {
+                        let reason = format!(
+                            "the topic `{name}` is read for {other} already: a topic has one signal"
+                        );
+                        mistake("topics", at, reason);
+                        continue;
+                    }
+                }
+                topics.subscription.push(name.clone());
+            }
+            let has_pattern = names.iter().any(|name| name.starts_with('^'));
+            for (at, pattern) in section.exclude_topics.iter().enumerate() {
+                match re2::compile(pattern) {
+                    _ if pattern.is_empty() || pattern.contains(',') => {
+                        let reason = "must be a regular expression without commas".to_owned();
+                        mistake("exclude_topics", at, reason);
+                    }
+                    _ if !has_pattern => {
+                        let reason =
+                            "has no meaning without a pattern in `topics`, which begins with `^`";
+                        mistake("exclude_topics", at, reason.to_owned());
+                    }
+                    Err(error) => mistake("exclude_topics", at, format!("`{pattern}` {error}")),
+                    Ok(regex) => {
+                        exclusions.push(regex);
+                        topics.excluded.push(pattern.clone());
+                    }
+                }
+            }
+        }
+        // To the client, what is excluded is not there at all.
+        for (name, (signal, _)) in &topics.by_name {
+            if let Some(pattern) = exclusions.iter().find(|regex| regex.is_match(name)) {
+                wrong.push(WrongTopic {
+                    path: vec![signal.name().to_owned(), "topics".to_owned()],
+                    reason: format!("the topic `{name}` is excluded by the pattern `{pattern}` in `exclude_topics`"),
+                });
+            }
+        }
+        match wrong.is_empty() {
+            true => Ok(topics),
+            false => Err(wrong),
+        }
+    }
+
+    /// Of which signal a topic is, and how it is encoded. Names go before patterns, then signals in their order.
+    #[cfg(feature = "kafka")]
+    pub(super) fn find(&self, topic: &str) -> Option<(Signal, Encoding)> {
+        let by_pattern = || {
+            let mut patterns = self.patterns.iter();
+            let found = patterns.find(|(pattern, _, _)| pattern.is_match(topic));
+            found.map(|(_, signal, encoding)| (*signal, *encoding))
+        };
+        self.by_name.get(topic).copied().or_else(by_pattern)
+    }
+}
+
+#[cfg(feature = "kafka")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topics(yaml: &str) -> Result<Topics, Vec<WrongTopic>> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        Topics::new(&config, Signal::ALL)
+    }
+
+    #[test]
+    fn a_name_goes_before_a_pattern_and_what_nobody_names_has_the_defaults() {
+        let yaml = "{logs: {topics: ['^app[0-9]+', app7]}, traces: {topics: ['^app'], encoding: otlp_json}, \
+                    metrics: {topics: [app8]}}";
+        let topics = topics(yaml).unwrap();
+        let signal = |topic: &str| topics.find(topic).map(|(signal, _)| signal);
+        assert_eq!(signal("app7"), Some(Signal::Logs));
+        assert_eq!(signal("app8"), Some(Signal::Metrics));
+        assert_eq!(
+            topics.find("app9"),
+            Some((Signal::Traces, Encoding::OtlpJson))
+        );
+        assert_eq!(signal("my_app"), None);
+        assert_eq!(signal("otlp_profiles"), Some(Signal::Profiles));
+        assert_eq!(
+            topics.subscription,
+            ["^app", "app8", "^app[0-9]+", "app7", "otlp_profiles"]
+        );
+    }
+
+    #[test]
+    fn a_topic_with_two_signals_or_an_exclusion_of_its_own_is_a_mistake() {
+        for (yaml, path) in [
+            (
+                "{logs: {topics: [a]}, traces: {topics: [a]}}",
+                "logs.topics.0",
+            ),
+            ("{logs: {topics: ['^a(']}}", "logs.topics.0"),
+            ("{logs: {topics: ['']}}", "logs.topics.0"),
+            ("{logs: {exclude_topics: [a]}}", "logs.exclude_topics.0"),
+            (
+                "{logs: {topics: ['^a'], exclude_topics: ['a,b']}}",
+                "logs.exclude_topics.0",
+            ),
+            (
+                "{logs: {topics: ['^a', ab], exclude_topics: ['b$']}}",
+                "logs.topics",
+            ),
+        ] {
+            let wrong = topics(yaml).unwrap_err();
+            let paths: Vec<String> = wrong.iter().map(|wrong| wrong.path.join(".")).collect();
+            assert_eq!(paths, [path], "{yaml}");
+        }
+    }
+}
