@@ -243,7 +243,7 @@ impl Delivery {
             signal,
             items,
             chunks: chunks.into(),
-            held: job.iter().map(Entry::stored_bytes).sum(),
+            held: job.iter().map(Entry::held_bytes).sum(),
             identity: identity.clone(),
         }))
     }

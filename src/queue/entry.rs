@@ -144,9 +144,16 @@ impl Entry {
         self.held.as_mut().map(Held::content)
     }
 
-    /// Bytes it takes in memory.
-    pub(super) fn stored_bytes(&self) -> usize {
-        self.held.as_ref().map_or(0, Held::stored_bytes)
+    /// Bytes it takes in memory once it is [taken over](Self::taken_over).
+    pub(super) fn held_bytes(&self) -> usize {
+        let held = self.held.as_ref().filter(|_| !self.unloads());
+        held.map_or(0, Held::stored_bytes)
+    }
+
+    /// Whether it need not be in memory while somebody else has it: all of it is on disk.
+    fn unloads(&self) -> bool {
+        let kept = self.request.kept.as_ref();
+        kept.is_some_and(|kept| kept.items() == self.items)
     }
 
     /// Keeps the content compressed from now on.
@@ -161,8 +168,8 @@ impl Entry {
     pub(super) fn taken_over(&mut self) {
         let step = self.request.step.lock();
         step.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(kept) = &self.request.kept
-            && kept.items() == self.items
+        if self.unloads()
+            && let Some(kept) = &self.request.kept
             && let Some(held) = &mut self.held
         {
             held.unload();

@@ -178,6 +178,11 @@ pub(super) fn describe() {
             "Profiles that count from the start of their process, of which none came before: there is no difference yet",
         ),
         (
+            "tributary_connector_profile_metrics_forgotten_series",
+            "Series that count from a start and were forgotten for lack of memory: what they count until they come \
+             again is in no metric",
+        ),
+        (
             "tributary_processor_symbolication_locations",
             "Locations of profiles that came without lines, by what became of them",
         ),

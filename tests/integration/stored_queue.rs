@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::harness::collector::BINARY;
+use crate::harness::parquet;
 use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, http_to, yaml,
 };
@@ -378,5 +379,12 @@ async fn parquet_with_a_stored_queue_acknowledges_a_record_when_its_file_is_fini
         !text(&inspected).contains("10 log_records"),
         "{}",
         text(&inspected)
+    );
+    // Settled means there: at least once, and here once, for no file was finished before the kill.
+    assert_eq!(
+        parquet::texts(files.path(), "body_type")
+            .values()
+            .sum::<usize>(),
+        10
     );
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use metrics::Counter;
 use tokio::time::Instant;
 
 use super::measure::measure;
@@ -48,5 +49,5 @@ fn empty() -> (Window, Series) {
         permit: budget.nothing(),
         others: Vec::new(),
     };
-    (window, Series::new(1 << 20, &budget))
+    (window, Series::new(1 << 20, &budget, &Counter::noop()))
 }

@@ -74,7 +74,8 @@ pub struct Config {
     /// How many functions of a resource have data points of their own, for each of its totals: so many with the most in
     /// themselves, and so many with the most with what they call. 0: none, only totals. Default: 20.
     pub top_functions: u32,
-    /// Metrics that count the requests of a service: monotonic sums, or histograms. Default:
+    /// Metrics that count the requests of a service: monotonic sums, or histograms. Where a resource sends both one of
+    /// the defaults and the one that it replaced, the newer one counts. Default:
     /// `http.server.request.duration`, `http.server.duration`, `rpc.server.call.duration`, `rpc.server.duration`.
     pub request_metrics: Vec<String>,
     /// How many resources a window may have, and how many services. What comes of further ones is added up under a

@@ -6,7 +6,9 @@ use prost::Message as _;
 use super::subject::service;
 use crate::batch::Signal;
 use crate::wire::edit::put_delimited;
-use crate::wire::view::{Attributes, Data, Metric, Number, Request, ResourceEntry, Span};
+use crate::wire::view::{
+    Attributes, Data, Metric, Number, Request, ResourceEntry, ScopeEntry, Span,
+};
 
 /// What one resource says of its requests.
 #[derive(Debug)]
@@ -25,11 +27,23 @@ pub(super) struct Counter {
     pub(super) series: Option<Vec<u8>>,
     /// Since when it counts, in nanoseconds since 1970; 0 when not known.
     pub(super) start: u64,
+    /// Until when, the same.
+    pub(super) time: u64,
     pub(super) value: f64,
 }
 
 /// `SPAN_KIND_SERVER` and `SPAN_KIND_CONSUMER`.
 const SERVING: [i32; 2] = [2, 5];
+
+/// `DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK`: the series is over, and the value means nothing.
+const NO_RECORDED_VALUE: u32 = 1;
+
+/// Metrics of the semantic conventions, each with the one it replaced. Services that are on their way from one to the
+/// other (`OTEL_SEMCONV_STABILITY_OPT_IN=http/dup`) send both, of the same requests.
+const REPLACED: [(&str, &str); 2] = [
+    ("http.server.request.duration", "http.server.duration"),
+    ("rpc.server.call.duration", "rpc.server.duration"),
+];
 
 /// `AGGREGATION_TEMPORALITY_DELTA` and `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const DELTA: i32 = 1;
@@ -39,6 +53,10 @@ const CUMULATIVE: i32 = 2;
 pub(super) fn served(signal: Signal, request: &[u8], names: &[String]) -> Vec<Served> {
     let mut all = Vec::new();
     for entry in Request::new(request).resources() {
+        let names = match signal {
+            Signal::Metrics => once_each(&entry, names),
+            _ => Vec::new(),
+        };
         let mut served = Served {
             service: Vec::new(),
             spans: 0,
@@ -51,12 +69,9 @@ pub(super) fn served(signal: Signal, request: &[u8], names: &[String]) -> Vec<Se
                     served.spans += scope.spans().filter(serving).count() as u64;
                 }
                 _ => {
-                    let named = |metric: &Metric<'_>| {
-                        let name = metric.name();
-                        names.iter().any(|known| known == name)
-                    };
+                    let named = |metric: &Metric<'_>| names.contains(&metric.name());
                     for metric in scope.metrics().filter(named) {
-                        counters(&entry, &metric, &mut served.counters);
+                        counters(&entry, &scope, &metric, &mut served.counters);
                     }
                 }
             }
@@ -72,13 +87,37 @@ pub(super) fn served(signal: Signal, request: &[u8], names: &[String]) -> Vec<Se
     all
 }
 
-fn counters(entry: &ResourceEntry<'_>, metric: &Metric<'_>, into: &mut Vec<Counter>) {
-    let mut add = |temporality: i32, start: u64, value: f64, attributes: Vec<u8>| {
+/// Those of the metrics that count each request of a resource once.
+fn once_each<'n>(entry: &ResourceEntry<'_>, names: &'n [String]) -> Vec<&'n str> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let is_there = |name: &str| {
+        let mut scopes = entry.scopes();
+        names.contains(&name)
+            && scopes.any(|scope| scope.metrics().any(|metric| metric.name() == name))
+    };
+    let replaced = REPLACED.iter().filter(|(new, _)| is_there(new));
+    let replaced: Vec<&str> = replaced.map(|(_, old)| *old).collect();
+    let mut once = names.clone();
+    once.retain(|name| !replaced.contains(name));
+    once
+}
+
+fn counters(
+    entry: &ResourceEntry<'_>,
+    scope: &ScopeEntry<'_>,
+    metric: &Metric<'_>,
+    into: &mut Vec<Counter>,
+) {
+    let mut add = |temporality: i32, times: (u64, u64), value: f64, attributes: Vec<u8>| {
         let series = || {
             let mut key = Vec::new();
             let resource = entry.resource();
             let resource = resource.map_or(&[][..], |resource| resource.message().encoded());
             put_delimited(5, resource, &mut key);
+            let itself = scope.scope();
+            let itself = itself.map_or(&[][..], |scope| scope.message().encoded());
+            put_delimited(8, itself, &mut key);
+            put_delimited(9, scope.schema_url().as_bytes(), &mut key);
             put_delimited(6, metric.name().as_bytes(), &mut key);
             key.extend_from_slice(&attributes);
             key
@@ -90,7 +129,8 @@ fn counters(entry: &ResourceEntry<'_>, metric: &Metric<'_>, into: &mut Vec<Count
         };
         into.push(Counter {
             series,
-            start,
+            start: times.0,
+            time: times.1,
             value,
         });
     };
@@ -100,42 +140,42 @@ fn counters(entry: &ResourceEntry<'_>, metric: &Metric<'_>, into: &mut Vec<Count
             temporality,
             monotonic: true,
         }) => {
-            for point in points {
+            for point in points.filter(|point| is_value(point.flags())) {
                 let value = match point.value() {
                     Some(Number::Int(value)) => value as f64,
                     Some(Number::Double(value)) if value.is_finite() => value,
                     _ => continue,
                 };
-                let start = point.start_time_unix_nano();
-                add(temporality, start, value, encoded(point.attributes()));
+                let times = (point.start_time_unix_nano(), point.time_unix_nano());
+                add(temporality, times, value, encoded(point.attributes()));
             }
         }
         Some(Data::Histogram {
             points,
             temporality,
         }) => {
-            for point in points {
-                let start = point.start_time_unix_nano();
-                add(
-                    temporality,
-                    start,
-                    point.count() as f64,
-                    encoded(point.attributes()),
-                );
+            for point in points.filter(|point| is_value(point.flags())) {
+                let times = (point.start_time_unix_nano(), point.time_unix_nano());
+                let attributes = encoded(point.attributes());
+                add(temporality, times, point.count() as f64, attributes);
             }
         }
         Some(Data::ExponentialHistogram {
             points,
             temporality,
         }) => {
-            for point in points {
-                let start = point.start_time_unix_nano();
+            for point in points.filter(|point| is_value(point.flags())) {
+                let times = (point.start_time_unix_nano(), point.time_unix_nano());
                 let attributes = encoded(point.attributes());
-                add(temporality, start, point.count() as f64, attributes);
+                add(temporality, times, point.count() as f64, attributes);
             }
         }
         _ => {}
     }
+}
+
+fn is_value(flags: u32) -> bool {
+    flags & NO_RECORDED_VALUE == 0
 }
 
 /// The attributes of a point, one behind the other.

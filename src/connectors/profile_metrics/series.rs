@@ -1,54 +1,70 @@
 //! What counts from the start of a process, as it was last seen: what came since is the difference.
 //!
 //! The first of a series yields nothing, for since when it counts nobody knows. One that fell is of another process,
-//! all of which came since. What there is no room for is forgotten, the longest unused first, and begins anew.
+//! all of which came since. What there is no room for is forgotten, the longest unused first, and begins anew: that is
+//! counted, for what came in between is in no metric.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use metrics::Counter;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::measure::{Counted, Function, Values};
 use crate::memory::{Budget, Permit};
 
 /// The last of each series.
 pub(super) struct Series {
-    last: HashMap<Vec<u8>, (u64, Last), RandomState>,
+    last: HashMap<Key, (u64, Last), RandomState>,
+    /// By when each was used last.
+    by_use: BTreeMap<u64, Key>,
     /// Counts uses.
     clock: u64,
+    /// Of the hashes: random, so that nobody can make two series one.
+    seed: u64,
     bytes: usize,
     limit: usize,
     permit: Permit,
+    forgotten: Counter,
 }
+
+/// The hash of what tells a series from others: resources are long, and there may be a million series.
+type Key = u128;
 
 enum Last {
     Profile { time: u64, values: Values },
-    Counter { start: u64, value: f64 },
+    Counter { start: u64, time: u64, value: f64 },
 }
 
-/// What an entry takes, besides its key and its functions.
-const ENTRY_BYTES: usize = 160;
+/// What an entry takes in both maps, which are half empty at worst, besides its functions.
+const ENTRY_BYTES: usize = 256;
 
 impl Series {
-    /// Nothing known yet; at most so many bytes of this budget will be kept.
-    pub(super) fn new(limit: usize, budget: &Arc<Budget>) -> Self {
+    /// Nothing known yet; at most so many bytes of this budget will be kept. `forgotten` counts series that there was
+    /// no room for.
+    pub(super) fn new(limit: usize, budget: &Arc<Budget>, forgotten: &Counter) -> Self {
         Series {
             last: HashMap::default(),
+            by_use: BTreeMap::new(),
             clock: 0,
+            seed: fastrand::u64(..),
             bytes: 0,
             limit,
             permit: budget.nothing(),
+            forgotten: forgotten.clone(),
         }
     }
 
     /// What came since the profile before this one of its series. `None` for the first one, and for one that is older.
     pub(super) fn profile(
         &mut self,
-        key: Vec<u8>,
+        series: &[u8],
         time: u64,
         counted: &Counted,
     ) -> Option<Counted> {
-        let (next, difference) = match self.take(&key) {
+        let key = self.key(series);
+        let (next, difference) = match self.take(key) {
             Some(Last::Profile {
                 time: last,
                 values: before,
@@ -73,38 +89,51 @@ impl Series {
         difference
     }
 
-    /// What a counter counted since it was last seen.
-    pub(super) fn counter(&mut self, key: Vec<u8>, start: u64, value: f64) -> f64 {
-        let more = match self.take(&key) {
+    /// What a counter counted since it was last seen: nothing at a point that is older than that.
+    pub(super) fn counter(&mut self, series: &[u8], (start, time): (u64, u64), value: f64) -> f64 {
+        let key = self.key(series);
+        let mut next = Last::Counter { start, time, value };
+        let more = match self.take(key) {
+            Some(known @ Last::Counter { time: last, .. }) if time != 0 && time < last => {
+                next = known;
+                0.0
+            }
             Some(Last::Counter {
                 start: since,
                 value: before,
+                ..
             }) => match value >= before && start == since {
                 true => value - before,
                 false => value,
             },
             _ => 0.0,
         };
-        self.put(key, Last::Counter { start, value });
+        self.put(key, next);
         more
     }
 
-    fn take(&mut self, key: &[u8]) -> Option<Last> {
-        let (_, last) = self.last.remove(key)?;
-        self.bytes = self.bytes.saturating_sub(cost(key, &last));
+    fn key(&self, series: &[u8]) -> Key {
+        xxh3_128_with_seed(series, self.seed)
+    }
+
+    fn take(&mut self, key: Key) -> Option<Last> {
+        let (used, last) = self.last.remove(&key)?;
+        self.by_use.remove(&used);
+        self.bytes = self.bytes.saturating_sub(cost(&last));
         Some(last)
     }
 
-    fn put(&mut self, key: Vec<u8>, last: Last) {
+    fn put(&mut self, key: Key, last: Last) {
         self.clock += 1;
-        self.bytes += cost(&key, &last);
+        self.bytes += cost(&last);
         self.last.insert(key, (self.clock, last));
+        self.by_use.insert(self.clock, key);
         while self.bytes > self.limit || !self.reserve() {
-            let oldest = self.last.iter().min_by_key(|(_, (used, _))| *used);
-            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+            let Some((_, oldest)) = self.by_use.first_key_value() else {
                 return;
             };
-            self.take(&oldest);
+            self.take(*oldest);
+            self.forgotten.increment(1);
         }
     }
 
@@ -116,12 +145,12 @@ impl Series {
     }
 }
 
-fn cost(key: &[u8], last: &Last) -> usize {
+fn cost(last: &Last) -> usize {
     let values = match last {
         Last::Profile { values, .. } => values.bytes(),
         Last::Counter { .. } => 0,
     };
-    key.len() + ENTRY_BYTES + values
+    ENTRY_BYTES + values
 }
 
 /// What was counted, by function. The names are those of `before`, as far as it has them.
@@ -185,14 +214,14 @@ mod tests {
     }
 
     fn series(limit: usize) -> Series {
-        Series::new(limit, &Budget::new(1 << 20))
+        Series::new(limit, &Budget::new(1 << 20), &Counter::noop())
     }
 
     #[test]
     fn what_came_since_the_last_profile_counts_once() {
         let mut series = series(1 << 20);
         let mut next = |time, total, functions: &[_]| {
-            let more = series.profile(b"a".to_vec(), time, &counted(total, functions));
+            let more = series.profile(b"a", time, &counted(total, functions));
             more.as_ref().map(values)
         };
         let expected = |total, functions: &[_]| Some(values(&counted(total, functions)));
@@ -213,21 +242,34 @@ mod tests {
     #[test]
     fn a_counter_that_fell_or_started_again_counts_in_full() {
         let mut series = series(1 << 20);
-        let mut next = |start, value| series.counter(b"a".to_vec(), start, value);
-        assert!(next(1, 7.0).abs() < 1e-9);
-        assert!((next(1, 9.0) - 2.0).abs() < 1e-9);
-        assert!((next(1, 4.0) - 4.0).abs() < 1e-9);
-        assert!((next(2, 5.0) - 5.0).abs() < 1e-9);
+        let mut next = |start, time, value| series.counter(b"a", (start, time), value);
+        assert!(next(1, 1, 7.0).abs() < 1e-9);
+        assert!((next(1, 2, 9.0) - 2.0).abs() < 1e-9);
+        assert!((next(1, 3, 4.0) - 4.0).abs() < 1e-9);
+        assert!((next(2, 4, 5.0) - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_point_that_comes_late_is_no_other_process() {
+        let mut series = series(1 << 20);
+        let mut next = |start, time, value| series.counter(b"a", (start, time), value);
+        next(1, 10, 100.0);
+        assert!(next(1, 5, 50.0).abs() < 1e-9);
+        assert!(next(0, 5, 50.0).abs() < 1e-9);
+        assert!((next(1, 20, 103.0) - 3.0).abs() < 1e-9);
+        assert!(next(1, 20, 103.0).abs() < 1e-9);
     }
 
     #[test]
     fn what_there_is_no_room_for_is_forgotten_the_longest_unused_first() {
-        let mut series = series(2 * (ENTRY_BYTES + 1));
+        let mut series = series(2 * ENTRY_BYTES);
+        let mut next = |key: &str, value| series.counter(key.as_bytes(), (0, 0), value);
         for (key, value) in [("a", 1.0), ("b", 1.0), ("a", 2.0), ("c", 1.0)] {
-            series.counter(key.into(), 0, value);
+            next(key, value);
         }
-        assert_eq!(series.bytes, 2 * (ENTRY_BYTES + 1));
-        assert!((series.counter(b"a".to_vec(), 0, 3.0) - 1.0).abs() < 1e-9);
-        assert!(series.counter(b"b".to_vec(), 0, 3.0).abs() < 1e-9);
+        assert!((next("a", 3.0) - 1.0).abs() < 1e-9);
+        assert!(next("b", 3.0).abs() < 1e-9);
+        assert_eq!(series.bytes, 2 * ENTRY_BYTES);
+        assert_eq!(series.by_use.len(), series.last.len());
     }
 }

@@ -164,7 +164,9 @@ impl Gatherer {
             ended,
             series,
         } = &mut state.gathered;
-        let series = series.get_or_insert_with(|| Series::new(self.max_bytes, &self.budget));
+        let forgotten = &self.metrics.forgotten;
+        let series =
+            series.get_or_insert_with(|| Series::new(self.max_bytes, &self.budget, forgotten));
         let new = window.is_none();
         let window = window.get_or_insert_with(|| Window {
             due: Instant::now() + self.interval,
@@ -352,6 +354,7 @@ struct Metrics {
     in_time: Counter,
     early: Counter,
     first: Counter,
+    forgotten: Counter,
 }
 
 impl Metrics {
@@ -368,6 +371,10 @@ impl Metrics {
             early: windows("memory"),
             first: metrics::counter!(
                 "tributary_connector_profile_metrics_first_profiles",
+                "connector" => connector.to_owned()
+            ),
+            forgotten: metrics::counter!(
+                "tributary_connector_profile_metrics_forgotten_series",
                 "connector" => connector.to_owned()
             ),
         }

@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1 as metrics;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
@@ -369,29 +369,40 @@ fn durations(count: u64, temporality: i32) -> Batch {
         start_time_unix_nano: 1,
         ..Default::default()
     };
+    of_scopes(&[("", "http.server.request.duration", point)], temporality)
+}
+
+/// Histograms of one service, each of a scope.
+fn of_scopes(all: &[(&str, &str, metrics::HistogramDataPoint)], temporality: i32) -> Batch {
+    let metric = |name: &str, point: &metrics::HistogramDataPoint| metrics::Metric {
+        name: name.to_owned(),
+        data: Some(Data::Histogram(metrics::Histogram {
+            data_points: vec![point.clone()],
+            aggregation_temporality: temporality,
+        })),
+        ..Default::default()
+    };
+    let scope = |(scope, name, point): &(&str, &str, _)| metrics::ScopeMetrics {
+        scope: Some(InstrumentationScope {
+            name: (*scope).to_owned(),
+            ..Default::default()
+        }),
+        metrics: vec![metric(name, point)],
+        ..Default::default()
+    };
     let request = ExportMetricsServiceRequest {
         resource_metrics: vec![metrics::ResourceMetrics {
             resource: Some(Resource {
                 attributes: vec![text("service.name", "shop")],
                 ..Resource::default()
             }),
-            scope_metrics: vec![metrics::ScopeMetrics {
-                metrics: vec![metrics::Metric {
-                    name: "http.server.request.duration".to_owned(),
-                    data: Some(Data::Histogram(metrics::Histogram {
-                        data_points: vec![point],
-                        aggregation_temporality: temporality,
-                    })),
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
+            scope_metrics: all.iter().map(scope).collect(),
             ..Default::default()
         }],
     };
     Batch::new(
         Signal::Metrics,
-        1,
+        all.len(),
         bytes::Bytes::from(request.encode_to_vec()),
     )
 }
@@ -434,6 +445,50 @@ async fn counters_of_requests_win_over_spans() {
     let points = running.points().await;
     assert_eq!(one(&points, "profile.requests"), 6.0);
     assert_eq!(one(&points, "profile.request.cpu.time"), 0.5);
+}
+
+/// A point of the count since the start, at that time.
+fn at(time: u64, count: u64, flags: u32) -> metrics::HistogramDataPoint {
+    metrics::HistogramDataPoint {
+        count,
+        flags,
+        start_time_unix_nano: 1,
+        time_unix_nano: time,
+        ..Default::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_count_once_whatever_comes_late_ends_or_has_two_names() {
+    const NEW: &str = "http.server.request.duration";
+    const OLD: &str = "http.server.duration";
+    let running = running("top_functions: 0", []);
+    for all in [
+        // Two scopes count for themselves; the older name says the same again.
+        &[
+            ("a", NEW, at(10, 100, 0)),
+            ("b", NEW, at(10, 7, 0)),
+            ("a", OLD, at(10, 100, 0)),
+        ][..],
+        &[
+            ("a", NEW, at(20, 105, 0)),
+            ("b", NEW, at(20, 8, 0)),
+            ("a", OLD, at(20, 105, 0)),
+        ],
+        // One comes late.
+        &[("a", NEW, at(15, 103, 0))],
+        // And one is over.
+        &[("b", NEW, at(30, 0, 1))],
+        &[("a", NEW, at(40, 106, 0))],
+    ] {
+        running.offer(of_scopes(all, 2)).await.unwrap();
+    }
+    // Of services that have the older one only, it counts.
+    running
+        .offer(of_scopes(&[("a", "rpc.server.duration", at(1, 3, 0))], 1))
+        .await
+        .unwrap();
+    assert_eq!(one(&running.points().await, "profile.requests"), 10.0);
 }
 
 #[tokio::test(start_paused = true)]

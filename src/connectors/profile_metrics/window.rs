@@ -115,7 +115,7 @@ impl Window {
                 mut values,
             } = profile;
             if let Some(counts) = counts {
-                match series.profile(counts, time, &values) {
+                match series.profile(&counts, time, &values) {
                     Some(difference) => values = difference,
                     None => {
                         added.first += 1;
@@ -142,7 +142,7 @@ impl Window {
         requests.spans += more.spans;
         for counter in more.counters {
             let value = match counter.series {
-                Some(key) => series.counter(key, counter.start, counter.value),
+                Some(key) => series.counter(&key, (counter.start, counter.time), counter.value),
                 None => counter.value,
             };
             *requests.counted.get_or_insert(0.0) += value;

@@ -31,6 +31,9 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
 }
 
 /// Deletes the old files that are too many or too old. How many were deleted.
+///
+/// # Errors
+/// Some could not be deleted, and the last of these errors; the others were.
 pub(super) fn prune(path: &Path, rotation: &RotationConfig) -> io::Result<usize> {
     let (stem, extension) = split(path);
     let mut backups = Vec::new();
@@ -53,15 +56,19 @@ pub(super) fn prune(path: &Path, rotation: &RotationConfig) -> io::Result<usize>
             let age = SignedDuration::try_from_hours(hours)?;
             Timestamp::now().checked_sub(age).ok()
         });
-    let mut deleted = 0;
+    let (mut deleted, mut outcome) = (0, Ok(()));
     for (at, (time, path)) in backups.iter().enumerate() {
         let is_one_too_many = rotation.max_backups > 0 && at >= rotation.max_backups;
         if is_one_too_many || oldest.is_some_and(|oldest| *time < oldest) {
-            fs::remove_file(path)?;
-            deleted += 1;
+            match fs::remove_file(path) {
+                Ok(()) => deleted += 1,
+                // Somebody else was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => outcome = Err(error),
+            }
         }
     }
-    Ok(deleted)
+    outcome.map(|()| deleted)
 }
 
 fn zone(localtime: bool) -> TimeZone {
@@ -152,5 +159,20 @@ mod tests {
         assert_eq!(prune(&path, &rotation(4, 0)).unwrap(), 1);
         assert_eq!(prune(&path, &rotation(4, 2)).unwrap(), 2);
         assert_eq!(names(&directory).len(), 2 + 3);
+    }
+
+    #[test]
+    fn one_that_cannot_be_deleted_keeps_no_other() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("data.json");
+        let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);
+        fs::create_dir(name(&path, long_ago(10), false)).unwrap();
+        fs::write(name(&path, long_ago(20), false), "x").unwrap();
+        let rotation = RotationConfig {
+            max_days: 5,
+            ..RotationConfig::default()
+        };
+        prune(&path, &rotation).unwrap_err();
+        assert_eq!(names(&directory).len(), 1);
     }
 }

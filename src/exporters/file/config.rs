@@ -61,7 +61,8 @@ pub struct Config {
 pub struct RotationConfig {
     /// The largest file in MiB; 0 means the default. A request that is larger gets a file of its own. Default: 100.
     pub max_megabytes: u64,
-    /// After how many days of 24 hours an old file is deleted; 0 is never. Default: 0.
+    /// After how many days of 24 hours an old file is deleted: at the start, with each rotation, and once an hour
+    /// between them; 0 is never. Default: 0.
     pub max_days: u64,
     /// How many old files are kept; 0 is all of them. Default: 100.
     pub max_backups: usize,

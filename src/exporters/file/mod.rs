@@ -221,7 +221,11 @@ impl Component for Writer {
                     _ = ticks.tick() => false,
                 };
                 let file = output.clone();
-                let synced = spawn_blocking(move || file.sync()).await;
+                let synced = spawn_blocking(move || {
+                    file.prune();
+                    file.sync()
+                });
+                let synced = synced.await;
                 if let Ok(Err(error)) = synced {
                     let reason = output.describe("cannot force to the disk what is in", &error);
                     error!(otelcol.component.id = %id, otelcol.component.kind = "exporter", "{reason}");

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -29,7 +30,12 @@ struct State {
     /// Something was written since the file was forced to the disk.
     dirty: bool,
     rotation: Option<RotationConfig>,
+    /// When it was looked for old files last, because time had passed.
+    pruned: Option<Instant>,
 }
+
+/// How often old files are looked for while none is added: their age is given in days.
+const PRUNE: Duration = Duration::from_secs(3600);
 
 /// The file while it is open.
 #[derive(Debug)]
@@ -85,6 +91,7 @@ impl Output {
     pub(super) fn begin(&self, empty: bool, rotation: Option<RotationConfig>) -> io::Result<()> {
         let mut state = self.lock();
         state.rotation = rotation;
+        state.pruned = None;
         if empty {
             let (file, metadata) = open(&self.path)?;
             if metadata.is_file() {
@@ -129,6 +136,18 @@ impl Output {
             self.lock().dirty = true;
         }
         outcome
+    }
+
+    /// Deletes old files that are too many or too old by now: at the first call after it began, and then once an hour.
+    /// Writers do not wait for it.
+    pub(super) fn prune(&self) {
+        let mut state = self.lock();
+        let is_due = state.pruned.is_none_or(|last| last.elapsed() >= PRUNE);
+        if is_due && let Some(rotation) = state.rotation.clone() {
+            state.pruned = Some(Instant::now());
+            drop(state);
+            prune_or_warn(&self.path, &rotation);
+        }
     }
 
     /// What went wrong, with the file.
@@ -253,10 +272,8 @@ impl State {
     fn set_aside(&mut self, path: &Path) -> io::Result<()> {
         set_aside(path, self.localtime())?;
         self.close();
-        if let Some(rotation) = &self.rotation
-            && let Err(error) = prune(path, rotation)
-        {
-            warn!(path = %path.display(), %error, "Could not delete old files");
+        if let Some(rotation) = &self.rotation {
+            prune_or_warn(path, rotation);
         }
         Ok(())
     }
@@ -281,6 +298,12 @@ impl State {
         open.len += request.len() as u64;
         self.dirty = true;
         Ok(())
+    }
+}
+
+fn prune_or_warn(path: &Path, rotation: &RotationConfig) {
+    if let Err(error) = prune(path, rotation) {
+        warn!(path = %path.display(), %error, "Could not delete old files");
     }
 }
 
@@ -395,6 +418,27 @@ mod tests {
         let large = format!("\"{}\"\n", "x".repeat(3 << 20));
         output.write(Framing::Lines, large.as_bytes()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), large.len() as u64);
+    }
+
+    #[test]
+    fn files_that_became_too_old_go_without_a_rotation() {
+        let directory = TempDir::new().unwrap();
+        let (output, _path) = output(&directory);
+        let old = directory.path().join("data-2022-09-14T05-02-14.173.json");
+        let rotation = RotationConfig {
+            max_days: 1,
+            ..RotationConfig::default()
+        };
+        fs::write(&old, "x").unwrap();
+        output.begin(false, Some(rotation.clone())).unwrap();
+        output.prune();
+        assert!(!old.exists());
+        fs::write(&old, "x").unwrap();
+        output.prune();
+        assert!(old.exists(), "looked again before an hour was over");
+        output.begin(false, Some(rotation)).unwrap();
+        output.prune();
+        assert!(!old.exists());
     }
 
     #[test]

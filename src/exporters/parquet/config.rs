@@ -1,5 +1,7 @@
 //! The configuration of `parquet`.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,11 +48,13 @@ pub struct Config {
     pub layout: ProfilesLayout,
     /// Whether columns of ids have bloom filters, for looking up single traces. Default: true.
     pub bloom_filters: bool,
-    /// The most files that are open at the same time. Where more are needed the oldest are finished early. Default: 64.
+    /// The most files that are open at the same time. Where more are needed the oldest are finished early; a batch with
+    /// rows for more of them is written in several steps. Default: 64.
     pub max_open_files: usize,
     /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not
-    /// uploaded yet; never more than half of the process's memory budget. Where more is needed the largest file is
-    /// finished early. Default: 128MiB.
+    /// uploaded yet; never more than half of the process's memory budget. Up to a quarter of it is set aside for
+    /// encoding row groups, 6MiB for each of up to four at a time. Where more is needed the largest file is finished
+    /// early. Default: 128MiB.
     pub max_memory: ByteSize,
     /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows,
     /// bytes, and the times of its first and last row. It also says which directories have many small files, worth
@@ -211,6 +215,33 @@ impl Config {
         mode.filter(|mode| *mode <= 0o777)
     }
 
+    /// Attributes whose columns would have the name of another column.
+    fn validate_promoted(&self, problems: &mut Problems) {
+        let mut columns = HashSet::new();
+        for (list, source, keys) in [
+            ("resource", table::Source::Resource, &self.promote.resource),
+            ("item", table::Source::Item, &self.promote.item),
+        ] {
+            for (at, key) in keys.iter().enumerate() {
+                let key = key.clone();
+                let promoted = table::Promoted { source, key };
+                let column = promoted.column();
+                let of = if promoted.key.is_empty() {
+                    problems.error(&["promote", list, &at.to_string()], "must not be empty");
+                    continue;
+                } else if promoted.is_taken() {
+                    "one that every file has"
+                } else if !columns.insert(column.clone()) {
+                    "that of another attribute in this list"
+                } else {
+                    continue;
+                };
+                let reason = format!("its column would be called `{column}`, as {of} is");
+                problems.error(&["promote", list, &at.to_string()], reason);
+            }
+        }
+    }
+
     /// What the columns depend on.
     pub(super) fn layout_options(&self) -> table::Options {
         let promoted = |source, keys: &[String]| -> Vec<table::Promoted> {
@@ -281,6 +312,7 @@ impl Validate for Config {
         if !(1..=22).contains(&self.compression_level) {
             problems.error(&["compression_level"], "must be from 1 to 22");
         }
+        self.validate_promoted(problems);
         let above_0: [(&[&'static str], bool); 6] = [
             (&["rotation", "max_bytes"], self.rotation.max_bytes.0 == 0),
             (&["rotation", "interval"], self.rotation.interval.is_zero()),

@@ -16,7 +16,7 @@ use super::manifest::Manifest;
 use super::memory::{Charge, Memory};
 use super::part::{Finished, Part};
 use super::place::{Place, PlaceError};
-use super::shelf::{Adding, Limits, Open, OpenFiles, Shelf, Todo};
+use super::shelf::{Adding, BATCH_BYTES, Limits, Open, OpenFiles, Shelf, Todo};
 use super::table::{self, Layout};
 use super::ticket::{Partly, Ticket};
 use crate::batch::{Code, Requests, Signal};
@@ -42,7 +42,6 @@ pub(super) struct Setup {
     pub(super) layout: Arc<Layout>,
     pub(super) limits: Limits,
     pub(super) by_service: bool,
-    pub(super) max_open: usize,
     pub(super) memory: Arc<Memory>,
     pub(super) manifest: Option<Manifest>,
 }
@@ -58,6 +57,9 @@ pub(super) struct Files {
     /// Being finished or waiting for it.
     finishing: AtomicUsize,
     turns: Semaphore,
+    /// Held by the batch that waits for memory, and waited for by those behind it: small ones would else take what is
+    /// given back before there is enough for a large one.
+    first_in_line: Mutex<()>,
     tasks: TaskTracker,
     /// Rows were added, or the exporter ends.
     changed: Notify,
@@ -94,6 +96,7 @@ impl Files {
             partly: Arc::default(),
             finishing: AtomicUsize::new(0),
             turns: Semaphore::new(FINISHING),
+            first_in_line: Mutex::new(()),
             tasks: TaskTracker::new(),
             changed: Notify::new(),
             ending: AtomicBool::new(false),
@@ -108,13 +111,35 @@ impl Files {
     /// # Errors
     /// No row of it is anywhere.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
-        let bytes = batch.chunks.iter().map(Bytes::len).sum();
-        let reserved = self.make_room(batch.held, bytes).await?;
-        let shelf = self.shelf(batch.signal).await;
+        let reserved = self.make_room(batch).await?;
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
-        let (files, adding) = (self.clone(), batch.clone());
+        let mut left = self.add_rows(batch, &ticket, reserved).await?;
+        while left {
+            let more = async {
+                let reserved = self.make_room(batch).await?;
+                self.add_rows(batch, &ticket, reserved).await
+            };
+            left = more.await.unwrap_or_else(|error| {
+                // Some of it is in files, so this is told once those are finished, and they are known then.
+                ticket.failed(&error);
+                false
+            });
+        }
+        Ok(outcome)
+    }
+
+    /// Adds the rows of a batch that are in no file yet, and writes what is complete. Whether some are left: those of
+    /// more hours, or services, than files may be open. The files that the batch opened are being finished then.
+    async fn add_rows(
+        self: &Arc<Self>,
+        batch: &Encoded,
+        ticket: &Arc<Ticket>,
+        reserved: Charge,
+    ) -> Result<bool, SendError> {
+        let shelf = self.shelf(batch.signal).await;
+        let (files, adding, ticket) = (self.clone(), batch.clone(), ticket.clone());
         let add = move || files.add(shelf, &adding, &ticket);
-        let added = match bytes > BLOCKING_BYTES {
+        let added = match bytes_of(batch) > BLOCKING_BYTES {
             true => spawn_blocking(add).await.unwrap_or_else(|panicked| {
                 Err(unreadable(&format!("making rows failed: {panicked}")))
             }),
@@ -130,11 +155,23 @@ impl Files {
             }
         };
         for part in todo.write {
-            let written = part.write(&self.setup.place, &self.setup.layout).await;
+            let Setup {
+                place,
+                layout,
+                memory,
+                ..
+            } = &self.setup;
+            let written = part.write(place, layout, memory).await;
             if written.is_err() || self.is_full(&part) {
                 let open = self.shelf(batch.signal).await.take_part(&part);
                 open.into_iter().for_each(|open| self.finish(open, None));
             }
+        }
+        let left = todo.surplus.is_some();
+        for part in todo.surplus.into_iter().flatten() {
+            let open = self.shelf(batch.signal).await.take_part(&part);
+            let open = open.into_iter();
+            open.for_each(|open| self.finish(open, Some(Early::Files)));
         }
         if todo.begun {
             self.close_surplus().await;
@@ -143,7 +180,7 @@ impl Files {
         if self.ending.load(Relaxed) {
             self.changed.notify_one();
         }
-        Ok(outcome)
+        Ok(left)
     }
 
     /// Finishes files as they become due, until nobody polls it any more.
@@ -215,7 +252,8 @@ impl Files {
     ) -> Result<Todo, SendError> {
         let requests = batch.chunks.iter().cloned().collect::<Requests>();
         let setup = &self.setup;
-        let mut adding = Adding::new(&mut shelf, &setup.layout, &setup.memory, ticket);
+        let (layout, memory) = (&setup.layout, &setup.memory);
+        let mut adding = Adding::new(&mut shelf, layout, memory, ticket, &setup.limits);
         let added = table::append(
             batch.signal,
             &requests.to_bytes(),
@@ -224,7 +262,7 @@ impl Files {
             &mut adding,
         );
         added.map_err(|error| unreadable(&format!("cannot make rows of the batch: {error}")))?;
-        let todo = adding.done(batch.held, &setup.limits);
+        let todo = adding.done(batch.held);
         // Here, for a client may go away, and the rest of its call with it, while others have rows in the file.
         if todo.begun {
             self.changed.notify_one();
@@ -247,10 +285,16 @@ impl Files {
         part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
     }
 
-    /// Waits until a batch fits that takes `held` bytes while it waits, and its rows `rows`; files are finished early
-    /// for it.
-    async fn make_room(self: &Arc<Self>, held: usize, rows: usize) -> Result<Charge, SendError> {
+    /// Waits until a batch and its rows fit; files are finished early for it.
+    async fn make_room(self: &Arc<Self>, batch: &Encoded) -> Result<Charge, SendError> {
+        let bytes = bytes_of(batch);
+        // While rows are made it is there once more where it is held in another form, or not at all, and where it comes
+        // in pieces.
+        let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
+        let rows = bytes.saturating_mul(1 + again);
+        let held = batch.held.saturating_add(BATCH_BYTES);
         let waited = timeout(LONGEST_WAIT, async {
+            let _first = self.first_in_line.lock().await;
             loop {
                 let freed = self.setup.memory.freed();
                 if let Some(reserved) = self.setup.memory.reserve(held, rows) {
@@ -267,7 +311,8 @@ impl Files {
     }
 
     async fn close_largest(self: &Arc<Self>, why: Early) {
-        if self.finishing.load(Relaxed) > 0 {
+        // One that hangs must not keep the others from making room.
+        if self.finishing.load(Relaxed) >= FINISHING {
             return;
         }
         let mut largest = None;
@@ -289,7 +334,7 @@ impl Files {
     }
 
     async fn close_surplus(self: &Arc<Self>) {
-        while self.open.get() > self.setup.max_open {
+        while self.open.get() > self.setup.limits.most_open {
             let mut oldest = None;
             for signal in Signal::ALL {
                 let shelf = self.shelf(signal).await;
@@ -321,7 +366,13 @@ impl Files {
         self.tasks.spawn(async move {
             let counted = Counted(&files.finishing);
             let _turn = files.turns.acquire().await;
-            let outcome = part.finish(&files.setup.place, &files.setup.layout).await;
+            let Setup {
+                place,
+                layout,
+                memory,
+                ..
+            } = &files.setup;
+            let outcome = part.finish(place, layout, memory).await;
             match &outcome {
                 Ok(finished) => {
                     if let Some(finished) = finished {
@@ -381,6 +432,11 @@ impl Files {
         let shelf = &self.shelves[signal.index()];
         shelf.clone().lock_owned().await
     }
+}
+
+/// The bytes of its requests.
+fn bytes_of(batch: &Encoded) -> usize {
+    batch.chunks.iter().map(Bytes::len).sum()
 }
 
 /// There is something about the batch that no file can have: it would be the same the next time.

@@ -72,6 +72,10 @@ impl Manifest {
             .create(true)
             .mode(self.mode)
             .open(&self.path)?;
-        file.write_all(&line)
+        let before = file.metadata()?.len();
+        file.write_all(&line).inspect_err(|_| {
+            // Half a line would spoil the next one. Nobody else appends while the disk is full.
+            let _ = file.set_len(before);
+        })
     }
 }

@@ -1,11 +1,12 @@
-//! How much unfinished files may hold: rows, and the requests that they came in.
+//! How much unfinished files may hold: rows, the requests that they came in, and what writing them takes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::memory::{Budget, Permit};
+use crate::net::server::cores;
 
 /// The memory of all unfinished files of an exporter.
 #[derive(Debug)]
@@ -14,7 +15,19 @@ pub(super) struct Memory {
     budget: Arc<Budget>,
     used: AtomicUsize,
     freed: Notify,
+    encoders: Arc<Semaphore>,
 }
+
+/// A turn at encoding a row group; given back when dropped.
+pub(super) struct Turn {
+    _encoder: Option<OwnedSemaphorePermit>,
+    _memory: Permit,
+}
+
+/// Row groups that are encoded at the same time: more would only wait for the same processors, each with buffers.
+static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
+/// What one takes besides its rows: the order of the rows, the compressor, a page, and the largest column once more.
+const ENCODER_BYTES: usize = 6 << 20;
 
 /// A part of it; given back when dropped.
 #[derive(Debug)]
@@ -33,14 +46,37 @@ impl Memory {
             budget: budget.clone(),
             used: AtomicUsize::new(0),
             freed: Notify::new(),
+            encoders: Arc::new(Semaphore::new(*ENCODERS)),
         })
+    }
+
+    fn limit(&self) -> usize {
+        self.most.min(self.budget.limit() / 2)
+    }
+
+    /// What of it is set aside for each encoder; all of them together have a quarter at most.
+    fn per_encoder(&self) -> usize {
+        ENCODER_BYTES.min(self.limit() / 4 / *ENCODERS)
+    }
+
+    /// Waits for a turn at encoding a row group. Who has one must not wait for another.
+    pub(super) async fn turn(&self) -> Turn {
+        // It is never closed.
+        let encoder = self.encoders.clone().acquire_owned().await.ok();
+        let mut memory = self.budget.nothing();
+        // Its room was set aside here; whether the process has it, too, is not ours to say.
+        let _ = memory.grow(self.per_encoder());
+        Turn {
+            _encoder: encoder,
+            _memory: memory,
+        }
     }
 
     /// Room for a request that takes `held` bytes while it waits, and for rows of `rows` bytes; `None` when there is
     /// none. One request always has room: it could never be written otherwise.
     pub(super) fn reserve(self: &Arc<Self>, held: usize, rows: usize) -> Option<Charge> {
         let needed = held.saturating_add(rows);
-        let limit = self.most.min(self.budget.limit() / 2);
+        let limit = self.limit() - self.per_encoder() * *ENCODERS;
         let fits = |used: usize| {
             let fits = used.saturating_add(needed) <= limit && self.budget.has_room(rows).is_ok();
             (used == 0 || fits).then(|| used.saturating_add(needed))
@@ -56,7 +92,7 @@ impl Memory {
         self.charge(None)
     }
 
-    /// Rows.
+    /// Rows, and what else the process's budget does not know of.
     pub(super) fn rows(self: &Arc<Self>) -> Charge {
         self.charge(Some(self.budget.nothing()))
     }

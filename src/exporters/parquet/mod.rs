@@ -72,9 +72,9 @@ impl ExporterConfig for Config {
                 file_rows: rows(self.rotation.max_rows),
                 file_bytes: self.rotation.max_bytes.0,
                 interval: *self.rotation.interval,
+                most_open: self.max_open_files,
             },
             by_service: self.partition_by == PartitionBy::Service,
-            max_open: self.max_open_files,
             memory,
             manifest,
         });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::spawn_blocking;
 
-use super::memory::Charge;
+use super::memory::{Charge, Memory};
 use super::partition::Key;
 use super::place::{Out, Place, PlaceError, Unfinished};
 use super::table::{FileSummary, FileWriter, Layout, Table, WriteError};
@@ -30,6 +30,8 @@ enum Writing {
     Begun {
         unfinished: Unfinished,
         writer: Box<FileWriter<Out>>,
+        /// What the writer takes.
+        memory: Charge,
     },
     /// Nothing is written any more: some of it is missing.
     Failed(PlaceError),
@@ -82,31 +84,36 @@ impl Part {
         self: &Arc<Self>,
         place: &Place,
         layout: &Arc<Layout>,
+        memory: &Arc<Memory>,
     ) -> Result<(), PlaceError> {
         let mut writing = self.writing.clone().lock_owned().await;
+        let turn = memory.turn().await;
         let (part, place, layout) = (self.clone(), place.clone(), layout.clone());
-        // The lock goes along: should nobody wait any more, the next one to write still finds things in order.
+        let memory = memory.clone();
+        // The lock goes along, and so does the duty to say what became of the file: who waits here may go away, and
+        // others have rows in it. Should the encoder panic, its row groups are gone, so the file must not be finished.
         let encode = spawn_blocking(move || {
-            let outcome = part.encode(&mut writing, &place, &layout);
+            let _turn = turn;
+            let interrupted = PlaceError("writing it was interrupted".to_owned());
+            let before = std::mem::replace(&mut *writing, Writing::Failed(interrupted));
+            let (after, outcome) = match part.encode(before, &place, &layout, &memory) {
+                Ok(after) => (after, Ok(())),
+                Err(error) => (Writing::Failed(error.clone()), Err(error)),
+            };
+            *writing = after;
             (writing, outcome)
         });
-        let (mut writing, outcome) = match encode.await {
-            Ok(encoded) => encoded,
-            Err(error) => {
-                // It panicked: the row group is gone, so the file must not be finished.
-                let error = PlaceError(error.to_string());
-                *self.writing.lock().await = Writing::Failed(error.clone());
-                return Err(error);
-            }
-        };
-        let outcome = match (outcome, &mut *writing) {
-            (Ok(()), Writing::Begun { unfinished, .. }) => unfinished.advance().await,
-            (outcome, _) => outcome,
-        };
-        if let Err(error) = &outcome {
+        let (mut writing, outcome) = encode
+            .await
+            .map_err(|panicked| PlaceError(panicked.to_string()))?;
+        outcome?;
+        if let Writing::Begun { unfinished, .. } = &mut *writing
+            && let Err(error) = unfinished.advance().await
+        {
             *writing = Writing::Failed(error.clone());
+            return Err(error);
         }
-        outcome
+        Ok(())
     }
 
     /// Writes what is left and gives the file its name. `None` when there is not one row.
@@ -114,13 +121,18 @@ impl Part {
         self: &Arc<Self>,
         place: &Place,
         layout: &Arc<Layout>,
+        memory: &Arc<Memory>,
     ) -> Result<Option<Finished>, PlaceError> {
-        self.write(place, layout).await?;
+        self.write(place, layout, memory).await?;
         let mut writing = self.writing.lock().await;
         match std::mem::replace(&mut *writing, Writing::NotBegun) {
             Writing::NotBegun => Ok(None),
             Writing::Failed(error) => Err(error),
-            Writing::Begun { unfinished, writer } => {
+            Writing::Begun {
+                unfinished,
+                writer,
+                memory: _memory,
+            } => {
                 let ended = spawn_blocking(move || {
                     let (mut out, summary) = writer.finish()?;
                     out.flush().map_err(|error| PlaceError(error.to_string()))?;
@@ -135,35 +147,37 @@ impl Part {
         }
     }
 
+    /// Writes the row groups that are complete. Returns what becomes of the file.
     fn encode(
         &self,
-        writing: &mut Writing,
+        mut writing: Writing,
         place: &Place,
         layout: &Arc<Layout>,
-    ) -> Result<(), PlaceError> {
+        memory: &Arc<Memory>,
+    ) -> Result<Writing, PlaceError> {
         loop {
+            if let Writing::Failed(error) = writing {
+                return Err(error);
+            }
             let next = {
                 let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
                 complete.pop()
             };
             let Some((mut table, _charge)) = next else {
-                return Ok(());
+                return Ok(writing);
             };
             if matches!(writing, Writing::NotBegun) {
                 let (unfinished, out) = place.begin(&self.path)?;
-                let writer = FileWriter::new(self.key.kind, layout, out)?;
-                *writing = Writing::Begun {
+                writing = Writing::Begun {
                     unfinished,
-                    writer: Box::new(writer),
+                    writer: Box::new(FileWriter::new(self.key.kind, layout, out)?),
+                    memory: memory.rows(),
                 };
             }
-            match writing {
-                Writing::Begun { writer, .. } => {
-                    table.write(writer)?;
-                    self.bytes.store(writer.bytes_written() as u64, Relaxed);
-                }
-                Writing::Failed(error) => return Err(error.clone()),
-                Writing::NotBegun => {}
+            if let Writing::Begun { writer, memory, .. } = &mut writing {
+                table.write(writer)?;
+                self.bytes.store(writer.bytes_written() as u64, Relaxed);
+                memory.set(writer.memory());
             }
         }
     }

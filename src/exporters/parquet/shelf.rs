@@ -1,6 +1,6 @@
 //! The files of one signal that rows are added to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -29,6 +29,8 @@ pub(super) struct Open {
     /// The batches with rows in it, and their share of the requests.
     pub(super) tickets: Vec<Arc<Ticket>>,
     requests: Charge,
+    /// What the file and its batches take besides.
+    besides: Charge,
     since: Instant,
     _counted: Counted,
 }
@@ -40,6 +42,12 @@ pub(super) struct OpenFiles(Arc<AtomicUsize>);
 /// One of them.
 struct Counted(OpenFiles);
 
+/// What a file takes before it has a row: its name, places in tables, and tasks.
+const FILE_BYTES: usize = 1 << 10;
+/// What a batch takes besides its requests while it waits: its ticket, its place in the queue, and the task that would
+/// try again.
+pub(super) const BATCH_BYTES: usize = 4 << 10;
+
 /// When row groups and files are complete.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
@@ -48,6 +56,8 @@ pub(super) struct Limits {
     pub(super) file_rows: usize,
     pub(super) file_bytes: u64,
     pub(super) interval: Duration,
+    /// Files that one batch may open at once.
+    pub(super) most_open: usize,
 }
 
 /// What is to be done after rows were added.
@@ -56,18 +66,25 @@ pub(super) struct Todo {
     pub(super) begun: bool,
     /// Files with complete row groups.
     pub(super) write: Vec<Arc<Part>>,
+    /// The batch has rows for further files, which are still to be added. These are the ones that it opened: they are
+    /// to be finished before that.
+    pub(super) surplus: Option<Vec<Arc<Part>>>,
 }
 
-/// Takes the rows of one batch in. Should not all of them be added, the files that have the others are spoiled.
+/// Takes the rows of one batch in, as far as there are files for them. Should something about the batch be wrong, the
+/// files that have some of it are spoiled.
 pub(super) struct Adding<'a> {
     shelf: &'a mut Shelf,
     layout: &'a Arc<Layout>,
     memory: &'a Arc<Memory>,
     ticket: &'a Arc<Ticket>,
-    touched: Vec<Key>,
-    /// Rows that are in a finished file already.
+    limits: &'a Limits,
+    touched: HashSet<Key>,
+    /// Rows that are in a file already, or are left for later.
     dropped: Option<(Kind, Table)>,
-    begun: bool,
+    /// What of `touched` was not open before.
+    opened: Vec<Key>,
+    left: bool,
 }
 
 impl<'a> Adding<'a> {
@@ -77,32 +94,41 @@ impl<'a> Adding<'a> {
         layout: &'a Arc<Layout>,
         memory: &'a Arc<Memory>,
         ticket: &'a Arc<Ticket>,
+        limits: &'a Limits,
     ) -> Self {
         Adding {
             shelf,
             layout,
             memory,
             ticket,
-            touched: Vec::new(),
+            limits,
+            touched: HashSet::new(),
             dropped: None,
-            begun: false,
+            opened: Vec::new(),
+            left: false,
         }
     }
 
-    /// All rows of a batch that takes `bytes` while it waits have been added.
-    pub(super) fn done(mut self, bytes: usize, limits: &Limits) -> Todo {
+    /// All rows of a batch that takes `bytes` while it waits were offered.
+    pub(super) fn done(mut self, bytes: usize) -> Todo {
+        let limits = self.limits;
+        let opened = self.opened.iter();
+        let opened = opened.filter_map(|key| Some(self.shelf.open.get(key)?.part.clone()));
         let mut todo = Todo {
-            begun: self.begun,
+            begun: !self.opened.is_empty(),
             write: Vec::new(),
+            surplus: self.left.then(|| opened.collect()),
         };
-        let share = bytes / self.touched.len().max(1);
+        let files = self.touched.len().max(1);
+        let share = bytes / files;
         for key in std::mem::take(&mut self.touched) {
             let Some(open) = self.shelf.open.get_mut(&key) else {
                 continue;
             };
-            self.ticket.add_file();
             open.tickets.push(self.ticket.clone());
             open.requests.set(open.requests.bytes() + share);
+            let besides = open.besides.bytes() + BATCH_BYTES / files;
+            open.besides.set(besides);
             open.rows.set(open.table.memory());
             let is_complete =
                 open.table.rows() >= limits.group_rows || open.rows.bytes() >= limits.group_bytes;
@@ -113,6 +139,7 @@ impl<'a> Adding<'a> {
                 open.part.add(table, rows);
                 todo.write.push(open.part.clone());
             }
+            self.ticket.add_file(key);
         }
         todo
     }
@@ -121,25 +148,32 @@ impl<'a> Adding<'a> {
 impl Sink for Adding<'_> {
     fn table(&mut self, kind: Kind, partition: &Partition) -> &mut Table {
         let key = Key::new(kind, partition);
-        if self.ticket.has(&key) {
+        let is_left = !self.shelf.open.contains_key(&key)
+            && self.opened.len() >= self.limits.most_open
+            && !self.ticket.has(&key);
+        self.left |= is_left;
+        if is_left || self.ticket.has(&key) {
             let dropped = self.dropped.take().filter(|(other, _)| *other == kind);
             let dropped = dropped.unwrap_or_else(|| (kind, Table::new(kind, self.layout)));
             return &mut self.dropped.insert(dropped).1;
         }
         if !self.touched.contains(&key) {
-            self.touched.push(key.clone());
+            self.touched.insert(key.clone());
         }
-        let (layout, memory, begun) = (self.layout, self.memory, &mut self.begun);
+        let (layout, memory, opened) = (self.layout, self.memory, &mut self.opened);
         let count = &self.shelf.count;
         let open = self.shelf.open.entry(key);
         let open = open.or_insert_with_key(|key| {
-            *begun = true;
+            opened.push(key.clone());
+            let mut besides = memory.rows();
+            besides.set(FILE_BYTES);
             Open {
                 part: Part::new(key.clone()),
                 table: Table::new(kind, layout),
                 rows: memory.rows(),
                 tickets: Vec::new(),
                 requests: memory.requests(),
+                besides,
                 since: Instant::now(),
                 _counted: count.count(),
             }
@@ -151,7 +185,7 @@ impl Sink for Adding<'_> {
 impl Drop for Adding<'_> {
     fn drop(&mut self) {
         let shelf = &mut *self.shelf;
-        let touched = self.touched.drain(..);
+        let touched = self.touched.drain();
         shelf
             .spoiled
             .extend(touched.filter_map(|key| shelf.open.remove(&key)));
@@ -228,12 +262,12 @@ impl Drop for Counted {
 
 impl Open {
     /// No rows come any more: what there is is the last row group.
-    pub(super) fn close(self) -> (Arc<Part>, Vec<Arc<Ticket>>, Charge) {
+    pub(super) fn close(self) -> (Arc<Part>, Vec<Arc<Ticket>>, [Charge; 2]) {
         self.part.add(self.table, self.rows);
-        (self.part, self.tickets, self.requests)
+        (self.part, self.tickets, [self.requests, self.besides])
     }
 
     fn memory(&self) -> usize {
-        self.rows.bytes() + self.requests.bytes()
+        self.rows.bytes() + self.requests.bytes() + self.besides.bytes()
     }
 }

@@ -283,38 +283,205 @@ async fn half_of_a_batch_that_cannot_be_read_is_in_no_file_and_others_are_there_
     assert_eq!(bench.recorded.items("dropped", Signal::Logs), 2);
 }
 
+/// A part of a file, and what it is written with.
+struct Writing {
+    part: Arc<part::Part>,
+    place: Place,
+    layout: Arc<Layout>,
+    memory: Arc<Memory>,
+}
+
+impl Writing {
+    fn new(place: Place) -> Self {
+        let partition = table::Partition {
+            hour: 0,
+            service: None,
+        };
+        Writing {
+            part: part::Part::new(partition::Key::new(table::Kind::Logs, &partition)),
+            place,
+            layout: Arc::new(Layout::new(&Config::default().layout_options())),
+            memory: Memory::new(1 << 20, &crate::memory::Budget::new(1 << 20)),
+        }
+    }
+
+    /// A row group with one row.
+    fn add(&self, body: &str) {
+        struct One(table::Table);
+        impl table::Sink for One {
+            fn table(&mut self, _: table::Kind, _: &table::Partition) -> &mut table::Table {
+                &mut self.0
+            }
+        }
+        let mut one = One(table::Table::new(table::Kind::Logs, &self.layout));
+        let request = logs(&[(body, 0)]).into_wire().to_bytes();
+        table::append(Signal::Logs, &request, &self.layout, false, &mut one).unwrap();
+        self.part.add(one.0, self.memory.rows());
+    }
+
+    async fn write(&self) -> Result<(), place::PlaceError> {
+        let Writing {
+            part,
+            place,
+            layout,
+            memory,
+        } = self;
+        part.write(place, layout, memory).await
+    }
+
+    async fn finish(&self) -> Result<Option<part::Finished>, place::PlaceError> {
+        let Writing {
+            part,
+            place,
+            layout,
+            memory,
+        } = self;
+        part.finish(place, layout, memory).await
+    }
+}
+
+/// More than a writer keeps back.
+fn noise() -> String {
+    (0..1 << 17).map(|_| fastrand::alphanumeric()).collect()
+}
+
 #[tokio::test]
 async fn a_file_whose_encoder_panicked_is_never_finished() {
     let directory = TempDir::new().unwrap();
     let place = Directory::open(directory.path(), 0o600).unwrap();
-    let place = Place::Trap(Arc::new(place));
-    let layout = Arc::new(Layout::new(&Config::default().layout_options()));
-    let memory = Memory::new(1 << 20, &crate::memory::Budget::new(1 << 20));
-    let partition = table::Partition {
-        hour: 0,
-        service: None,
-    };
-    struct One(table::Table);
-    impl table::Sink for One {
-        fn table(&mut self, _: table::Kind, _: &table::Partition) -> &mut table::Table {
-            &mut self.0
-        }
-    }
-    let part = part::Part::new(partition::Key::new(table::Kind::Logs, &partition));
-    // More than a writer keeps back.
-    let noise: String = (0..1 << 17).map(|_| fastrand::alphanumeric()).collect();
-    for _ in 0..2 {
-        let mut one = One(table::Table::new(table::Kind::Logs, &layout));
-        let request = logs(&[(&noise, 0)]).into_wire().to_bytes();
-        table::append(Signal::Logs, &request, &layout, false, &mut one).unwrap();
-        part.add(one.0, memory.rows());
-        let error = part.write(&place, &layout).await.unwrap_err();
-        assert!(error.to_string().contains("panic"), "{error}");
-    }
-    assert!(part.finish(&place, &layout).await.is_err());
-    drop(part);
+    let writing = Writing::new(Place::Trap(Arc::new(place)));
+    writing.add(&noise());
+    let error = writing.write().await.unwrap_err();
+    assert!(error.to_string().contains("panic"), "{error}");
+    writing.add(&noise());
+    assert!(writing.write().await.is_err());
+    assert!(writing.finish().await.is_err());
+    drop(writing);
     let left = all_files(directory.path());
     assert!(left.iter().all(|path| path.ends_with("lock")), "{left:?}");
+}
+
+/// A row group that nobody waited for must not be missing in a file that others hear is finished.
+#[test]
+fn what_became_of_a_file_is_known_when_who_wrote_to_it_has_gone() {
+    // With one thread for what blocks, nothing is written before who waits for it has gone.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build();
+    runtime.unwrap().block_on(async {
+        let directory = TempDir::new().unwrap();
+        let place = Arc::new(Directory::open(directory.path(), 0o600).unwrap());
+        let panics = Writing::new(Place::Trap(place.clone()));
+        let other = TempDir::new().unwrap();
+        let place = Arc::new(Directory::open(other.path(), 0o600).unwrap());
+        let fails = Writing::new(Place::Directory(place));
+        fs::remove_dir_all(other.path().join("_unfinished")).unwrap();
+        for writing in [panics, fails] {
+            writing.add(&noise());
+            let (gone, has_gone) = std::sync::mpsc::channel::<()>();
+            let before = tokio::task::spawn_blocking(move || has_gone.recv());
+            {
+                let going = writing.write();
+                tokio::pin!(going);
+                assert!(futures_util::poll!(&mut going).is_pending());
+            }
+            gone.send(()).unwrap();
+            before.await.unwrap().unwrap();
+            assert!(writing.finish().await.is_err());
+        }
+    });
+}
+
+/// A shelf, and where it counts its files.
+fn shelf() -> (shelf::Shelf, shelf::OpenFiles) {
+    let count = shelf::OpenFiles::default();
+    (shelf::Shelf::new(&count), count)
+}
+
+fn limits(most_open: usize) -> Limits {
+    Limits {
+        group_rows: 1 << 20,
+        group_bytes: 1 << 30,
+        file_rows: usize::MAX,
+        file_bytes: u64::MAX,
+        interval: SECS(3600),
+        most_open,
+    }
+}
+
+#[test]
+fn a_batch_opens_so_many_files_at_once_and_no_row_is_added_twice() {
+    let layout = Arc::new(Layout::new(&Config::default().layout_options()));
+    let memory = Memory::new(1 << 30, &crate::memory::Budget::new(1 << 30));
+    let ((mut shelf, count), limits) = (shelf(), limits(4));
+    let (ticket, _outcome) = ticket::Ticket::new(&Arc::new(()), &Arc::default());
+    let records: Vec<(&str, u64)> = (0..20).map(|at| ("a", at % 10)).collect();
+    let request = logs(&records).into_wire().to_bytes();
+    let mut rows = Vec::new();
+    loop {
+        let mut adding = shelf::Adding::new(&mut shelf, &layout, &memory, &ticket, &limits);
+        table::append(Signal::Logs, &request, &layout, false, &mut adding).unwrap();
+        let todo = adding.done(request.len());
+        assert!(count.get() <= 4, "{}", count.get());
+        let Some(surplus) = todo.surplus else {
+            break;
+        };
+        for part in surplus {
+            shelf.take_part(&part).unwrap().close();
+            rows.push(part.rows());
+        }
+    }
+    assert_eq!(rows, [2; 8]);
+    assert_eq!(count.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_for_many_files_is_in_all_of_them_once_whatever_fails() {
+    let mut bench = Bench::new(", rotation: {interval: 1s}, max_open_files: 3");
+    let day = bench.directory.path().join("signal=logs/date=1970-01-01");
+    fs::create_dir_all(&day).unwrap();
+    fs::write(day.join("hour=05"), "").unwrap();
+    let bodies: Vec<String> = (10..40).map(|number| number.to_string()).collect();
+    let records = bodies.iter().zip(0..);
+    let records: Vec<(&str, u64)> = records.map(|(body, at)| (body.as_str(), at % 15)).collect();
+    bench.send(&records).await.unwrap();
+    sleep(SECS(2)).await;
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 0);
+    fs::remove_file(day.join("hour=05")).unwrap();
+    bench.idle().await;
+    assert_eq!(bench.rows(), bodies);
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 30);
+    assert_eq!(bench.stop().await, Undelivered::default());
+    drop(bench.terminal);
+    assert_eq!(bench.cx.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_hangs_does_not_keep_others_from_making_room() {
+    let directory = TempDir::new().unwrap();
+    let place = Arc::new(Directory::open(directory.path(), 0o600).unwrap());
+    let files = Files::new(Setup {
+        id: "parquet".parse().unwrap(),
+        place: Place::Stuck(place, Arc::default()),
+        layout: Arc::new(Layout::new(&Config::default().layout_options())),
+        limits: limits(64),
+        by_service: false,
+        memory: Memory::new(1 << 20, &crate::memory::Budget::new(1 << 30)),
+        manifest: None,
+    });
+    let body = noise();
+    for hour in 0..20 {
+        let request = logs(&[(&body, hour)]).into_wire().to_bytes();
+        let batch = Encoded {
+            signal: Signal::Logs,
+            items: 1,
+            held: request.len(),
+            chunks: [request].into(),
+            identity: Arc::new(()),
+        };
+        let taken = files.take(&batch).await;
+        assert!(taken.is_ok(), "{hour}: {taken:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -471,7 +638,8 @@ async fn a_file_is_full_after_its_row_groups_have_enough_rows() {
 #[test]
 fn every_rule_is_reported_at_its_key() {
     let yaml = "{rotation: {max_bytes: 0, interval: 0s}, row_group: {max_rows: 0, max_bytes: 0}, max_open_files: 0, \
-                max_memory: 0, compression_level: 23, file_permissions: '9'}";
+                max_memory: 0, compression_level: 23, file_permissions: '9', \
+                promote: {resource: [host.name, '', host-name], item: [types, host.name, ok]}}";
     let config: Config = serde_yaml::from_str(yaml).unwrap();
     let mut problems = Problems::default();
     config.validate(&mut problems);
@@ -483,6 +651,9 @@ fn every_rule_is_reported_at_its_key() {
             "path",
             "file_permissions",
             "compression_level",
+            "promote::resource::1",
+            "promote::resource::2",
+            "promote::item::0",
             "rotation::max_bytes",
             "rotation::interval",
             "row_group::max_rows",

@@ -1,5 +1,6 @@
 //! What becomes of a batch whose rows are in one or several files.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
@@ -18,8 +19,8 @@ pub(super) struct Ticket {
 
 #[derive(Default)]
 struct State {
-    /// Files that have rows of it.
-    files: usize,
+    /// Files that have rows of it, by what belongs into them.
+    files: HashSet<Key>,
     finished: Finished,
     failed: Option<SendError>,
 }
@@ -29,7 +30,7 @@ struct State {
 pub(super) type Partly = crate::queue::Partly<Finished>;
 
 /// Finished files with rows of a batch, by what belongs into them.
-type Finished = Vec<Key>;
+type Finished = HashSet<Key>;
 
 impl Ticket {
     /// A ticket for the batch of that identity, and what the queue waits for.
@@ -42,7 +43,7 @@ impl Ticket {
         let ticket = Arc::new(Ticket {
             batch: Arc::downgrade(batch),
             state: Mutex::new(State {
-                files: state.finished.len(),
+                files: state.finished.clone(),
                 ..state
             }),
             tell: Some(tell),
@@ -51,19 +52,19 @@ impl Ticket {
         (ticket, outcome)
     }
 
-    /// Whether the rows that belong there are in a finished file already.
+    /// Whether the rows that belong there are in a file already, finished or not.
     pub(super) fn has(&self, key: &Key) -> bool {
-        self.lock().finished.contains(key)
+        self.lock().files.contains(key)
     }
 
-    /// Another file has rows of it.
-    pub(super) fn add_file(&self) {
-        self.lock().files += 1;
+    /// A file has all rows of it that belong there.
+    pub(super) fn add_file(&self, key: Key) {
+        self.lock().files.insert(key);
     }
 
     /// The file with the rows that belong there is finished.
     pub(super) fn finished(&self, key: &Key) {
-        self.lock().finished.push(key.clone());
+        self.lock().finished.insert(key.clone());
     }
 
     /// A file with rows of it is lost.
@@ -84,7 +85,7 @@ impl Drop for Ticket {
             return;
         };
         let outcome = match state.failed {
-            None if state.finished.len() == state.files => Ok(Outcome::default()),
+            None if state.finished.len() == state.files.len() => Ok(Outcome::default()),
             // A file was given up without a word, in the shutdown. Then the queue learns of it by `tell` being dropped.
             None => {
                 self.partly.remember(&self.batch, state.finished);

@@ -62,8 +62,8 @@ pub struct Config {
     /// `resource_to_telemetry_conversion` has no effect. Absent: none. All are labels of `target_info` anyway.
     pub resource_constant_labels: ResourceLabels,
     /// The most series to hold, counted as Prometheus counts them: a histogram has one for each bucket, its sum and its
-    /// count. Points that would begin more are dropped and counted. Default 1000000; 0 means no limit but the memory
-    /// budget, which applies too.
+    /// count. Points that would begin more are dropped and counted. Default 1000000; 0 means no limit but half of the
+    /// memory budget, which applies too.
     pub max_series: usize,
 }
 

@@ -52,6 +52,15 @@ impl Ends {
         true
     }
 
+    /// By how many bytes it may grow with the next one.
+    pub(super) fn growth(&self) -> usize {
+        if self.known.len() < self.known.capacity() {
+            return 0;
+        }
+        let next = (self.known.len() + 1).next_power_of_two() * size_of::<u64>();
+        (size_of::<Ends>() + next).saturating_sub(self.bytes())
+    }
+
     /// The bytes of memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         let apart = match self.known.spilled() {
@@ -94,7 +103,10 @@ mod tests {
         assert!((1..500).all(|number| ends.admit(2 * number)));
         assert!((1..500).all(|number| ends.admit(2 * number + 1)));
         assert_eq!(ends.known.len(), 999);
-        assert!((1000..5000).all(|end| ends.admit(end)));
+        let (before, most) = (ends.bytes(), ends.growth());
+        assert!((1000..1025).all(|end| ends.admit(end)));
+        assert!(ends.growth() > 0 && ends.bytes() <= before + most.max(8 * MOST));
+        assert!((1025..5000).all(|end| ends.admit(end)));
         assert!(ends.bytes() <= size_of::<Ends>() + MOST * size_of::<u64>());
         // After a while, few are enough.
         assert!((100..1200).all(|seconds| ends.admit(seconds * SECOND)));

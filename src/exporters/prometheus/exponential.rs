@@ -60,10 +60,8 @@ impl Exponential {
         (count <= i64::MAX.cast_unsigned()).then_some(count)
     }
 
-    /// Adds a point.
-    ///
-    /// Returns false, and changes nothing, when the sum would be more than the exposition can say.
-    pub(super) fn add(&mut self, mut other: Exponential) -> bool {
+    /// The sum of two points; none when it would be more than the exposition can say.
+    pub(super) fn plus(&self, mut other: Exponential) -> Option<Exponential> {
         let mut sum = self.clone();
         let scale = sum.scale.min(other.scale);
         sum.rescale(scale);
@@ -80,11 +78,7 @@ impl Exponential {
         sum.positive.add(&other.positive);
         sum.negative.add(&other.negative);
         sum.absorb();
-        let counts = sum.count().is_some();
-        if counts {
-            *self = sum;
-        }
-        counts
+        sum.count().map(|_| sum)
     }
 
     fn inside(&self) -> Option<u64> {
@@ -283,8 +277,8 @@ mod tests {
 
     #[test]
     fn points_of_different_scales_are_added_in_the_wider_buckets() {
-        let mut sum = histogram(2, side(4, &[1, 1, 1, 1]));
-        assert!(sum.add(histogram(1, side(1, &[10, 20]))));
+        let sum = histogram(2, side(4, &[1, 1, 1, 1]));
+        let sum = sum.plus(histogram(1, side(1, &[10, 20]))).unwrap();
         assert_eq!((sum.scale, &sum.positive), (1, &side(1, &[10, 22, 2])));
         assert_eq!((sum.sum, sum.count()), (Some(2.0), Some(34)));
     }
@@ -292,8 +286,8 @@ mod tests {
     #[test]
     fn points_that_are_far_apart_take_bounded_memory() {
         let far = 1000 << 8;
-        let mut sum = histogram(8, side(-far, &[1]));
-        assert!(sum.add(histogram(8, side(far, &[2]))));
+        let sum = histogram(8, side(-far, &[1]));
+        let sum = sum.plus(histogram(8, side(far, &[2]))).unwrap();
         assert!(sum.positive.counts.len() <= BUCKETS);
         assert_eq!(sum.count(), Some(3));
         assert!(sum.scale >= LOWEST_SCALE);
@@ -301,23 +295,21 @@ mod tests {
 
     #[test]
     fn what_a_higher_threshold_covers_becomes_zero() {
-        let mut sum = histogram(0, side(-2, &[1, 2, 4, 8]));
+        let sum = histogram(0, side(-2, &[1, 2, 4, 8]));
         let other = Exponential {
             zero_threshold: 1.0,
             zero_count: 16,
             sum: Some(0.0),
             ..Exponential::default()
         };
-        assert!(sum.add(other));
+        let sum = sum.plus(other).unwrap();
         // (1/4, 1/2] and (1/2, 1] are gone.
         assert_eq!((sum.zero_count, &sum.positive), (19, &side(0, &[4, 8])));
     }
 
     #[test]
     fn a_sum_that_cannot_be_counted_is_refused() {
-        let mut sum = histogram(0, side(0, &[i64::MAX.cast_unsigned()]));
-        let before = sum.clone();
-        assert!(!sum.add(histogram(0, side(0, &[1]))));
-        assert_eq!(sum, before);
+        let sum = histogram(0, side(0, &[i64::MAX.cast_unsigned()]));
+        assert_eq!(sum.plus(histogram(0, side(0, &[1]))), None);
     }
 }

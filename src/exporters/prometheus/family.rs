@@ -1,18 +1,18 @@
 //! A metric as Prometheus has it: a name, a type, and its series.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
 use super::ends::Ends;
 use super::exemplar::{self, Exemplar};
-use super::labels::{Labels, Packed};
+use super::labels::{Labels, Packed, Unfit};
 use super::naming::{Name, Namer};
 use super::origin::Origin;
 use super::room::Room;
-use super::value::{Invalid, Value};
+use super::value::{Invalid, Sum, Value};
 use crate::wire::view::Attribute;
 
 /// The types of Prometheus.
@@ -68,6 +68,8 @@ pub(super) struct Family {
     pub(super) unit: Option<Box<str>>,
     /// Whether it was said in the log that something else wanted this name.
     pub(super) contested: AtomicBool,
+    /// How many ways of calling it the table remembers.
+    pub(super) aliases: AtomicUsize,
     series: Mutex<Series>,
 }
 
@@ -80,6 +82,7 @@ impl Family {
             help: help.into(),
             unit: unit.map(Into::into),
             contested: AtomicBool::new(false),
+            aliases: AtomicUsize::new(0),
             series: Mutex::new(Series {
                 labels: Labels::new(kind.reserved()),
                 slots: Vec::new(),
@@ -203,8 +206,13 @@ impl Series {
         place: Place<'_>,
     ) -> Result<(), Rejection> {
         let Series { labels, packed, .. } = self;
-        let fits = labels.pack(attributes, place.origin, place.namer, packed);
-        fits.map_err(|_| Rejection::NoRoom)?;
+        let within = (place.namer, place.room);
+        labels
+            .pack(attributes, place.origin, within, packed)
+            .map_err(|unfit| match unfit {
+                Unfit::TooMany => Rejection::NoRoom,
+                Unfit::TooLong => Rejection::Invalid,
+            })?;
         let hash = packed.hash.wrapping_add(place.origin.hash);
         let (slots, labels, packed) = (&self.slots, &self.labels, &self.packed);
         let known = self.index.find(hash, |number| {
@@ -250,6 +258,26 @@ impl Series {
         }
     }
 
+    /// Gives back the memory of slots behind the last series, once half of all are: a burst must not be paid for for
+    /// ever.
+    pub(super) fn shrink(&mut self) {
+        let used = self.slots.iter().rposition(Option::is_some);
+        let used = used.map_or(0, |last| last + 1);
+        if self.slots.len() < LEAST_SLOTS || used > self.slots.len() / 2 {
+            return;
+        }
+        self.slots.truncate(used);
+        self.slots.shrink_to_fit();
+        self.free.retain(|number| (*number as usize) < used);
+        self.free.shrink_to_fit();
+        let (slots, labels) = (&self.slots, &self.labels);
+        let count = self.index.len();
+        self.index.shrink_to(count, |number| {
+            let slot = slots.get(*number as usize).and_then(Option::as_ref);
+            slot.map_or(0, |slot| slot.hash(labels))
+        });
+    }
+
     fn begin(&mut self, hash: u64, point: Point, place: Place<'_>) -> Result<(), Rejection> {
         let Some(value) = point.value else {
             return Ok(());
@@ -281,8 +309,7 @@ impl Series {
         };
         if let Some(free) = self.slots.get_mut(number as usize) {
             let slot = free.insert(slot);
-            slot.keep(point.exemplars);
-            place.room.resize(size, slot.size());
+            slot.keep(point.exemplars, place.room);
         }
         let (slots, labels) = (&self.slots, &self.labels);
         self.index.insert_unique(hash, number, |number| {
@@ -305,21 +332,16 @@ impl Series {
             self.remove(number, place.room);
             return Ok(());
         };
-        let before = slot.size();
-        let is_again = match point.delta {
-            true => point.time != 0 && !slot.admit(point.time, &value),
-            false => is_late,
-        };
-        if is_again {
-            return Err(Rejection::OutOfOrder);
-        }
         let continued = match point.delta {
-            true => slot
-                .value
-                .add(value)
-                .map_err(|Invalid| Rejection::Invalid)?,
+            true => {
+                if point.time != 0 {
+                    slot.admit(point.time, &value, place.room)?;
+                }
+                slot.add(value, place.room)?
+            }
+            false if is_late => return Err(Rejection::OutOfOrder),
             false => {
-                slot.value = value;
+                slot.replace(value, place.room)?;
                 false
             }
         };
@@ -328,13 +350,12 @@ impl Series {
         }
         if !is_late {
             slot.time = point.time;
+            if !Arc::ptr_eq(&slot.origin, place.origin) {
+                slot.adopt(place.origin, &self.packed.bytes, place.room);
+            }
         }
         slot.seen = place.now;
-        slot.keep(point.exemplars);
-        let now = slot.size();
-        if now != before {
-            place.room.resize(before, now);
-        }
+        slot.keep(point.exemplars, place.room);
         Ok(())
     }
 
@@ -383,22 +404,65 @@ impl Slot {
         (self.value.series(), own + self.value.bytes() + exemplars)
     }
 
-    /// Whether a delta that ends then was not there before. A late one with other buckets cannot be added, and begins
-    /// nothing.
-    fn admit(&mut self, end: u64, value: &Value) -> bool {
+    /// Remembers a delta that ends then, unless it was there before. A late one with other buckets cannot be added, and
+    /// begins nothing.
+    fn admit(&mut self, end: u64, value: &Value, room: &Room) -> Result<(), Rejection> {
         if end < self.time && !self.value.adds_up_with(value) {
-            return false;
+            return Err(Rejection::OutOfOrder);
         }
-        let last = self.time;
-        self.ends
-            .get_or_insert_with(|| Box::new(Ends::new(last)))
-            .admit(end)
+        let growth = self
+            .ends
+            .as_ref()
+            .map_or(size_of::<Ends>(), |ends| ends.growth());
+        if !room.take(0, growth) {
+            return Err(Rejection::NoRoom);
+        }
+        let (last, before) = (self.time, self.size().1);
+        let ends = self.ends.get_or_insert_with(|| Box::new(Ends::new(last)));
+        let is_new = ends.admit(end);
+        room.give(0, (before + growth).saturating_sub(self.size().1));
+        is_new.then_some(()).ok_or(Rejection::OutOfOrder)
     }
 
-    fn keep(&mut self, new: Vec<Exemplar>) {
+    /// Adds a delta. Whether it goes on from what was there.
+    fn add(&mut self, delta: Value, room: &Room) -> Result<bool, Rejection> {
+        match self.value.add(delta) {
+            Ok(Sum::Added) => Ok(true),
+            Ok(Sum::Becomes { value, continued }) => self.replace(value, room).map(|()| continued),
+            Err(Invalid) => Err(Rejection::Invalid),
+        }
+    }
+
+    /// Takes another value, if there is room for it.
+    fn replace(&mut self, value: Value, room: &Room) -> Result<(), Rejection> {
+        let before = self.size();
+        let now = (
+            value.series(),
+            before.1 - self.value.bytes() + value.bytes(),
+        );
+        if !room.resize(before, now) {
+            return Err(Rejection::NoRoom);
+        }
+        self.value = value;
+        Ok(())
+    }
+
+    /// The same labels come from another origin now: what else is known of where they come from is the new one's.
+    fn adopt(&mut self, origin: &Arc<Origin>, packed: &[u8], room: &Room) {
+        let before = self.size();
+        let now = (before.0, before.1 - self.labels.len() + packed.len());
+        if room.resize(before, now) {
+            self.labels = packed.into();
+            self.origin = origin.clone();
+        }
+    }
+
+    /// Keeps the newest exemplars, as far as there is room.
+    fn keep(&mut self, new: Vec<Exemplar>, room: &Room) {
         if new.is_empty() {
             return;
         }
+        let before = self.size();
         let of_one_bucket = match self.value {
             Value::Exponential(_) => 10,
             _ => 1,
@@ -417,8 +481,14 @@ impl Slot {
             kept.sort_unstable_by_key(|exemplar| std::cmp::Reverse(exemplar.time));
             kept.truncate(most);
         }
+        if !room.resize(before, self.size()) {
+            self.exemplars = None;
+            room.give(0, before.1.saturating_sub(self.size().1));
+        }
     }
 }
 
 /// A number and a byte in a table that is seven eighths full at most, and the slots that are kept free.
 const INDEX_BYTES: usize = 24;
+/// With fewer slots there is nothing to win by giving back some.
+const LEAST_SLOTS: usize = 64;

@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::naming::{Name, Namer};
 use super::origin::Origin;
+use super::room::Room;
 use crate::wire::reader::{put_varint, varint};
 use crate::wire::view::{AnyValue, Attribute};
 
@@ -24,6 +25,8 @@ pub(super) struct Labels {
     names: Vec<LabelName>,
     /// The names by what they are made of; several keys may become one name. None for keys of which nothing is left.
     by_key: HashMap<Box<str>, Option<u16>, RandomState>,
+    /// What the names take.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -43,9 +46,14 @@ pub(super) struct Packed {
     pub(super) hash: u64,
 }
 
-/// A metric has more names of labels than it may.
+/// Why the labels of a point cannot be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooManyNames;
+pub(super) enum Unfit {
+    /// The metric has more names of labels than it may, or than there is room for.
+    TooMany,
+    /// A key is longer than it may be.
+    TooLong,
+}
 
 impl Labels {
     /// No names yet. `reserved` cannot be a label of these series (`le`, `quantile`), or is empty.
@@ -54,6 +62,7 @@ impl Labels {
             reserved,
             names: Vec::new(),
             by_key: HashMap::with_hasher(RandomState::default()),
+            bytes: 0,
         }
     }
 
@@ -64,9 +73,9 @@ impl Labels {
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,
         origin: &Origin,
-        namer: &Namer,
+        (namer, room): (&Namer, &Room),
         packed: &mut Packed,
-    ) -> Result<(), TooManyNames> {
+    ) -> Result<(), Unfit> {
         let mut found: SmallVec<[(u16, &'a str, Cow<'a, str>); 16]> = SmallVec::new();
         for (at, attribute) in attributes.enumerate() {
             let (key, value) = (attribute.key(), attribute.value());
@@ -75,7 +84,7 @@ impl Labels {
             if value.is_empty() {
                 continue;
             }
-            let Some(mut number) = self.number(at, key, namer)? else {
+            let Some(mut number) = self.number(at, key, namer, room)? else {
                 continue;
             };
             let name = &self.names[usize::from(number)];
@@ -84,7 +93,7 @@ impl Labels {
                     continue;
                 }
                 let exported = format!("exported_{}", name.name.full);
-                number = self.named(&exported, "")?;
+                number = self.named(&exported, "", room)?;
             }
             found.push((number, key, value));
         }
@@ -131,14 +140,27 @@ impl Labels {
         })
     }
 
-    /// The bytes of memory that the names take, about.
+    /// The bytes of memory that the names take, about: what was taken of the room for them.
     pub(super) fn bytes(&self) -> usize {
-        let bytes = |name: &LabelName| 2 * name.name.full.len() + name.key.len();
-        self.names.iter().map(bytes).sum::<usize>() + 128 * self.by_key.len()
+        self.bytes
+    }
+
+    fn take(&mut self, bytes: usize, room: &Room) -> Result<(), Unfit> {
+        if !room.take(0, bytes) {
+            return Err(Unfit::TooMany);
+        }
+        self.bytes += bytes;
+        Ok(())
     }
 
     /// The number of the name for a key, which was the attribute `at` this place in a point.
-    fn number(&mut self, at: usize, key: &str, namer: &Namer) -> Result<Option<u16>, TooManyNames> {
+    fn number(
+        &mut self,
+        at: usize,
+        key: &str,
+        namer: &Namer,
+        room: &Room,
+    ) -> Result<Option<u16>, Unfit> {
         if let Some(name) = self.names.get(at)
             && !key.is_empty()
             && *name.key == *key
@@ -148,14 +170,18 @@ impl Labels {
         if let Some(number) = self.by_key.get(key) {
             return Ok(*number);
         }
-        if self.by_key.len() >= NAMES {
-            return Err(TooManyNames);
+        if key.len() > LONGEST_KEY {
+            return Err(Unfit::TooLong);
         }
+        if self.by_key.len() >= NAMES {
+            return Err(Unfit::TooMany);
+        }
+        self.take(KEY_BYTES + key.len(), room)?;
         let number = match namer.label(key) {
-            Some(label) if label == self.reserved || label == "__name__" => {
-                Some(self.named(&format!("exported_{label}"), key)?)
+            Some(label) if is_reserved(&label, &[self.reserved]) => {
+                Some(self.named(&format!("exported_{label}"), key, room)?)
             }
-            Some(label) => Some(self.named(&label, key)?),
+            Some(label) => Some(self.named(&label, key, room)?),
             None => None,
         };
         self.by_key.insert(key.into(), number);
@@ -163,19 +189,20 @@ impl Labels {
     }
 
     /// The number of a name; two that differ in their full spelling only are one, spelled as it came first.
-    fn named(&mut self, label: &str, key: &str) -> Result<u16, TooManyNames> {
+    fn named(&mut self, label: &str, key: &str, room: &Room) -> Result<u16, Unfit> {
         let name = Name::of_label(label);
         let known = self
             .names
             .iter()
             .position(|known| known.name.escaped == name.escaped);
         if let Some(known) = known {
-            return u16::try_from(known).map_err(|_| TooManyNames);
+            return u16::try_from(known).map_err(|_| Unfit::TooMany);
         }
         if self.names.len() >= NAMES {
-            return Err(TooManyNames);
+            return Err(Unfit::TooMany);
         }
-        let number = u16::try_from(self.names.len()).map_err(|_| TooManyNames)?;
+        let number = u16::try_from(self.names.len()).map_err(|_| Unfit::TooMany)?;
+        self.take(size_of::<LabelName>() + 2 * label.len() + key.len(), room)?;
         self.names.push(LabelName {
             key: key.into(),
             hash: hash_name(&name.escaped),
@@ -183,6 +210,12 @@ impl Labels {
         });
         Ok(number)
     }
+}
+
+/// Whether a label cannot have that name, however it is spelled on the page: the page needs it for itself.
+pub(super) fn is_reserved(label: &str, names: &[&str]) -> bool {
+    let escaped = Name::of_label(label).escaped;
+    *escaped == *"__name__" || names.iter().any(|name| *escaped == **name)
 }
 
 /// The hash of a label: of [`hash_name`] and the value.
@@ -198,6 +231,10 @@ pub(super) fn hash_name(escaped: &str) -> u64 {
 /// The most names of labels, and keys that became names, that one metric may have. A metric of people has a dozen; keys
 /// that are data would fill the memory.
 const NAMES: usize = 1024;
+/// The longest key of an attribute that becomes a label, in bytes. It is kept, and written into every line.
+pub(super) const LONGEST_KEY: usize = 1024;
+/// What a key takes besides its text.
+const KEY_BYTES: usize = 128;
 
 /// Random, so that nobody can make labels whose hashes are equal.
 static SEED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..));

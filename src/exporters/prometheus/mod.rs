@@ -36,6 +36,7 @@ pub use self::fuzzing::pages;
 use std::sync::Arc;
 
 use metrics::{Counter, counter};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -158,7 +159,11 @@ async fn expire(table: Arc<Table>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = every.tick() => table.expire(),
+            _ = every.tick() => {
+                let table = table.clone();
+                // It looks at every series.
+                let _ = spawn_blocking(move || table.expire()).await;
+            }
         }
     }
 }

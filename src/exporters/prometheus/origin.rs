@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
 use super::config::{Config, SERVICE_ATTRIBUTES};
-use super::labels::{hash_name, hash_value};
+use super::labels::{hash_name, hash_value, is_reserved};
 use super::naming::{Name, Namer, is_of_scope_itself};
 use super::room::Room;
 use crate::wire::view::{AnyValue, Attribute, Resource, ResourceEntry, ScopeEntry, attribute};
@@ -156,9 +156,9 @@ impl Shared {
         let Some(name) = name.filter(|_| !value.is_empty()) else {
             return;
         };
-        let name = match name.as_str() {
-            "le" | "quantile" | "__name__" => Name::of_label(&format!("exported_{name}")),
-            name => Name::of_label(name),
+        let name = match is_reserved(&name, &["le", "quantile"]) {
+            true => Name::of_label(&format!("exported_{name}")),
+            false => Name::of_label(&name),
         };
         if self
             .0

@@ -1,17 +1,18 @@
 //! How much a table may hold, in series and in bytes of the process-wide budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Gauge, gauge};
 
 use crate::component::BuildContext;
-use crate::memory::Permit;
+use crate::memory::{Budget, Permit};
 
 /// The room of one table.
 #[derive(Debug)]
 pub(super) struct Room {
     limit: usize,
+    budget: Arc<Budget>,
     series: AtomicUsize,
     bytes: AtomicUsize,
     /// For `bytes` and up to [`STEP`] more.
@@ -26,6 +27,7 @@ impl Room {
         let exporter = cx.id.to_string();
         Room {
             limit: if limit == 0 { usize::MAX } else { limit },
+            budget: cx.budget.clone(),
             series: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             permit: Mutex::new(cx.budget.nothing()),
@@ -38,21 +40,28 @@ impl Room {
     pub(super) fn take(&self, series: usize, bytes: usize) -> bool {
         let taken = self.series.fetch_add(series, Relaxed) + series;
         let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
-        if (series == 0 || taken <= self.limit) && self.permitted(held) {
+        if (series == 0 || taken <= self.limit) && (bytes == 0 || self.permitted(held)) {
             return true;
         }
         self.give(series, bytes);
         false
     }
 
-    /// Takes what something that is held already takes more, or gives back what it takes less.
-    pub(super) fn resize(&self, before: (usize, usize), now: (usize, usize)) {
-        self.series.fetch_add(now.0, Relaxed);
-        let held = self.bytes.fetch_add(now.1, Relaxed) + now.1;
-        if now.1 > before.1 {
-            self.permitted(held);
+    /// Takes what something that is held already takes more, if there is enough, or gives back what it takes less.
+    #[must_use = "without room it must stay as it was"]
+    pub(super) fn resize(&self, before: (usize, usize), now: (usize, usize)) -> bool {
+        let more = (
+            now.0.saturating_sub(before.0),
+            now.1.saturating_sub(before.1),
+        );
+        let fits = more == (0, 0) || self.take(more.0, more.1);
+        if fits {
+            self.give(
+                before.0.saturating_sub(now.0),
+                before.1.saturating_sub(now.1),
+            );
         }
-        self.give(before.0, before.1);
+        fits
     }
 
     /// Gives room back.
@@ -72,8 +81,12 @@ impl Room {
         self.bytes_held.set(bytes as f64);
     }
 
-    /// Whether the permit covers `bytes`, or could be enlarged to.
+    /// Whether the permit covers `bytes`, or could be enlarged to. It never has more than half of the budget: series
+    /// stay, and what only passes through needs memory, too.
     fn permitted(&self, bytes: usize) -> bool {
+        if bytes > self.budget.limit() / 2 {
+            return false;
+        }
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
         match bytes.checked_sub(permit.bytes()) {
             None | Some(0) => true,

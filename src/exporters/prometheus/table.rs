@@ -3,8 +3,8 @@
 //! Each metric has its own lock, held for the points of one metric in a request or for some hundred series of a scrape:
 //! a scrape does not keep anybody from bringing data, and two clients that bring different metrics do not meet.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::collections::{self, BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ use super::room::Room;
 use super::value::{Histogram, Summary, Value};
 use crate::component::BuildContext;
 use crate::config::ComponentId;
-use crate::telemetry::sampled_log::SampledLog;
 use crate::wire::reader::{Fields, Value as Field};
 use crate::wire::view::{
     self, AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, Request, View, attribute,
@@ -41,7 +40,8 @@ pub(super) struct Table {
     families: RwLock<Families>,
     origins: Origins,
     room: Room,
-    log: SampledLog,
+    /// Whether it was said in the log that something else wanted the name of the metric that describes targets.
+    target_info_contested: AtomicBool,
 }
 
 /// The families by what they are looked up with.
@@ -51,8 +51,9 @@ struct Families {
     by_name: BTreeMap<Box<str>, Arc<Family>>,
     /// By what a request calls them: name, unit and type.
     by_metric: HashMap<Box<[u8]>, Arc<Family>, RandomState>,
-    /// The names of lines that are not the name of their family.
-    lines: HashSet<Box<str>>,
+    /// The names of lines that are not the name of their family, with whose they are; the lines of the metric that
+    /// describes targets are of none.
+    lines: collections::HashMap<Box<str>, Option<Arc<Family>>>,
 }
 
 /// How many points were not taken, by reason.
@@ -97,14 +98,14 @@ impl Table {
             families: RwLock::new(Families {
                 by_name: BTreeMap::new(),
                 by_metric: HashMap::with_hasher(RandomState::default()),
-                lines: HashSet::from([target_info.escaped]),
+                lines: [(target_info.escaped, None)].into(),
             }),
             origins: Origins::new(),
             config: config.clone(),
             namer,
             began: Instant::now(),
             scrapes: AtomicU32::new(0),
-            log: SampledLog::default(),
+            target_info_contested: AtomicBool::new(false),
         }
     }
 
@@ -141,7 +142,7 @@ impl Table {
     /// Whether a family has that name, or lines do.
     pub(super) fn has(&self, escaped: &str) -> bool {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
-        families.by_name.contains_key(escaped) || families.lines.contains(escaped)
+        families.by_name.contains_key(escaped) || families.lines.contains_key(escaped)
     }
 
     /// Those whose targets are described, and the name of the metric that does it.
@@ -172,6 +173,7 @@ impl Table {
                 series.expire(at..at + AT_ONCE, before, &self.room);
                 at += AT_ONCE;
                 if at >= series.len() {
+                    series.shrink();
                     if series.is_empty() {
                         empty.push(family.clone());
                     }
@@ -198,6 +200,7 @@ impl Table {
             .families
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        let mut closed = HashSet::new();
         for family in empty {
             let mut series = family.lock();
             if !series.is_empty() || series.closed {
@@ -212,14 +215,18 @@ impl Table {
                     .lines
                     .remove(format!("{}{suffix}", family.name.escaped).as_str());
             }
-            families.by_metric.retain(|key, other| {
-                let stays = !Arc::ptr_eq(other, family);
-                if !stays {
-                    self.room.give(0, key.len() + ENTRY_BYTES);
-                }
-                stays
-            });
+            closed.insert(Arc::as_ptr(family));
         }
+        // Once for all of them: many may end together, and there are many ways of calling each.
+        families.by_metric.retain(|key, family| {
+            let stays = !closed.contains(&Arc::as_ptr(family));
+            if !stays {
+                self.room.give(0, key.len() + ENTRY_BYTES);
+            }
+            stays
+        });
+        let count = families.by_metric.len();
+        families.by_metric.shrink_to(2 * count);
     }
 
     fn now(&self) -> u32 {
@@ -257,7 +264,6 @@ impl Table {
                 // Under the lock: a scrape that has passed a slot of this family is counted by now.
                 scrape: self.scrapes.load(Relaxed),
             };
-            let names = series.labels.bytes();
             let rejected = &mut reading.rejected;
             let mut take = |message, point: Result<Point, Rejection>, number| {
                 let attributes = Attributes::new(message, number);
@@ -299,10 +305,6 @@ impl Table {
                     }
                 }
             }
-            let more = series.labels.bytes();
-            if more != names {
-                self.room.resize((0, names), (0, more));
-            }
             return;
         }
     }
@@ -342,17 +344,19 @@ impl Table {
         let family = match families.by_name.get(&escaped) {
             Some(family) if family.kind == kind => family.clone(),
             Some(family) => {
-                self.contested(family, name, kind);
+                self.contested(Some(family), &escaped, (name, kind));
                 return Err(Rejection::Conflict);
             }
             None => {
-                let taken = |line: &str| {
-                    families.lines.contains(line) || families.by_name.contains_key(line)
+                let holder = |line: &str| {
+                    let of_line = families.lines.get(line);
+                    let family = || families.by_name.get(line).cloned().map(Some);
+                    of_line.cloned().or_else(family)
                 };
-                if families.lines.contains(&escaped)
-                    || kind.suffixes().iter().map(line).any(|line| taken(&line))
-                {
-                    self.lines_contested(&escaped, name, kind);
+                let mut all = kind.suffixes().iter().map(line);
+                let holder = holder(&escaped).or_else(|| all.find_map(|line| holder(&line)));
+                if let Some(holder) = holder {
+                    self.contested(holder.as_ref(), &escaped, (name, kind));
                     return Err(Rejection::Conflict);
                 }
                 let family = Family::new(
@@ -365,49 +369,48 @@ impl Table {
                 if !self.room.take(0, family_bytes(&family)) {
                     return Err(Rejection::NoRoom);
                 }
-                families.lines.extend(kind.suffixes().iter().map(line));
+                let lines = kind.suffixes().iter().map(line);
+                let lines = lines.map(|line| (line, Some(family.clone())));
+                families.lines.extend(lines);
                 families.by_name.insert(escaped, family.clone());
                 family
             }
         };
+        if family.aliases.load(Relaxed) >= ALIASES {
+            return Ok(family);
+        }
         if !self.room.take(0, key.len() + ENTRY_BYTES) {
             return Err(Rejection::NoRoom);
         }
         let before = families
             .by_metric
             .insert(key.as_slice().into(), family.clone());
-        if before.is_some() {
-            self.room.give(0, key.len() + ENTRY_BYTES);
+        match before {
+            Some(_) => self.room.give(0, key.len() + ENTRY_BYTES),
+            None => {
+                family.aliases.fetch_add(1, Relaxed);
+            }
         }
         Ok(family)
     }
 
-    fn contested(&self, family: &Family, name: &str, kind: Kind) {
-        if !family.contested.swap(true, Relaxed) {
-            warn!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "exporter",
-                name = %family.name.full,
-                of = name,
-                exposed = family.kind.name(),
-                dropped = kind.name(),
-                "Two metrics become one name and are of different types: the one that came first is exposed; the points of \
-                 the other are dropped until the first one expires"
-            );
-        }
-    }
-
-    fn lines_contested(&self, escaped: &str, name: &str, kind: Kind) {
-        if let Some(suppressed) = self.log.admit() {
+    /// Says once for each holder of names that somebody else wants one of them; none holds that of `target_info`.
+    fn contested(&self, holder: Option<&Arc<Family>>, escaped: &str, (of, kind): (&str, Kind)) {
+        let told = match holder {
+            Some(family) => &family.contested,
+            None => &self.target_info_contested,
+        };
+        if !told.swap(true, Relaxed) {
             warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 name = escaped,
-                of = name,
+                of,
+                exposed = holder.map_or("gauge", |family| family.kind.name()),
                 dropped = kind.name(),
-                suppressed,
-                "The lines of a metric would have the names that those of another one have, as `h_count` of a histogram \
-                 `h`: the one that came first is exposed; the points of the other are dropped until the first one expires"
+                "Two metrics become one name and are of different types, or their lines would have one name, as \
+                 `h_count` of a histogram `h`: the one that came first is exposed; the points of the other are \
+                 dropped until the first one expires"
             );
         }
     }
@@ -568,5 +571,8 @@ const TICK: Duration = Duration::from_millis(100);
 const SLOWEST: Duration = Duration::from_secs(30);
 /// Slots to look at before others may have the lock.
 const AT_ONCE: usize = 4096;
+/// So many ways of calling a family are remembered: as many names, units and types as become one name. Further ones are
+/// worked out each time.
+const ALIASES: usize = 64;
 /// An entry of a map, about.
 const ENTRY_BYTES: usize = 64;

@@ -91,6 +91,10 @@ pub(crate) fn read(page: &str, open_metrics: bool) -> Result<Vec<Sample>, String
         if (suffix == "_bucket") != sample.labels.contains_key("le") && kind == "histogram" {
             return Err(wrong("a bucket and `le` go together"));
         }
+        let counts = ["_total", "_bucket", "_sum", "_count"].contains(&suffix);
+        if open_metrics && counts && (sample.value.is_nan() || sample.value < 0.0) {
+            return Err(wrong("what counts is below zero, or no number"));
+        }
         let allowed = suffix == "_bucket" || (kind == "counter" && open_metrics);
         if sample.exemplar.is_some() && !(open_metrics && allowed) {
             return Err(wrong("an exemplar"));

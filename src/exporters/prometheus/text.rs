@@ -55,7 +55,7 @@ impl Text {
             },
             (_, kind) => (name, kind.name()),
         };
-        self.counters = kind == "counter";
+        self.counters = self.open_metrics && kind == "counter";
         let unit = family.unit.as_deref().filter(|_| self.open_metrics);
         // A unit must be what the name ends in.
         let unit = unit.filter(|unit| name.ends_with(*unit));
@@ -93,6 +93,9 @@ impl Text {
             self.end_line(time, exemplar, output);
         };
         match &slot.value {
+            // OpenMetrics has no counters that are below zero, or no number.
+            Value::Double(value) if self.counters && (*value < 0.0 || value.is_nan()) => {}
+            Value::Int(..0) if self.counters => {}
             Value::Double(value) => line("", None, Sample::Float(*value), of_counter),
             Value::Int(value) => line("", None, Sample::Int(*value), of_counter),
             Value::Histogram(histogram) => {
@@ -105,20 +108,21 @@ impl Text {
                         .find(|exemplar| slot.value.bucket(exemplar) == at);
                     line("_bucket", Some(("le", bound)), Sample::Count(sum), exemplar);
                 }
-                if let Some(sum) = histogram.sum {
-                    line("_sum", None, Sample::Float(sum), None);
+                let below_zero = histogram.bounds.first().is_some_and(|bound| *bound < 0.0);
+                for (suffix, total) in self.totals(histogram.sum, below_zero, sum) {
+                    line(suffix, None, total, None);
                 }
-                line("_count", None, Sample::Count(sum), None);
             }
             // The text formats have no native histograms.
             Value::Exponential(histogram) => {
-                let count = Sample::Count(histogram.count().unwrap_or(0));
+                let count = histogram.count().unwrap_or(0);
                 let newest = exemplars.iter().max_by_key(|exemplar| exemplar.time);
-                line("_bucket", Some(("le", f64::INFINITY)), count, newest);
-                if let Some(sum) = histogram.sum {
-                    line("_sum", None, Sample::Float(sum), None);
+                let bound = Some(("le", f64::INFINITY));
+                line("_bucket", bound, Sample::Count(count), newest);
+                let below_zero = !histogram.negative.counts.is_empty();
+                for (suffix, total) in self.totals(histogram.sum, below_zero, count) {
+                    line(suffix, None, total, None);
                 }
-                line("_count", None, count, None);
             }
             Value::Summary(summary) => {
                 for (quantile, value) in &summary.quantiles {
@@ -129,11 +133,29 @@ impl Text {
                         None,
                     );
                 }
-                line("_sum", None, Sample::Float(summary.sum), None);
+                // To OpenMetrics it is a counter.
+                if !self.open_metrics || summary.sum >= 0.0 {
+                    line("_sum", None, Sample::Float(summary.sum), None);
+                }
                 line("_count", None, Sample::Count(summary.count), None);
             }
         }
         self.labels = own;
+    }
+
+    /// The lines of a histogram for its sum and its count. In OpenMetrics it has both or none, and the sum is a
+    /// counter: a number, not below zero, and not of values below zero, with which it would fall.
+    fn totals(
+        &self,
+        sum: Option<f64>,
+        below_zero: bool,
+        count: u64,
+    ) -> impl Iterator<Item = (&'static str, Sample)> + use<> {
+        let counts = !below_zero && sum.is_some_and(|sum| sum >= 0.0);
+        let has_lines = counts || !self.open_metrics;
+        let sum = sum.map(|sum| ("_sum", Sample::Float(sum)));
+        let all = [sum, Some(("_count", Sample::Count(count)))];
+        all.into_iter().flatten().filter(move |_| has_lines)
     }
 
     /// The metric that describes targets: a gauge in OpenMetrics too, as the Collector has it. As an `info` it would

@@ -34,6 +34,15 @@ pub(super) struct Summary {
     pub(super) quantiles: Box<[(f64, f64)]>,
 }
 
+/// What a delta makes of a value.
+#[derive(Debug)]
+pub(super) enum Sum {
+    /// It was added, and takes no more memory than before.
+    Added,
+    /// The value is to become another one, which goes on from it or begins anew.
+    Becomes { value: Value, continued: bool },
+}
+
 /// A point that is invalid in itself, or cannot be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Invalid;
@@ -47,8 +56,8 @@ impl Value {
         }
     }
 
-    /// Adds a delta. Buckets that are not the same begin anew; the answer is whether they were the same.
-    pub(super) fn add(&mut self, delta: Value) -> Result<bool, Invalid> {
+    /// Adds a delta. Buckets that are not the same begin anew.
+    pub(super) fn add(&mut self, delta: Value) -> Result<Sum, Invalid> {
         match (&mut *self, delta) {
             (Value::Int(sum), Value::Int(delta)) => {
                 *self = match sum.checked_add(delta) {
@@ -63,16 +72,19 @@ impl Value {
                 sum.add(&delta)?;
             }
             (Value::Exponential(sum), Value::Exponential(delta)) => {
-                if !sum.add(*delta) {
-                    return Err(Invalid);
-                }
+                return Ok(Sum::Becomes {
+                    value: Value::Exponential(sum.plus(*delta).ok_or(Invalid)?.into()),
+                    continued: true,
+                });
             }
             (_, delta) => {
-                *self = delta;
-                return Ok(false);
+                return Ok(Sum::Becomes {
+                    value: delta,
+                    continued: false,
+                });
             }
         }
-        Ok(true)
+        Ok(Sum::Added)
     }
 
     /// Whether a delta can be added: it has the same buckets.

@@ -1,5 +1,7 @@
 //! What the queue promises with a sender that takes batches over and settles them later.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use tokio::sync::oneshot;
 
 use super::*;
@@ -13,6 +15,8 @@ pub(super) struct Gatherer {
     attempts: Mutex<Vec<Arc<()>>>,
     /// Whether it does not settle when it is asked.
     stubborn: bool,
+    /// Bytes that wait in memory, as it was told, of all attempts.
+    pub(super) waiting: AtomicUsize,
 }
 
 pub(super) struct Held {
@@ -66,6 +70,7 @@ impl Sender for Gatherer {
         Box::pin(async {
             let (tell, outcome) = oneshot::channel();
             let names = names(&batch.chunks.concat());
+            self.waiting.fetch_add(batch.held, Relaxed);
             self.held.lock().unwrap().push(Held { names, tell });
             self.attempts.lock().unwrap().push(batch.identity.clone());
             Ok(Taken::Over(outcome))

@@ -1,5 +1,7 @@
 //! What a queue on disk promises. The clock is paused, but the log's thread is not: tests wait for what they expect.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tempfile::TempDir;
 
 use super::gathering::{Gatherer, done, failed};
@@ -354,6 +356,7 @@ async fn what_a_sender_gathers_is_in_no_memory_and_is_read_again_when_it_has_to_
     until(|| held() == 40).await;
     assert!(!terminal.component.idle());
     assert_eq!(gatherer.settle_all(&done()), 40);
+    assert_eq!(gatherer.waiting.load(Relaxed), 0);
     until(|| terminal.component.idle()).await;
     assert_eq!(
         process.account(),

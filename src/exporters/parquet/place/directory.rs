@@ -1,7 +1,7 @@
 //! A directory. A file is written under another name, forced to the disk, and renamed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,12 +47,18 @@ impl Directory {
         make_directories(&all, mode).map_err(unusable)?;
         // Nobody may look at our directory before it is locked.
         let beginning = lock_file(&all).map_err(unusable)?;
-        beginning.lock().map_err(unusable)?;
+        if !is_locked(beginning.lock()).map_err(unusable)? {
+            warn!(
+                path = %root.display(),
+                "The file system has no locks: unfinished files that a crash leaves stay, and several collectors must \
+                 not write into this directory"
+            );
+        }
         remove_leftovers(&all).map_err(unusable)?;
         let unfinished = all.join(unique());
         make_directories(&unfinished, mode).map_err(unusable)?;
         let lock = lock_file(&unfinished).map_err(unusable)?;
-        lock.lock().map_err(unusable)?;
+        is_locked(lock.lock()).map_err(unusable)?;
         Ok(Directory {
             root,
             unfinished,
@@ -87,12 +93,10 @@ impl Directory {
             path: self.root.join(path),
             temporary,
         };
-        Ok((unfinished, Box::new(BufWriter::with_capacity(BUFFER, out))))
+        // The writer of the library has a buffer.
+        Ok((unfinished, Box::new(out)))
     }
 }
-
-/// Writers of Parquet write pages, which are larger.
-const BUFFER: usize = 64 << 10;
 
 impl Drop for Directory {
     fn drop(&mut self) {
@@ -161,6 +165,17 @@ fn lock_file(directory: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(directory.join(LOCK))
+}
+
+/// Whether it is; false where the file system has no locks.
+fn is_locked(outcome: io::Result<()>) -> io::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(false),
+        // NFS without a lock manager.
+        Err(error) if error.raw_os_error() == Some(libc::ENOLCK) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes the directories that nobody has locked.
@@ -236,6 +251,14 @@ mod tests {
         assert!(!dead.exists());
         unfinished.finish().unwrap();
         assert!(temporary.path().join("part.parquet").exists());
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_no_error_and_a_broken_one_is() {
+        let outcome = |kind| is_locked(Err(io::Error::from(kind)));
+        assert!(!outcome(io::ErrorKind::Unsupported).unwrap());
+        assert!(outcome(io::ErrorKind::PermissionDenied).is_err());
+        assert!(is_locked(Ok(())).unwrap());
     }
 
     #[test]

@@ -6,6 +6,8 @@ pub(super) mod store;
 
 use std::io::{self, Write};
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Where files go.
 #[derive(Debug, Clone)]
@@ -18,6 +20,9 @@ pub(super) enum Place {
     /// A directory; who writes to its files panics.
     #[cfg(test)]
     Trap(Arc<directory::Directory>),
+    /// A directory; the first file is never finished.
+    #[cfg(test)]
+    Stuck(Arc<directory::Directory>, Arc<AtomicBool>),
 }
 
 /// A file that nobody sees yet. Dropping it leaves nothing behind.
@@ -27,6 +32,9 @@ pub(super) enum Unfinished {
     /// An upload that has begun, or will.
     #[cfg(feature = "object-store")]
     Store(store::Unfinished),
+    /// Never finished.
+    #[cfg(test)]
+    Stuck(directory::Unfinished),
 }
 
 /// What is written to.
@@ -58,6 +66,15 @@ impl Place {
                 let (unfinished, _) = directory.begin(path)?;
                 Ok((Unfinished::Directory(unfinished), Box::new(Trap::default())))
             }
+            #[cfg(test)]
+            Place::Stuck(directory, was_first) => {
+                let (unfinished, out) = directory.begin(path)?;
+                let unfinished = match was_first.swap(true, Relaxed) {
+                    true => Unfinished::Directory(unfinished),
+                    false => Unfinished::Stuck(unfinished),
+                };
+                Ok((unfinished, out))
+            }
         }
     }
 }
@@ -67,6 +84,8 @@ impl Unfinished {
     pub(super) async fn advance(&mut self) -> Result<(), PlaceError> {
         match self {
             Unfinished::Directory(_) => Ok(()),
+            #[cfg(test)]
+            Unfinished::Stuck(_) => Ok(()),
             #[cfg(feature = "object-store")]
             Unfinished::Store(upload) => upload.advance().await,
         }
@@ -83,6 +102,11 @@ impl Unfinished {
                 .map_err(|error| PlaceError(error.to_string()))?,
             #[cfg(feature = "object-store")]
             Unfinished::Store(upload) => upload.finish().await,
+            #[cfg(test)]
+            Unfinished::Stuck(file) => {
+                let _file = file;
+                std::future::pending().await
+            }
         }
     }
 }

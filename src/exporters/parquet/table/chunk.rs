@@ -26,7 +26,7 @@ pub(super) const PAGE_ROWS: usize = 20_000 / LOOK_ROWS * LOOK_ROWS;
 const PAGE_BYTES: usize = 1 << 20;
 /// Compression has to save one in so many bytes.
 const WORTH: usize = 32;
-/// Rows between two looks at the size of a page.
+/// Rows between two looks at all of a page, its levels included.
 const LOOK_ROWS: usize = 64;
 
 /// One column of one row group. Who fills it adds levels and values, and says where rows end.
@@ -141,10 +141,16 @@ impl<E: Encoder> Chunk<E> {
         self.nulls += 1;
     }
 
-    /// How many rows there may be before the next look at the size of the page.
+    /// How many of so many equal rows there may be before the next look at the size of the page; `bytes` is what the
+    /// values of one take in it.
     #[inline]
-    pub(super) fn room(&self) -> usize {
-        LOOK_ROWS - self.page_rows % LOOK_ROWS
+    pub(super) fn room(&self, rows: usize, bytes: impl FnOnce(&E) -> usize) -> usize {
+        if rows == 1 {
+            return 1;
+        }
+        let fit = PAGE_BYTES.saturating_sub(self.encoder.len()) / bytes(&self.encoder).max(1);
+        let before_look = LOOK_ROWS - self.page_rows % LOOK_ROWS;
+        rows.min(before_look).min(fit.max(1))
     }
 
     #[inline]
@@ -160,7 +166,9 @@ impl<E: Encoder> Chunk<E> {
         compressor: &mut Compressor,
     ) -> Result<(), WriteError> {
         self.page_rows += rows;
-        if self.page_rows.is_multiple_of(LOOK_ROWS) && self.is_full() {
+        // A few rows may have megabytes each.
+        let is_large = self.encoder.len() >= PAGE_BYTES;
+        if is_large || self.page_rows.is_multiple_of(LOOK_ROWS) && self.is_full() {
             self.end_page(compressor)?;
         }
         Ok(())
@@ -231,7 +239,7 @@ impl<E: Encoder> Chunk<E> {
                 }
                 self.index.append(null, min, max, self.nulls as i64, None);
             }
-            None if null && self.encoder.has_bounds() => {
+            None if null => {
                 self.index
                     .append(true, Vec::new(), Vec::new(), self.nulls as i64, None);
             }
@@ -291,7 +299,9 @@ impl<E: Encoder> Chunk<E> {
             .set_num_values(self.all_levels as i64)
             .set_data_page_offset(self.first_data_page.unwrap_or_default())
             .set_dictionary_page_offset(self.dictionary_offset);
-        if flat && self.encoder.has_bounds() {
+        // How many nulls there are is worth knowing without bounds, too: a column of an attribute that nobody sent has
+        // nothing else.
+        if flat {
             let bounds = self.bounds.filter(Bounds::is_short);
             metadata = metadata.set_statistics(statistics(physical, bounds, self.all_nulls as u64));
         }
@@ -324,6 +334,7 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
             .for_each(|(to, from)| *to = *from);
         i64::from_le_bytes(value)
     };
+    let double = |bytes: &Vec<u8>| f64::from_bits(long(bytes).cast_unsigned());
     let bytes = |bytes: Vec<u8>| ByteArray::from(bytes);
     match physical {
         Physical::INT32 => Statistics::Int32(ValueStatistics::new(
@@ -347,6 +358,16 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
             Some(nulls),
             false,
         )),
+        Physical::DOUBLE => Statistics::Double(ValueStatistics::new(
+            min.as_ref().map(double),
+            max.as_ref().map(double),
+            None,
+            Some(nulls),
+            false,
+        )),
+        Physical::BOOLEAN => {
+            Statistics::Boolean(ValueStatistics::new(None, None, None, Some(nulls), false))
+        }
         _ => Statistics::ByteArray(ValueStatistics::new(
             min.map(bytes),
             max.map(bytes),

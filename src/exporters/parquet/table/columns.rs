@@ -10,7 +10,7 @@ use super::group::RowGroup;
 use super::rows::Shared;
 use super::strings::{NONE, Strings};
 use super::texts::{Column, Source, Texts, Words};
-use super::values::{Bits, Fixed, Numbers, Plain64, Whole};
+use super::values::{Bits, Doubles, Fixed, Numbers, Plain64, Whole};
 
 impl RowGroup<'_> {
     /// Times and counts that are near each other.
@@ -55,8 +55,7 @@ impl RowGroup<'_> {
         name: &str,
         rows: impl Iterator<Item = Option<f64>>,
     ) -> Result<(), WriteError> {
-        let rows = rows.map(|number| number.map(f64::to_bits));
-        self.optional(name, Plain64::default(), rows)
+        self.optional(name, Doubles::default(), rows)
     }
 
     pub(super) fn count_lists<R: ExactSizeIterator<Item = u64>>(
@@ -72,8 +71,7 @@ impl RowGroup<'_> {
         name: &str,
         rows: impl Iterator<Item = R>,
     ) -> Result<(), WriteError> {
-        let rows = rows.map(|row| row.map(f64::to_bits));
-        self.list(name, Plain64::default(), rows)
+        self.list(name, Doubles::default(), rows)
     }
 
     /// Hashes: nothing to compress in them, but they may repeat.

@@ -8,16 +8,21 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::compress::Compressor;
 use super::group::RowGroup;
-use super::{Compression, Kind, Layout, WriteError, schema};
+use super::{Compression, Kind, Layout, WriteError};
 
 /// Files that begin with a smaller row group have no page index: their columns are a page or two each, and an index
 /// would be as large as those.
 const INDEXED_ROWS: usize = 4096;
 
+/// What the library knows of a column in a schema, or of its chunk in a row group, indexes included.
+const COLUMN_BYTES: usize = 1 << 10;
+/// The buffers of the library: one for counting what is written to it, and ours, which counts the footer too.
+const BUFFERS: usize = 16 << 10;
+
 /// Writes a file, row group by row group.
 pub struct FileWriter<W: Write> {
     kind: Kind,
-    schema: SchemaDescriptor,
+    schema: Arc<SchemaDescriptor>,
     /// What is below counts the footer too.
     writer: SerializedFileWriter<TrackedWrite<W>>,
     compression: Compression,
@@ -46,12 +51,13 @@ impl<W: Write + Send> FileWriter<W> {
     /// # Errors
     /// `out` does not take it.
     pub fn new(kind: Kind, layout: &Layout, out: W) -> Result<Self, WriteError> {
-        let schema = schema::file_schema(layout.columns(kind))?;
+        let schema = layout.schema(kind)?;
         let properties = Arc::new(layout.writer_properties(kind));
+        let root = schema.root_schema_ptr();
         Ok(FileWriter {
             kind,
-            schema: SchemaDescriptor::new(Arc::clone(&schema)),
-            writer: SerializedFileWriter::new(TrackedWrite::new(out), schema, properties)?,
+            schema,
+            writer: SerializedFileWriter::new(TrackedWrite::new(out), root, properties)?,
             compression: layout.options.compression,
             page_index: None,
             bloom_filters: layout.options.bloom_filters,
@@ -94,6 +100,13 @@ impl<W: Write + Send> FileWriter<W> {
             self.summary.timestamps = Some((first.min(*time), last.max(*time)));
         }
         Ok(())
+    }
+
+    /// The memory that it takes until the footer is written, about, in bytes.
+    pub fn memory(&self) -> usize {
+        let columns = self.schema.num_columns();
+        let of_columns = columns * COLUMN_BYTES * (1 + self.summary.row_groups as usize);
+        size_of::<Self>() + BUFFERS + of_columns
     }
 
     /// How many bytes were written so far. The footer, some kilobytes, comes at the end.

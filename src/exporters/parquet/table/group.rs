@@ -104,7 +104,7 @@ impl<'g> RowGroup<'g> {
         let mut chunk = self.chunk(name, encoder)?;
         for (value, mut times) in runs {
             while times > 0 {
-                let rows = chunk.room().min(times);
+                let rows = chunk.room(times, |encoder| encoder.size(value));
                 chunk.encoder.push_run(value, rows);
                 chunk.levels += rows;
                 chunk.end_rows(rows, self.compressor)?;
@@ -127,7 +127,9 @@ impl<'g> RowGroup<'g> {
         let mut chunk = self.chunk(name, encoder)?;
         for (value, mut times) in runs {
             while times > 0 {
-                let rows = chunk.room().min(times);
+                let rows = chunk.room(times, |encoder| {
+                    value.map_or(0, |value| encoder.size(value))
+                });
                 match value {
                     Some(value) => chunk.encoder.push_run(value, rows),
                     None => chunk.nulls += rows,
@@ -154,7 +156,9 @@ impl<'g> RowGroup<'g> {
         let mut chunk = self.chunk(name, encoder)?;
         for (row, mut times) in runs {
             while times > 0 {
-                let rows = chunk.room().min(times);
+                let rows = chunk.room(times, |encoder| {
+                    row.clone().map(|id| encoder.size(id)).sum()
+                });
                 match row.len() {
                     0 => (0..rows).for_each(|_| chunk.empty()),
                     count => {

@@ -1,9 +1,12 @@
 //! What the user chose: which columns there are and how they are encoded.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parquet::basic;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::SchemaDescriptor;
 
 use super::Kind;
 use super::schema::{self, Column};
@@ -68,6 +71,11 @@ impl Promoted {
         };
         prefix.chars().chain(self.key.chars().map(letter)).collect()
     }
+
+    /// Whether every row has a column of that name anyway.
+    pub fn is_taken(&self) -> bool {
+        schema::is_fixed(&self.column())
+    }
 }
 
 /// How profiles are laid out.
@@ -111,18 +119,36 @@ impl Compression {
 pub struct Layout {
     pub(super) options: Options,
     columns: [Arc<[Column]>; Kind::ALL.len()],
+    /// Shared by all files: there may be many, and a schema is as large as a few rows are.
+    schemas: [OnceLock<Arc<SchemaDescriptor>>; Kind::ALL.len()],
 }
 
 impl Layout {
-    /// The layout of these options. Of two promoted attributes whose columns have one name the first counts.
+    /// The layout of these options. Of two promoted attributes whose columns have one name the first counts; none
+    /// counts whose column [`is_taken`](Promoted::is_taken).
     pub fn new(options: &Options) -> Self {
         let mut options = options.clone();
         let mut names = std::collections::HashSet::new();
         options
             .promoted
-            .retain(|promoted| names.insert(promoted.column()));
+            .retain(|promoted| !promoted.is_taken() && names.insert(promoted.column()));
         let columns = Kind::ALL.map(|kind| schema::columns(kind, &options).into());
-        Layout { options, columns }
+        Layout {
+            options,
+            columns,
+            schemas: Default::default(),
+        }
+    }
+
+    /// The schema of files of that kind.
+    pub(super) fn schema(&self, kind: Kind) -> Result<Arc<SchemaDescriptor>, ParquetError> {
+        let known = &self.schemas[kind as usize];
+        if let Some(schema) = known.get() {
+            return Ok(Arc::clone(schema));
+        }
+        let schema = schema::file_schema(self.columns(kind))?;
+        let schema = Arc::new(SchemaDescriptor::new(schema));
+        Ok(Arc::clone(known.get_or_init(|| schema)))
     }
 
     pub(super) fn columns(&self, kind: Kind) -> &[Column] {
@@ -135,6 +161,14 @@ impl Layout {
             ("tributary.schema.kind", kind.name()),
             ("tributary.schema.version", schema::VERSION),
         ];
+        let sorted_by = schema::sorted_by(kind, self.columns(kind)).into_iter();
+        let sorted_by: Vec<SortingColumn> = sorted_by
+            .map(|leaf| SortingColumn {
+                column_idx: leaf as i32,
+                descending: false,
+                nulls_first: false,
+            })
+            .collect();
         let metadata = metadata.into_iter().map(|(key, value)| {
             parquet::file::metadata::KeyValue::new(key.to_owned(), value.to_owned())
         });
@@ -144,6 +178,7 @@ impl Layout {
             .set_statistics_enabled(EnabledStatistics::Page)
             .set_created_by(concat!("tributary version ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_key_value_metadata(Some(metadata.collect()))
+            .set_sorting_columns((!sorted_by.is_empty()).then_some(sorted_by))
             .set_max_row_group_row_count(Some(self.options.row_group_rows.max(1)))
             .build()
     }

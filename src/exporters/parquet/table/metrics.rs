@@ -8,14 +8,15 @@ use super::gathered::gathered;
 use super::group::RowGroup;
 use super::order::Rows;
 use super::ranges::Lists;
-use super::read::{bytes, each, fields, number, time};
+use super::read::{bytes, each, fields, fixed64s, number, time};
 use super::rows::{Place, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
 use super::{Kind, Layout, WriteError};
 use crate::wire::Malformed;
-use crate::wire::reader::{Fields, Value, varint};
+use crate::wire::reader::Fields;
+use crate::wire::view::{Buckets, Message, View as _};
 
 gathered! {
     /// The columns that only data points have.
@@ -228,12 +229,12 @@ impl Columns {
                 | (Form::Histogram | Form::Exponential, 10) => read.flags = int() as u32,
                 (_, 4) => read.count = int(),
                 (_, 5) => read.sum = Some(double()),
-                (Form::Histogram, 6) => fixed(value, &mut self.bucket_counts.values),
+                (Form::Histogram, 6) => {
+                    fixed64s(value, |count| self.bucket_counts.values.push(count));
+                }
                 (Form::Histogram, 7) => {
-                    let mut bounds = Vec::new();
-                    fixed(value, &mut bounds);
-                    let bounds = bounds.into_iter().map(f64::from_bits);
-                    self.explicit_bounds.values.extend(bounds);
+                    let bounds = &mut self.explicit_bounds.values;
+                    fixed64s(value, |bound| bounds.push(f64::from_bits(bound)));
                 }
                 (Form::Histogram, 11) | (Form::Exponential, 12) => read.min = Some(double()),
                 (Form::Histogram, 12) | (Form::Exponential, 13) => read.max = Some(double()),
@@ -384,36 +385,13 @@ struct Point<'r> {
 
 /// The buckets of an exponential histogram. Returns their offset.
 fn put(buckets: &[u8], counts: &mut Lists<u64>) -> u32 {
-    let mut offset = 0;
-    for (field, value) in fields(buckets).map_while(Result::ok) {
-        match (field, value) {
-            (1, value) => offset = zigzag(number(value)),
-            (2, Value::Bytes(mut packed)) => {
-                while let Ok((count, rest)) = varint(packed) {
-                    counts.values.push(count);
-                    packed = rest;
-                }
-            }
-            (2, value) => counts.values.push(number(value)),
-            _ => {}
-        }
-    }
-    offset
+    let buckets = Buckets::view(Message::new(buckets));
+    counts.values.extend(buckets.bucket_counts());
+    buckets.offset().cast_unsigned()
 }
 
 /// A `sint32`, as the bits of its value.
 fn zigzag(value: u64) -> u32 {
     let value = value as u32;
     (value >> 1) ^ (value & 1).wrapping_neg()
-}
-
-/// `fixed64` or `double`, packed or not.
-fn fixed(value: Value<'_>, into: &mut Vec<u64>) {
-    match value {
-        Value::Bytes(packed) => {
-            let values = packed.as_chunks::<8>().0.iter();
-            into.extend(values.map(|value| u64::from_le_bytes(*value)));
-        }
-        value => into.push(number(value)),
-    }
 }

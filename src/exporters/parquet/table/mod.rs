@@ -192,7 +192,9 @@ impl Table {
 
     /// The memory the rows take, in bytes. Writing them takes some more for a moment: what the largest column has.
     pub fn memory(&self) -> usize {
-        let columns = each_kind!(&self.columns, columns => columns.memory());
+        let columns = each_kind!(&self.columns, columns => {
+            size_of_val(&**columns) + columns.memory()
+        });
         size_of::<Self>() + self.shared.memory() + columns
     }
 

@@ -9,7 +9,7 @@ use super::gathered::gathered;
 use super::group::RowGroup;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
-use super::read::{bytes, each, fields, head, number};
+use super::read::{bytes, each, fields, fixed64s, head, number};
 use super::resolve::{Dictionary, Known, KnownPairs, index, indices, varints};
 use super::rows::{Shared, hour, service};
 use super::strings::{NONE, Strings};
@@ -17,7 +17,6 @@ use super::values::Whole;
 use super::{Kind, Layout, Partition, ProfilesLayout, Sink, WriteError};
 use crate::profiles::entries::Entries;
 use crate::wire::Malformed;
-use crate::wire::reader::Value;
 
 gathered! {
     /// The columns that only samples have.
@@ -196,7 +195,9 @@ impl Reader<'_> {
                     (4, value) => varints(value, |value| {
                         columns.each_value.push(value.cast_signed());
                     }),
-                    (5, value) => fixed(value, &mut columns.timestamp),
+                    (5, value) => {
+                        fixed64s(value, |time| columns.timestamp.push(time.cast_signed()))
+                    }
                     _ => {}
                 }
             }
@@ -238,17 +239,6 @@ impl Reader<'_> {
             columns.push(&mut table.shared, head.time.cast_signed(), stack);
             self.found.push((stack, columns.frames.stack_hash(stack)));
         }
-    }
-}
-
-/// Times, packed or not.
-fn fixed(value: Value<'_>, into: &mut Vec<i64>) {
-    match value {
-        Value::Bytes(packed) => {
-            let values = packed.as_chunks::<8>().0.iter();
-            into.extend(values.map(|value| i64::from_le_bytes(*value)));
-        }
-        value => into.push(number(value).cast_signed()),
     }
 }
 

@@ -49,6 +49,19 @@ pub(super) fn number(value: Value<'_>) -> u64 {
     }
 }
 
+/// The numbers of a repeated `fixed64` or `double`, packed or not, as their bits.
+pub(super) fn fixed64s(value: Value<'_>, each: impl FnMut(u64)) {
+    match value {
+        Value::Bytes(packed) => {
+            let values = packed.as_chunks::<8>().0.iter();
+            values
+                .map(|bytes| u64::from_le_bytes(*bytes))
+                .for_each(each);
+        }
+        value => std::iter::once(number(value)).for_each(each),
+    }
+}
+
 /// A string, bytes or a message.
 #[inline]
 pub(super) fn bytes(value: Value<'_>) -> &[u8] {

@@ -228,6 +228,28 @@ pub(super) fn columns(kind: Kind, options: &Options) -> Vec<Column> {
     parts_of(parts).chain(promoted).collect()
 }
 
+/// The columns that the rows of a row group are sorted by, as numbers of leaves. Rows without a value come last.
+pub(super) fn sorted_by(kind: Kind, columns: &[Column]) -> Vec<usize> {
+    let names: &[&str] = match kind {
+        Kind::Logs | Kind::Traces => &["service_name", "timestamp"],
+        Kind::Metrics => &["service_name", "metric_name", "timestamp"],
+        Kind::Profiles => &["service_name", "sample_type", "timestamp"],
+        Kind::Stacks => &[],
+    };
+    let leaf = |name: &&str| {
+        let at = columns.iter().position(|column| column.name == **name)?;
+        Some(columns.iter().take(at).map(Column::leaves).sum())
+    };
+    names.iter().filter_map(leaf).collect()
+}
+
+/// Whether a table has a column of that name, whatever attributes are promoted.
+pub(super) fn is_fixed(name: &str) -> bool {
+    let all = [LOGS, TRACES, METRICS, PROFILES, FRAMES, CONTEXT];
+    all.iter()
+        .any(|part| part.iter().any(|(of, ..)| *of == name))
+}
+
 fn parts_of(parts: &[Columns]) -> impl Iterator<Item = Column> {
     parts
         .iter()
@@ -247,6 +269,14 @@ pub(super) fn file_schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
 }
 
 impl Column {
+    /// How many columns of values it is.
+    fn leaves(&self) -> usize {
+        match self.shape {
+            One | OneOrNull | List => 1,
+            Map | ListOfMaps => 2,
+        }
+    }
+
     fn field(&self) -> Result<TypePtr, ParquetError> {
         let name = &*self.name;
         match self.shape {

@@ -75,7 +75,6 @@ pub(super) struct Texts<'s, S> {
     /// Whether the dictionary is sorted: then there are bounds, and texts that begin alike are beside each other, where
     /// compressors find more. Dictionaries of frames take a quarter less.
     sorted: bool,
-    column: Column,
     width: u32,
     page: Page,
     plain: Vec<u8>,
@@ -90,7 +89,9 @@ enum Page {
     Aligned(Vec<u32>),
 }
 
-/// Larger dictionaries are not written: a reader has to hold all of it for a single row.
+/// Larger dictionaries are only written where the texts as they are would take more than twice as much: a reader has to
+/// hold all of it for a single row. Without the exception, a long text that all rows of a large request share would be
+/// written, and held in memory, for each of them.
 const DICTIONARY_BYTES: usize = 16 << 20;
 /// Larger dictionaries are only sorted where they are small beside the rows. Others are of texts that are different
 /// almost everywhere, whose bounds leave nothing out, and sorting them is what costs most.
@@ -122,7 +123,8 @@ impl<'s, S: Source> Texts<'s, S> {
         for id in &used {
             let length = source.get(*id).len() + prefix;
             once += length;
-            all += length * places[*id as usize] as usize;
+            let times = places[*id as usize] as usize;
+            all = length.saturating_mul(times).saturating_add(all);
         }
         let index_bits = bit_width(used.len().saturating_sub(1) as u64) as usize;
         let with_dictionary = once + total * index_bits / 8;
@@ -132,13 +134,13 @@ impl<'s, S: Source> Texts<'s, S> {
             places,
             dictionary: None,
             sorted: few && column != Column::Hashes,
-            column,
             width: 0,
             page: Page::Aligned(Vec::new()),
             plain: Vec::new(),
             bounds: None,
         };
-        if once <= DICTIONARY_BYTES && with_dictionary < all {
+        let bearable = once <= DICTIONARY_BYTES || all / 2 > once;
+        if bearable && with_dictionary < all {
             texts.set_dictionary(used);
             if column == Column::Flat {
                 texts.page = Page::Hybrid(Hybrid::new(texts.width));
@@ -224,6 +226,13 @@ impl<S: Source> Encoder for Texts<'_, S> {
         }
     }
 
+    fn size(&self, id: u32) -> usize {
+        match self.dictionary {
+            Some(_) => size_of::<u32>(),
+            None => self.source.get(id).len() + size_of::<u32>(),
+        }
+    }
+
     fn len(&self) -> usize {
         self.plain.len()
             + match &self.page {
@@ -258,10 +267,6 @@ impl<S: Source> Encoder for Texts<'_, S> {
             Some(_) => Encoding::RLE_DICTIONARY,
             None => Encoding::PLAIN,
         }
-    }
-
-    fn has_bounds(&self) -> bool {
-        self.column == Column::Flat && self.sorted && self.dictionary.is_some()
     }
 
     fn bounds(&mut self) -> Option<Bounds> {

@@ -20,13 +20,13 @@ pub(super) trait Encoder {
     }
     /// The bytes of the page so far, about.
     fn len(&self) -> usize;
+    /// The bytes that a value adds to the page, about.
+    fn size(&self, _value: Self::Item) -> usize {
+        size_of::<Self::Item>()
+    }
     /// Appends the page's values, and begins another page.
     fn finish(&mut self, page: &mut Vec<u8>);
     fn encoding(&self) -> Encoding;
-    /// Whether pages with values have bounds.
-    fn has_bounds(&self) -> bool {
-        false
-    }
     /// The smallest and the largest value since the last call.
     fn bounds(&mut self) -> Option<Bounds> {
         None
@@ -45,6 +45,8 @@ pub(super) trait Encoder {
 pub(super) enum Bounds {
     Signed(i64, i64),
     Unsigned(u64, u64),
+    /// None of them is no number, and of zeros the smallest is the negative one, as the format demands.
+    Doubles(f64, f64),
     Bytes(Vec<u8>, Vec<u8>),
 }
 
@@ -63,6 +65,7 @@ impl Bounds {
         match self {
             Bounds::Signed(min, max) => (min.to_le_bytes().into(), max.to_le_bytes().into()),
             Bounds::Unsigned(min, max) => (min.to_le_bytes().into(), max.to_le_bytes().into()),
+            Bounds::Doubles(min, max) => (min.to_le_bytes().into(), max.to_le_bytes().into()),
             Bounds::Bytes(min, max) => (min.clone(), max.clone()),
         }
     }
@@ -74,6 +77,9 @@ impl Bounds {
             }
             (Bounds::Unsigned(min, max), Bounds::Unsigned(low, high)) => {
                 (*min, *max) = ((*min).min(*low), (*max).max(*high));
+            }
+            (Bounds::Doubles(min, max), Bounds::Doubles(low, high)) => {
+                (*min, *max) = (min.min(*low), max.max(*high));
             }
             (Bounds::Bytes(min, max), Bounds::Bytes(low, high)) => {
                 if low < min {
@@ -92,6 +98,7 @@ impl Bounds {
         match (self, next) {
             (Bounds::Signed(min, max), Bounds::Signed(low, high)) => min <= low && max <= high,
             (Bounds::Unsigned(min, max), Bounds::Unsigned(low, high)) => min <= low && max <= high,
+            (Bounds::Doubles(min, max), Bounds::Doubles(low, high)) => min <= low && max <= high,
             (Bounds::Bytes(min, max), Bounds::Bytes(low, high)) => min <= low && max <= high,
             _ => false,
         }
@@ -159,10 +166,6 @@ impl Encoder for Whole {
 
     fn encoding(&self) -> Encoding {
         self.encoding
-    }
-
-    fn has_bounds(&self) -> bool {
-        true
     }
 
     fn bounds(&mut self) -> Option<Bounds> {
@@ -252,10 +255,6 @@ impl Encoder for Numbers {
         Encoding::RLE_DICTIONARY
     }
 
-    fn has_bounds(&self) -> bool {
-        true
-    }
-
     fn bounds(&mut self) -> Option<Bounds> {
         let (min, max) = self.bounds.take()?;
         Some(match self.signed {
@@ -273,7 +272,7 @@ impl Encoder for Numbers {
     }
 }
 
-/// Numbers of 64 bits, whole or not, as they are.
+/// Numbers of 64 bits of lists, as they are.
 #[derive(Debug, Default)]
 pub(super) struct Plain64 {
     page: Vec<u8>,
@@ -297,6 +296,45 @@ impl Encoder for Plain64 {
 
     fn encoding(&self) -> Encoding {
         Encoding::PLAIN
+    }
+}
+
+/// Numbers that need not be whole, as they are.
+#[derive(Debug, Default)]
+pub(super) struct Doubles {
+    page: Vec<u8>,
+    bounds: Option<(f64, f64)>,
+}
+
+impl Encoder for Doubles {
+    type Item = f64;
+
+    #[inline]
+    fn push(&mut self, value: f64) {
+        self.page.extend_from_slice(&value.to_le_bytes());
+        // Readers know that what is no number is not within the bounds.
+        if !value.is_nan() {
+            let (min, max) = self.bounds.unwrap_or((value, value));
+            self.bounds = Some((min.min(value), max.max(value)));
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.page.len()
+    }
+
+    fn finish(&mut self, page: &mut Vec<u8>) {
+        page.append(&mut self.page);
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding::PLAIN
+    }
+
+    fn bounds(&mut self) -> Option<Bounds> {
+        let (min, max) = self.bounds.take()?;
+        let zero = |bound: f64, zero: f64| if bound == 0.0 { zero } else { bound };
+        Some(Bounds::Doubles(zero(min, -0.0), zero(max, 0.0)))
     }
 }
 
@@ -387,10 +425,6 @@ impl<const N: usize> Encoder for Fixed<N> {
 
     fn encoding(&self) -> Encoding {
         Encoding::PLAIN
-    }
-
-    fn has_bounds(&self) -> bool {
-        true
     }
 
     fn bounds(&mut self) -> Option<Bounds> {

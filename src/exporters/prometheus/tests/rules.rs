@@ -421,6 +421,200 @@ async fn without_memory_new_series_are_refused_and_old_ones_go_on() {
     drop(rest);
 }
 
+/// A histogram of so many buckets.
+fn buckets(temporality: i32, time: u64, count: u64) -> Vec<u8> {
+    let data = Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: time,
+            count,
+            sum: Some(1.0),
+            bucket_counts: (0..count).map(|_| 1).collect(),
+            explicit_bounds: (1..count).map(|bound| bound as f64).collect(),
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: temporality,
+    };
+    from(&[], "", vec![metric("h", "", Data::Histogram(data))])
+}
+
+#[tokio::test]
+async fn a_series_that_exists_does_not_grow_beyond_the_limit() {
+    for temporality in [DELTA, CUMULATIVE] {
+        let table = table(Config {
+            max_series: 6,
+            ..Config::default()
+        });
+        take(&table, &buckets(temporality, 1, 4));
+        let grown = buckets(temporality, 2, 5);
+        assert_eq!(rejected(&table, &grown, Rejection::NoRoom), 1);
+        assert_eq!(value(&table, "h_count").as_deref(), Some("4"));
+        take(&table, &buckets(temporality, 3, 2));
+        take(&table, &buckets(temporality, 4, 4));
+    }
+}
+
+#[tokio::test]
+async fn the_table_never_has_more_than_half_of_the_budget() {
+    const LIMIT: usize = 1 << 20;
+    let cx = context("prometheus");
+    cx.budget.state_limit(LIMIT);
+    let table = Arc::new(Table::new(&Config::default(), &cx));
+    let points = (0..5000).map(|number| point(&[("number", &number.to_string())], 1, 1.0));
+    let series = from(&[], "", vec![gauge("g", points.collect())]);
+    assert!(rejected(&table, &series, Rejection::NoRoom) > 100);
+    assert!(cx.budget.used() > LIMIT / 3);
+    // Names are memory, too, and so is what a series that exists takes more.
+    let named = |number: u64| {
+        let key = format!("{number}{}", "x".repeat(1000));
+        point(&[(key.as_str(), "1")], number, 1.0)
+    };
+    let names = from(&[], "", vec![gauge("g", (1..1000).map(named).collect())]);
+    assert!(rejected(&table, &names, Rejection::NoRoom) > 900);
+    take(
+        &table,
+        &from(
+            &[],
+            "",
+            vec![gauge("g", vec![point(&[("number", "1")], 2, 2.0)])],
+        ),
+    );
+    let used = cx.budget.used();
+    assert!(used <= LIMIT / 2 + (64 << 10), "{used}");
+}
+
+#[tokio::test]
+async fn a_key_too_long_for_a_label_is_invalid() {
+    let table = table(Config::default());
+    let point = |length| point(&[("x".repeat(length).as_str(), "1")], 1, 1.0);
+    let request = from(&[], "", vec![gauge("g", vec![point(1024), point(1025)])]);
+    assert_eq!(rejected(&table, &request, Rejection::Invalid), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_ways_of_calling_one_metric_take_little_memory() {
+    let cx = context("prometheus");
+    let table = Arc::new(Table::new(&Config::default(), &cx));
+    let spelled = |number: u64| {
+        let dots = (0..12).map(|bit| if number >> bit & 1 == 1 { '.' } else { '-' });
+        format!("a{}b", dots.collect::<String>())
+    };
+    for number in 0..4096 {
+        let metric = gauge(&spelled(number), vec![point(&[], number, number as f64)]);
+        take(&table, &from(&[], "", vec![metric]));
+    }
+    assert_eq!(value(&table, "a_b").as_deref(), Some("4095"));
+    assert!(cx.budget.used() <= 64 << 10, "{}", cx.budget.used());
+    tokio::time::advance(Duration::from_secs(400)).await;
+    table.expire();
+    assert_eq!(cx.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_series_does_not_leave_its_slots_behind() {
+    let table = table(Config::default());
+    let points = |from: u64, to: u64| {
+        let points = (from..to).map(|number| point(&[("number", &number.to_string())], 0, 1.0));
+        vec![gauge("g", points.collect())]
+    };
+    take(&table, &from(&[], "", points(0, 5000)));
+    tokio::time::advance(Duration::from_secs(200)).await;
+    take(&table, &from(&[], "", points(0, 10)));
+    tokio::time::advance(Duration::from_secs(200)).await;
+    table.expire();
+    assert_eq!(table.families().0[0].lock().len(), 10);
+    take(&table, &from(&[], "", points(0, 20)));
+    assert_eq!(read(&text(&table), false).unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn a_target_is_described_as_its_resource_is_now() {
+    let table = table(Config::default());
+    let from_host = |host, time| {
+        let resource = [
+            ("service.name", "shop"),
+            ("service.instance.id", "a"),
+            ("host.name", host),
+        ];
+        from(
+            &resource,
+            "",
+            vec![gauge("g", vec![point(&[], time, time as f64)])],
+        )
+    };
+    take(&table, &from_host("one", 1));
+    take(&table, &from_host("other", 2));
+    let page = text(&table);
+    assert!(
+        page.contains("host_name=\"other\"") && !page.contains("one"),
+        "{page}"
+    );
+    assert!(
+        page.ends_with("g{job=\"shop\",instance=\"a\"} 2\n"),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn open_metrics_has_no_sums_that_may_fall_and_no_counters_below_zero() {
+    let table = table(Config::default());
+    let histogram = |name: &str, bound: f64, sum| {
+        let data = Histogram {
+            data_points: vec![HistogramDataPoint {
+                count: 3,
+                sum,
+                bucket_counts: vec![1, 2],
+                explicit_bounds: vec![bound],
+                ..HistogramDataPoint::default()
+            }],
+            aggregation_temporality: CUMULATIVE,
+        };
+        metric(name, "", Data::Histogram(data))
+    };
+    let metrics = vec![
+        histogram("below", -1.0, Some(5.0)),
+        histogram("none", 1.0, None),
+        histogram("whole", 1.0, Some(5.0)),
+        sum("negative", CUMULATIVE, vec![point(&[], 1, -1.0)]),
+        sum("not_a_number", CUMULATIVE, vec![point(&[], 1, f64::NAN)]),
+    ];
+    take(&table, &from(&[], "", metrics));
+    let samples = read(&open_metrics(&table), true).unwrap();
+    let names = samples.iter().map(|sample| sample.name.as_str());
+    let names: Vec<&str> = names.filter(|name| !name.ends_with("_bucket")).collect();
+    assert_eq!(names, ["whole_sum", "whole_count"]);
+    // The older format has it all.
+    let text = text(&table);
+    for line in [
+        "below_sum 5",
+        "below_count 3",
+        "none_count 3",
+        "negative_total -1",
+        "not_a_number_total NaN",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_label_that_looks_like_the_name_on_the_page_is_renamed() {
+    let table = table(Config {
+        translation_strategy: Some(Strategy::NoTranslation),
+        ..Config::default()
+    });
+    let labels = [(".-name..", "1")];
+    let resource = [("service.name", "shop")];
+    take(
+        &table,
+        &from(
+            &resource,
+            "",
+            vec![gauge("g", vec![point(&labels, 1, 1.0)])],
+        ),
+    );
+    let text = text(&table);
+    assert!(text.contains("g{exported___name__=\"1\","), "{text}");
+}
+
 /// A series that moves to another slot while a page is written is on it once at most.
 #[tokio::test]
 async fn a_page_is_consistent_while_series_come_and_go() {

@@ -145,3 +145,125 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
         assert_eq!(column(&metadata, "span_id").bloom_filter_offset(), None);
     }
 }
+
+/// What a long text takes in a file does not depend on how many rows share it.
+#[test]
+fn long_texts_that_many_rows_share_are_there_once_however_long() {
+    let mut tables = Tables::new(&Options {
+        compression: Compression::None,
+        ..Options::default()
+    });
+    const LENGTH: usize = 7 << 19;
+    for number in 0..5 {
+        let mut request = logs("a", vec![LogRecord::default(); 500]);
+        let long = format!("{number}{}", "x".repeat(LENGTH));
+        let resource = request.resource_logs[0].resource.as_mut().unwrap();
+        resource.attributes.push(text("long", &long));
+        tables.append(Signal::Logs, &request);
+    }
+    let file = tables.file(Kind::Logs);
+    assert!(file.len() < 6 * LENGTH, "{}", file.len());
+}
+
+#[test]
+fn pages_of_long_texts_have_few_rows() {
+    const LENGTH: usize = 200_000;
+    let file = file(20, |at| body(format!("{at}{}", "x".repeat(LENGTH))));
+    let reader = SerializedFileReader::new(file).unwrap();
+    let group = reader.get_row_group(0).unwrap();
+    let mut columns = group.metadata().columns().iter();
+    let at = columns.position(|column| column.column_path().string() == "body");
+    let mut pages = group.get_column_page_reader(at.unwrap()).unwrap();
+    let mut rows = Vec::new();
+    while let Some(page) = pages.get_next_page().unwrap() {
+        rows.push(page.num_values());
+    }
+    // The sixth makes a page of a mebibyte.
+    assert_eq!(rows, [6, 6, 6, 2]);
+}
+
+#[test]
+fn numbers_that_need_not_be_whole_have_bounds_without_what_is_no_number() {
+    let points = |values: &[f64]| {
+        let point = |value: &f64| metrics_proto::NumberDataPoint {
+            time_unix_nano: START,
+            value: Some(metrics_proto::number_data_point::Value::AsDouble(*value)),
+            ..metrics_proto::NumberDataPoint::default()
+        };
+        let data = metrics_proto::metric::Data::Gauge(metrics_proto::Gauge {
+            data_points: values.iter().map(point).collect(),
+        });
+        let request = ExportMetricsServiceRequest {
+            resource_metrics: vec![metrics_proto::ResourceMetrics {
+                resource: resource("a"),
+                scope_metrics: vec![metrics_proto::ScopeMetrics {
+                    metrics: vec![metrics_proto::Metric {
+                        name: "m".to_owned(),
+                        data: Some(data),
+                        ..metrics_proto::Metric::default()
+                    }],
+                    ..metrics_proto::ScopeMetrics::default()
+                }],
+                ..metrics_proto::ResourceMetrics::default()
+            }],
+        };
+        let mut tables = Tables::new(&Options::default());
+        tables.append(Signal::Metrics, &request);
+        let metadata = metadata(&tables.file(Kind::Metrics));
+        let value = column(&metadata, "value");
+        let bounds = bounds(value.statistics());
+        bounds.map(|(min, max)| {
+            let double = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+            (double(min), double(max))
+        })
+    };
+    assert_eq!(points(&[2.5, f64::NAN, -1.5]), Some((-1.5, 2.5)));
+    assert_eq!(points(&[f64::NAN]), None);
+    // Readers tell zeros apart, so the bounds have both.
+    let (min, max) = points(&[0.0]).unwrap();
+    assert!(min.is_sign_negative() && max.is_sign_positive());
+}
+
+#[test]
+fn columns_without_a_value_say_how_many_nulls_they_have() {
+    let options = Options {
+        promoted: vec![Promoted {
+            source: Source::Item,
+            key: "nobody.sends.it".to_owned(),
+        }],
+        ..Options::default()
+    };
+    let mut tables = Tables::new(&options);
+    tables.append(Signal::Logs, &logs("a", vec![LogRecord::default(); 3]));
+    let metadata = metadata(&tables.file(Kind::Logs));
+    for name in ["attribute_nobody_sends_it", "body", "trace_id"] {
+        let nulls = column(&metadata, name).statistics().unwrap();
+        assert_eq!(nulls.null_count_opt(), Some(3), "{name}");
+    }
+}
+
+#[test]
+fn files_say_what_their_rows_are_sorted_by() {
+    let layout = Layout::new(&Options::default());
+    for (kind, expected) in [
+        (Kind::Logs, &["service_name", "timestamp"][..]),
+        (Kind::Traces, &["service_name", "timestamp"]),
+        (Kind::Metrics, &["service_name", "metric_name", "timestamp"]),
+        (
+            Kind::Profiles,
+            &["service_name", "sample_type", "timestamp"],
+        ),
+    ] {
+        let properties = layout.writer_properties(kind);
+        let schema = layout.schema(kind).unwrap();
+        let sorted = properties.sorting_columns().unwrap().iter();
+        let names = sorted.map(|by| schema.column(by.column_idx as usize).name().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{kind:?}");
+    }
+    assert!(
+        layout
+            .writer_properties(Kind::Stacks)
+            .sorting_columns()
+            .is_none()
+    );
+}
