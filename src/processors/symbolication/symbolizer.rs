@@ -13,7 +13,7 @@ use crate::processors::offer::away;
 use crate::profiles::naming::{
     FunctionIndex, NamedFunction, NamedLine, Naming, Unnamed, UnnamedMapping,
 };
-use crate::symbols::library::{Library, Lookup, Pending};
+use crate::symbols::library::{Asked, Library, Lookup, Pending};
 use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, SymbolFile};
 
 /// Names locations.
@@ -55,7 +55,7 @@ impl Symbolizer {
         ids.sort_unstable();
         ids.dedup();
         let mut binaries = Binaries::default();
-        let found = self.library.look_up(&ids).await;
+        let found = self.library.look_up(&ids, Asked::First).await;
         for (id, found) in ids.into_iter().zip(found) {
             let symbols = match found {
                 Lookup::Ready(file) => Symbols::Ready(file),
