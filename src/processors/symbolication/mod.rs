@@ -10,6 +10,7 @@
 
 mod config;
 mod metrics;
+mod room;
 mod stage;
 mod symbolizer;
 #[cfg(test)]
