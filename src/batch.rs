@@ -384,6 +384,30 @@ impl Batch {
             .permits
             .first()
             .and_then(|permit| permit.another(requests.len()).ok());
+        let permits = match own {
+            Some(permit) => SmallVec::from_iter([Arc::new(permit)]),
+            None => self.permits.clone(),
+        };
+        self.with_permits(items, requests, permits)
+    }
+
+    /// The same for content that is this batch's and more: `added` is the permit for the latter.
+    pub fn enlarged(&self, items: usize, requests: impl Into<Requests>, mut added: Permit) -> Self {
+        let requests = requests.into();
+        let mut permits = match added.resize(requests.len()) {
+            Ok(()) => SmallVec::new(),
+            Err(_) => self.permits.clone(),
+        };
+        permits.push(Arc::new(added));
+        self.with_permits(items, requests, permits)
+    }
+
+    fn with_permits(
+        &self,
+        items: usize,
+        requests: Requests,
+        permits: SmallVec<[Arc<Permit>; 1]>,
+    ) -> Self {
         Batch {
             signal: self.signal,
             items,
@@ -391,10 +415,7 @@ impl Batch {
             metadata: self.metadata.clone(),
             progress: self.progress.clone(),
             joined: self.joined,
-            permits: match own {
-                Some(permit) => SmallVec::from_iter([Arc::new(permit)]),
-                None => self.permits.clone(),
-            },
+            permits,
         }
     }
 

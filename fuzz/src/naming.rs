@@ -28,9 +28,9 @@ pub fn naming(input: &[u8]) {
         assert_ne!(flipped, 0, "it is a request");
         return;
     };
-    let mut naming = Naming::new(&unnamed);
+    let mut naming = Naming::new(&request).expect("it was read");
     let mut named = Vec::new();
-    for mapping in &unnamed.mappings {
+    for mapping in unnamed.binaries.iter().flat_map(|binary| &binary.mappings) {
         for (_, location) in &mapping.locations {
             let frames: Vec<_> = (0..entropy.below(4)).map(|_| frame(&mut entropy)).collect();
             let asked: Vec<_> = frames
@@ -52,7 +52,7 @@ pub fn naming(input: &[u8]) {
             }
         }
     }
-    let written = naming.write(&request);
+    let written = naming.write();
     assert_eq!(written.is_none(), named.is_empty());
     let (Some(written), Ok(before)) = (
         written,

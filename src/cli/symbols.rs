@@ -233,10 +233,9 @@ fn search(id: &BuildId, directories: &[PathBuf]) -> Result<Found, String> {
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
     let worker = Worker::new(WorkerConfig::default().limits(Limits::default().input_bytes));
-    let directories = Directories(directories.to_vec());
-    let found = runtime.block_on(directories.search(id, &worker));
+    let found = runtime.block_on(Directories::new(directories).search(id, &worker));
     found.map_err(|_| {
-        let searched = directories.0.iter().map(|path| path.display().to_string());
+        let searched = directories.iter().map(|path| path.display().to_string());
         let searched = searched.collect::<Vec<_>>().join(", ");
         format!("{id}: there is neither such a file nor a file of this build id in {searched}")
     })

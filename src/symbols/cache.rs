@@ -1,32 +1,40 @@
 //! Compiled symbol files on disk, one per build id, in a directory that is bounded in bytes.
 //!
 //! ```text
-//! DIRECTORY/v2/ab/cdef0123.sym     a compiled file; v2 is the version of its format
-//! DIRECTORY/v2/ab/cdef0123.absent  why there is none, and until when that counts
-//! DIRECTORY/v2/ab/cdef0123.better  the same for one that says more than the one that is there
+//! DIRECTORY/v3/ab/cdef0123.sym     a compiled file; v3 is the version of its format
+//! DIRECTORY/v3/ab/cdef0123.absent  why there is none, and until when that counts
+//! DIRECTORY/v3/ab/cdef0123.better  the same for one that says more than the one that is there
 //! DIRECTORY/tmp/PID-N              what is being written
 //! ```
 //!
-//! A file is written beside and renamed, so nobody sees a half of it, and several processes may share a directory: at worst
-//! two of them make the same file. A file that is deleted stays readable for those who have it open. What was not used for
-//! longest goes first; the time of the last change says when it was used, because file systems are mounted without the
-//! time of the last access.
+//! A file is written beside and renamed, so nobody sees a half of it, and several processes may share a directory: at
+//! worst two of them make the same file. A file that is deleted stays readable for those who have it open. Notes go
+//! before files: they only save questions. Of the files, what was not used for longest goes first; the time of the last
+//! change says when it was used, because file systems are mounted without the time of the last access. Of a note it
+//! says until when it counts.
+//!
+//! What is here decides what addresses are called, and it is mapped: nobody else may write to the directory.
+
+mod note;
+mod verified;
 
 use std::fs::{self, DirBuilder, File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+pub use self::note::{Absence, Wanted};
+pub use self::verified::open_verified;
 
 use super::build_id::BuildId;
-use super::failure::Kind;
-use super::file::SymbolFile;
+use super::file::{OpenError, SymbolFile};
 
 /// The directory of a format; others are deleted when a cache is opened. To be raised when compiling the same binary
 /// would give something else, too.
-const VERSION: &str = "v2";
+const VERSION: &str = "v3";
 
 /// A file counts as used again after this long at the earliest: less would only write metadata.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -34,8 +42,10 @@ const TOUCH_EVERY: Duration = Duration::from_secs(60);
 /// What a process that has crashed left behind is deleted after this long.
 const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The most bytes of a note why there is no file.
-const NOTE_BYTES: u64 = 4096;
+/// So many notes are kept when there are too many. Each takes a block, mostly of 4 KiB.
+const NOTES: usize = 8192;
+/// From so many on there are too many: to count them is to read the directory.
+const TOO_MANY_NOTES: usize = NOTES + NOTES / 4;
 
 /// The cache of a directory.
 #[derive(Debug)]
@@ -43,35 +53,10 @@ pub struct Cache {
     files: PathBuf,
     scratch: PathBuf,
     max_bytes: u64,
-}
-
-/// What there is none of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Any symbols.
-    Any,
-    /// Symbols with lines, where there are some without.
-    Better,
-}
-
-impl Wanted {
-    fn extension(self) -> &'static str {
-        match self {
-            Wanted::Any => "absent",
-            Wanted::Better => "better",
-        }
-    }
-}
-
-/// Why there is no symbol file for a build id, and until when that counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absence {
-    /// Why.
-    pub kind: Kind,
-    /// Until when nobody need ask again.
-    pub until: SystemTime,
-    /// What was found and was of no use, by fingerprints: the same need not be tried again.
-    pub rejected: Vec<u64>,
+    /// What there was after it was trimmed last.
+    bytes: AtomicU64,
+    /// How many notes there are at most, unless other processes write some, too.
+    notes: AtomicUsize,
 }
 
 /// What a cache knows of a build id.
@@ -79,42 +64,68 @@ pub struct Absence {
 pub enum Cached {
     /// Its symbols.
     File(Arc<SymbolFile>),
+    /// Its symbols are there, but it would take long to read the file for the first time.
+    Unverified,
     /// Why there are none.
     Absent(Absence),
 }
 
+/// What was deleted, and what is left.
+#[derive(Debug, Default)]
+pub struct Trimmed {
+    /// Of the build ids of compiled files.
+    pub deleted: Vec<BuildId>,
+    /// Bytes that are left.
+    pub bytes: u64,
+}
+
 impl Cache {
-    /// The cache in a directory, which is made if there is none, for nobody else to look into. What crashed processes and
-    /// other versions left there is deleted.
+    /// The cache in a directory, which is made if there is none, for nobody else to look into. What crashed processes
+    /// and other versions left there is deleted, and what is more than `max_bytes`.
     ///
     /// # Errors
-    /// When the directory cannot be made or written to.
+    /// When the directory cannot be made or written to, or belongs to somebody else, or others may write to it.
     pub fn open(directory: &Path, max_bytes: u64) -> io::Result<Self> {
         let cache = Cache {
             files: directory.join(VERSION),
             scratch: directory.join("tmp"),
             max_bytes,
+            bytes: AtomicU64::new(0),
+            notes: AtomicUsize::new(0),
         };
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(&cache.files)?;
-        builder.create(&cache.scratch)?;
+        for directory in [directory, &cache.files, &cache.scratch] {
+            builder.create(directory)?;
+            only_ours(directory)?;
+        }
         drop(cache.scratch()?.create()?);
         cache.sweep(directory);
+        cache.trim()?;
         Ok(cache)
     }
 
-    /// What is known of a build id. What cannot be read is deleted, so that it is made again.
+    /// What is known of a build id. A file that is damaged is deleted, so that it is made again.
     pub fn find(&self, id: &BuildId) -> Option<Cached> {
+        let mut all = u64::MAX;
+        self.find_within(id, &mut all)
+    }
+
+    /// The same, but of files that this process has not read before, it reads no more than `bytes`, which become fewer.
+    pub fn find_within(&self, id: &BuildId, bytes: &mut u64) -> Option<Cached> {
         let path = self.path(id, "sym");
-        match SymbolFile::open(&path) {
-            Ok(file) if file.build_id() == Some(id) => {
-                touch(&path);
+        match verified::open_within(&path, bytes) {
+            Ok(None) => return Some(Cached::Unverified),
+            Ok(Some(file)) if file.build_id() == Some(id) => {
+                touch(&path, SystemTime::now());
                 return Some(Cached::File(Arc::new(file)));
             }
-            Ok(_) => delete(&path),
-            Err(_) if path.exists() => delete(&path),
-            Err(_) => {}
+            // What cannot be opened may be good: it is so for all of them when there are too many open files.
+            Err(OpenError::Io(_)) => {}
+            Ok(Some(_))
+            | Err(OpenError::NotSymbolFile | OpenError::Version(_) | OpenError::Damaged) => {
+                delete(&path);
+            }
         }
         self.absence(id, Wanted::Any).map(Cached::Absent)
     }
@@ -130,14 +141,24 @@ impl Cache {
         Some(absence)
     }
 
+    /// The most bytes that it has.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// How many bytes it had when it was trimmed last.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
     /// Where the compiled files are: what tells this cache from others.
     pub fn directory(&self) -> &Path {
         &self.files
     }
 
-    /// Notes that a file that somebody has open is in use.
-    pub fn touch(&self, id: &BuildId) {
-        touch(&self.path(id, "sym"));
+    /// Notes when a file was used that somebody has open.
+    pub fn touch(&self, id: &BuildId, used: SystemTime) {
+        touch(&self.path(id, "sym"), used);
     }
 
     /// A place for a file that is being made.
@@ -163,7 +184,7 @@ impl Cache {
         for wanted in [Wanted::Any, Wanted::Better] {
             delete(&self.path(id, wanted.extension()));
         }
-        SymbolFile::open(&path).map_err(|error| io::Error::other(error.to_string()))
+        open_verified(&path).map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// Keeps why there is none.
@@ -172,17 +193,25 @@ impl Cache {
     /// When it cannot be written.
     pub fn store_absence(&self, id: &BuildId, wanted: Wanted, absence: &Absence) -> io::Result<()> {
         let scratch = self.scratch()?;
-        scratch.create()?.write_all(absence.note().as_bytes())?;
-        fs::rename(&scratch.0, self.place(id, wanted.extension())?)
+        let mut file = scratch.create()?;
+        file.write_all(absence.note().as_bytes())?;
+        file.set_modified(absence.until)?;
+        fs::rename(&scratch.0, self.place(id, wanted.extension())?)?;
+        if self.notes.fetch_add(1, Relaxed) >= TOO_MANY_NOTES {
+            self.trim()?;
+        }
+        Ok(())
     }
 
-    /// Deletes what was not used for longest, until the rest fits. Returns how many bytes that has.
+    /// Deletes notes that no longer count; and until the rest fits, other notes, and what was not used for longest. The
+    /// file that was used last stays: who has made it needs it.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn trim(&self) -> io::Result<u64> {
-        let mut files = Vec::new();
-        let mut bytes = 0;
+    pub fn trim(&self) -> io::Result<Trimmed> {
+        let (mut files, mut notes) = (Vec::new(), Vec::new());
+        let mut trimmed = Trimmed::default();
+        let now = SystemTime::now();
         for directory in fs::read_dir(&self.files)? {
             let Ok(entries) = fs::read_dir(directory?.path()) else {
                 continue;
@@ -191,20 +220,42 @@ impl Cache {
                 let Ok(metadata) = entry.metadata() else {
                     continue;
                 };
+                let (path, modified) = (entry.path(), metadata.modified()?);
+                let is_file = path.extension().is_some_and(|extension| extension == "sym");
+                if !is_file && modified <= now {
+                    delete(&path);
+                    continue;
+                }
                 let size = on_disk(&metadata);
-                bytes += size;
-                files.push((metadata.modified()?, size, entry.path()));
+                trimmed.bytes += size;
+                let kind = if is_file { &mut files } else { &mut notes };
+                kind.push((modified, size, path));
             }
         }
+        // Notes that would go soon go first.
+        notes.sort_unstable();
         files.sort_unstable();
-        for (_, size, path) in files {
-            if bytes <= self.max_bytes {
+        files.pop();
+        let mut left = notes.len();
+        for (_, size, path) in notes {
+            if trimmed.bytes <= self.max_bytes && left <= NOTES {
                 break;
             }
             delete(&path);
-            bytes -= size;
+            trimmed.bytes -= size;
+            left -= 1;
         }
-        Ok(bytes)
+        self.notes.store(left, Relaxed);
+        for (_, size, path) in files {
+            if trimmed.bytes <= self.max_bytes {
+                break;
+            }
+            delete(&path);
+            trimmed.bytes -= size;
+            trimmed.deleted.extend(id_of(&path));
+        }
+        self.bytes.store(trimmed.bytes, Relaxed);
+        Ok(trimmed)
     }
 
     /// Where the file of a build id is. The id is digits: it cannot lead out of the directory.
@@ -247,32 +298,6 @@ impl Cache {
     }
 }
 
-impl Absence {
-    fn note(&self) -> String {
-        let until = self.until.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut note = format!("{} {}", self.kind.name(), until.as_secs());
-        for fingerprint in &self.rejected {
-            note.push_str(&format!(" {fingerprint:x}"));
-        }
-        note
-    }
-
-    fn read(path: &Path) -> Option<Self> {
-        let mut note = String::new();
-        let file = File::open(path).ok()?;
-        file.take(NOTE_BYTES).read_to_string(&mut note).ok()?;
-        let mut words = note.split(' ');
-        let kind = Kind::from_name(words.next()?)?;
-        let until = Duration::from_secs(words.next()?.parse().ok()?);
-        let rejected = words.map(|word| u64::from_str_radix(word, 16));
-        Some(Absence {
-            kind,
-            until: UNIX_EPOCH.checked_add(until)?,
-            rejected: rejected.collect::<Result<_, _>>().ok()?,
-        })
-    }
-}
-
 /// A place for a file that is being made. What is there is deleted with this, unless it was renamed.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
@@ -311,25 +336,55 @@ fn delete(path: &Path) {
 }
 
 /// Whether this works or not, the file is there.
-fn touch(path: &Path) {
-    let Ok(metadata) = fs::metadata(path) else {
+fn touch(path: &Path, used: SystemTime) {
+    let Ok(modified) = fs::metadata(path).and_then(|metadata| metadata.modified()) else {
         return;
     };
-    let age = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.elapsed().ok());
-    if age.is_some_and(|age| age >= TOUCH_EVERY)
+    let later = used.duration_since(modified);
+    if later.is_ok_and(|later| later >= TOUCH_EVERY)
         && let Ok(file) = File::options().write(true).open(path)
     {
-        let _ = file.set_modified(SystemTime::now());
+        let _ = file.set_modified(used);
+    }
+}
+
+/// The build id of a file by its path.
+fn id_of(path: &Path) -> Option<BuildId> {
+    let first = path.parent()?.file_name()?.to_str()?;
+    let rest = path.file_stem()?.to_str()?;
+    format!("{first}{rest}").parse().ok()
+}
+
+/// Refuses a directory that others decide about.
+fn only_ours(directory: &Path) -> io::Result<()> {
+    /// The permissions of the group and of all others to write.
+    const OTHERS_WRITE: u32 = 0o022;
+    let metadata = fs::metadata(directory)?;
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let place = directory.display();
+    if owner != own {
+        return Err(io::Error::other(format!(
+            "{place} belongs to the user {owner}, and this process is the user {own}"
+        )));
+    }
+    match metadata.mode() & OTHERS_WRITE {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!(
+            "others may write to {place} (`chmod go-w {place}` takes that from them)"
+        ))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::UNIX_EPOCH;
+
     use super::*;
+    use crate::symbols::failure::Kind;
+    use crate::symbols::library::testing::InProcess;
     use crate::symbols::testing::{compiled, id};
+    use crate::symbols::worker::Compiler as _;
 
     fn cache(max_bytes: u64) -> (tempfile::TempDir, Cache) {
         let directory = tempfile::tempdir().unwrap();
@@ -341,6 +396,15 @@ mod tests {
         let scratch = cache.scratch().unwrap();
         compiled(id, scratch.path());
         cache.store(id, scratch).unwrap();
+    }
+
+    fn absence(until: SystemTime) -> Absence {
+        Absence {
+            kind: Kind::NotFound,
+            until,
+            limits: InProcess.limits(),
+            rejected: vec![7, u64::MAX],
+        }
     }
 
     fn is_file(cached: Option<Cached>) -> bool {
@@ -358,6 +422,91 @@ mod tests {
         assert_eq!(fs::read_dir(&cache.scratch).unwrap().count(), 0);
         let mode = fs::metadata(&cache.files).unwrap().mode();
         assert_eq!(mode & 0o777, 0o700, "nobody else looks into it");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        Cache::open(directory.path(), 1 << 20).unwrap();
+        for (place, mode, refused) in [
+            ("", 0o755, false),
+            ("", 0o777, true),
+            ("", 0o700, false),
+            (VERSION, 0o720, true),
+        ] {
+            let path = directory.path().join(place);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let opened = Cache::open(directory.path(), 1 << 20);
+            assert_eq!(opened.is_err(), refused, "{mode:o}");
+            let error = opened.err().map(|error| error.to_string());
+            assert!(error.is_none_or(|error| error.contains("chmod go-w")));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_just_now_is_not_deleted() {
+        let (directory, cache) = cache(1 << 20);
+        let path = cache.place(&id(1), "sym").unwrap();
+        // It can be opened and not be mapped.
+        std::os::unix::fs::symlink(directory.path(), &path).unwrap();
+        assert!(cache.find(&id(1)).is_none());
+        assert!(path.is_symlink());
+    }
+
+    #[test]
+    fn what_has_changed_on_the_disk_is_noticed_when_a_process_opens_it_first() {
+        let (_directory, cache) = cache(1 << 20);
+        // Of no other test's file.
+        let id = id(77);
+        // Made by another process: this one has not read it.
+        let place = cache.place(&id, "sym").unwrap();
+        File::create(&place).unwrap();
+        compiled(&id, &place);
+        let mut bytes = fs::read(&place).unwrap();
+        let last = bytes.last_mut().unwrap();
+        *last = !*last;
+        fs::write(&place, bytes).unwrap();
+        assert!(matches!(
+            cache.find_within(&id, &mut 10),
+            Some(Cached::Unverified)
+        ));
+        assert!(cache.find(&id).is_none());
+        assert!(!place.exists());
+        store(&cache, &id);
+        let found = cache.find_within(&id, &mut 0);
+        assert!(is_file(found), "it was read when it was made");
+    }
+
+    #[test]
+    fn notes_are_bounded_in_number_and_go_when_they_count_no_longer_and_before_files() {
+        let (_directory, cache) = cache(1 << 30);
+        let ids: Vec<BuildId> = (0..TOO_MANY_NOTES as u32 + 1)
+            .map(|number| BuildId::from_bytes(&number.to_be_bytes()).unwrap())
+            .collect();
+        for (seconds, id) in (100..).zip(&ids) {
+            let until = SystemTime::now() + Duration::from_secs(seconds);
+            let absence = absence(until);
+            cache.store_absence(id, Wanted::Any, &absence).unwrap();
+        }
+        let there = ids.iter().filter(|id| cache.find(id).is_some()).count();
+        assert_eq!(there, NOTES);
+        let last = ids.last().unwrap();
+        assert!(
+            cache.find(last).is_some(),
+            "those that count for longest stay"
+        );
+        store(&cache, &id(1));
+        let over = absence(SystemTime::now());
+        cache.store_absence(&id(2), Wanted::Better, &over).unwrap();
+        cache.trim().unwrap();
+        assert!(!cache.path(&id(2), "better").exists());
+        let smaller = Cache {
+            max_bytes: 1 << 14,
+            ..cache
+        };
+        let left = smaller.trim().unwrap();
+        assert!(left.bytes <= 1 << 14 && left.deleted.is_empty());
+        assert!(is_file(smaller.find(&id(1))));
     }
 
     #[test]
@@ -383,11 +532,7 @@ mod tests {
         let (_directory, cache) = cache(1 << 20);
         let id = id(1);
         let now = SystemTime::now();
-        let absence = |until| Absence {
-            kind: Kind::NotFound,
-            until: UNIX_EPOCH + Duration::from_secs(until),
-            rejected: vec![7, u64::MAX],
-        };
+        let absence = |until| absence(UNIX_EPOCH + Duration::from_secs(until));
         let seconds = now.duration_since(UNIX_EPOCH).unwrap().as_secs();
         cache
             .store_absence(&id, Wanted::Any, &absence(seconds - 1))
@@ -411,13 +556,15 @@ mod tests {
             let file = File::options().write(true).open(cache.path(id, "sym"));
             file.unwrap().set_modified(hours_ago(hours)).unwrap();
         }
-        let all = cache.trim().unwrap();
+        let all = cache.trim().unwrap().bytes;
         assert!(is_file(cache.find(&ids[0])), "that is a use");
         let smaller = Cache {
             max_bytes: all - 1,
             ..cache
         };
-        assert_eq!(smaller.trim().unwrap(), all / 3 * 2);
+        let trimmed = smaller.trim().unwrap();
+        assert_eq!(trimmed.bytes, all / 3 * 2);
+        assert_eq!(trimmed.deleted, [ids[1].clone()]);
         let left = ids.map(|id| is_file(smaller.find(&id)));
         assert_eq!(left, [true, false, true]);
     }

@@ -45,18 +45,27 @@ pub fn describe(path: &Path) -> io::Result<Description> {
     let Ok(elf) = Elf::parse(&map, &nothing) else {
         return Ok(Description::default());
     };
-    let section = |name| elf.section_data(name).unwrap_or_default();
     Ok(Description {
         build_id: elf
             .build_id()
             .or_else(|| elf.go_build_id().map(BuildId::from_go)),
-        debug_link: debug_link(&section(".gnu_debuglink")),
-        common: common(&section(".gnu_debugaltlink")),
+        debug_link: debug_link(&elf),
+        common: common(&elf),
     })
 }
 
+/// The debug link of a binary.
+pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
+    read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
+}
+
+/// What a file has parts of its debug information in common with others in.
+pub(super) fn common(elf: &Elf<'_>) -> Option<BuildId> {
+    read_common(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
+}
+
 /// A name that ends in 0, padding to 4 bytes, the CRC.
-fn debug_link(section: &[u8]) -> Option<DebugLink> {
+fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
     let end = section.iter().position(|byte| *byte == 0)?;
     let name = str::from_utf8(section.get(..end)?).ok()?;
     let crc = section.get((end + 1).next_multiple_of(4)..)?;
@@ -67,7 +76,7 @@ fn debug_link(section: &[u8]) -> Option<DebugLink> {
 }
 
 /// A path that ends in 0, a build id. The path is a stranger's word and nobody goes there.
-fn common(section: &[u8]) -> Option<BuildId> {
+fn read_common(section: &[u8]) -> Option<BuildId> {
     let end = section.iter().position(|byte| *byte == 0)?;
     BuildId::from_bytes(section.get(end + 1..)?).ok()
 }
@@ -161,11 +170,15 @@ mod tests {
             "a\nbuild-id 00000000",
         ] {
             let link = [name.as_bytes(), b"\0\0\0\0\0\0\0\0\0"].concat();
-            assert_eq!(debug_link(&link), None, "{name}");
+            assert_eq!(read_debug_link(&link), None, "{name}");
             let line = format!("debug-link 00000000 {name}");
             let told = Description::from_lines(&line);
             assert!(told.debug_link.is_none_or(|link| !link.name.contains('/')));
         }
-        assert_eq!(debug_link(b"a\0\0\0\x01\0\0"), None, "the end is missing");
+        assert_eq!(
+            read_debug_link(b"a\0\0\0\x01\0\0"),
+            None,
+            "the end is missing"
+        );
     }
 }

@@ -20,6 +20,10 @@ pub enum Failure {
     /// The worker that compiles it went beyond a limit, or crashed.
     #[error("the worker that compiles it failed: {0}")]
     Worker(String),
+    /// The worker was ended from outside, or took too long on the clock: where memory or processors are short, whatever
+    /// the file is like.
+    #[error("the worker that compiles it did not get to its end: {0}")]
+    Interrupted(String),
     /// A server cannot be reached, or not now.
     #[error("{0}")]
     Unreachable(String),
@@ -44,6 +48,8 @@ pub enum Kind {
     WrongBuildId,
     /// See [`Failure::Worker`].
     Worker,
+    /// See [`Failure::Interrupted`].
+    Interrupted,
     /// See [`Failure::Unreachable`].
     Unreachable,
     /// See [`Failure::Local`].
@@ -53,11 +59,25 @@ pub enum Kind {
 }
 
 impl Failure {
-    /// Whether other files could do better: nothing is wrong with this machine.
+    /// Whether without some of the files it could be better.
+    pub fn may_be_of_companions(&self) -> bool {
+        matches!(
+            self,
+            Failure::Unusable(_)
+                | Failure::TooLarge(_)
+                | Failure::Worker(_)
+                | Failure::Interrupted(_)
+        )
+    }
+
+    /// Whether the same files would fail again: neither this machine nor a server is to blame.
     pub fn is_of_files(&self) -> bool {
         matches!(
             self,
-            Failure::Unusable(_) | Failure::TooLarge(_) | Failure::Worker(_)
+            Failure::Unusable(_)
+                | Failure::TooLarge(_)
+                | Failure::Worker(_)
+                | Failure::WrongBuildId(_)
         )
     }
 
@@ -69,6 +89,7 @@ impl Failure {
             Failure::Unusable(_) => Kind::Unusable,
             Failure::WrongBuildId(_) => Kind::WrongBuildId,
             Failure::Worker(_) => Kind::Worker,
+            Failure::Interrupted(_) => Kind::Interrupted,
             Failure::Unreachable(_) => Kind::Unreachable,
             Failure::Local(_) => Kind::Local,
             Failure::Busy => Kind::Busy,
@@ -78,12 +99,13 @@ impl Failure {
 
 impl Kind {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::NotFound,
         Kind::TooLarge,
         Kind::Unusable,
         Kind::WrongBuildId,
         Kind::Worker,
+        Kind::Interrupted,
         Kind::Unreachable,
         Kind::Local,
         Kind::Busy,
@@ -97,6 +119,7 @@ impl Kind {
             Kind::Unusable => "unusable",
             Kind::WrongBuildId => "wrong_build_id",
             Kind::Worker => "worker",
+            Kind::Interrupted => "interrupted",
             Kind::Unreachable => "unreachable",
             Kind::Local => "local",
             Kind::Busy => "busy",
@@ -111,13 +134,14 @@ impl Kind {
     /// How long nobody asks again after a failure of this kind. `missing` is the time for what no source has, which the
     /// configuration says.
     ///
-    /// What a server has is the same a day later, so what is wrong with it is, too. A server that is away is asked again
-    /// soon: its breaker protects it.
+    /// What a server has is the same a day later, so what is wrong with it is, too. A server that is away is asked
+    /// again soon: its breaker protects it. What was interrupted took much of this machine, so it waits longer.
     pub fn counts_for(self, missing: Duration) -> Duration {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         match self {
             Kind::NotFound => missing,
             Kind::TooLarge | Kind::Unusable | Kind::WrongBuildId | Kind::Worker => DAY,
+            Kind::Interrupted => Duration::from_secs(600),
             Kind::Unreachable | Kind::Local => Duration::from_secs(120),
             Kind::Busy => Duration::from_secs(1),
         }

@@ -279,6 +279,49 @@ fn every_address_of_a_cpp_program_is_what_llvm_says() {
     }
 }
 
+const STATIC: &str = r#"
+#include <cstdio>
+static __attribute__((noinline)) int helper(int x) {
+    if (x == 42) throw 1;
+    return x * 3 + std::printf("%d\n", x);
+}
+namespace shop {
+static __attribute__((noinline)) int part(int x, int y) {
+    if (x == 43) throw 2;
+    return x * 3 + std::printf("%d\n", y);
+}
+}
+int main(int count, char **) {
+    try { return helper(count) + shop::part(count, 7); } catch (int error) { return error; }
+}
+"#;
+
+/// The linker puts the parts that are seldom executed before all others.
+#[test]
+fn a_function_of_one_file_is_called_what_its_symbol_says_where_it_is_entered() {
+    let Some(program) = Program::build("g++", STATIC, &["-g", "-O2"]) else {
+        return;
+    };
+    let symbols = program.symbols();
+    assert_like_llvm(&program, &symbols);
+    let names = |system: bool| -> BTreeSet<String> {
+        let name = |function: &Function<'_>| match system {
+            true => function.system_name.to_owned(),
+            false => function.name.to_owned(),
+        };
+        let named = called(&symbols, &program.addresses(), name);
+        named.into_iter().flatten().map(|(name, _)| name).collect()
+    };
+    let (names, system) = (names(false), names(true));
+    assert!(names.contains("helper(int)"), "{names:?}");
+    assert!(names.contains("shop::part(int, int)"), "{names:?}");
+    assert!(system.contains("_ZL6helperi"), "{system:?}");
+    let copies = |name: &&String| name.contains("[clone") || name.contains(".cold");
+    let with_lines = |name: &&String| !name.starts_with('_');
+    let copies: Vec<_> = names.iter().filter(with_lines).filter(copies).collect();
+    assert!(copies.is_empty(), "{copies:?}");
+}
+
 #[test]
 fn inlined_calls_are_named_from_the_inside_to_the_outside() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, Signal, nice, set_parent_process_death_signal, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::compile::{CompileError, Inputs, Limits, compile};
@@ -37,8 +38,21 @@ pub struct WorkerLimits {
     pub output: u64,
 }
 
+impl WorkerLimits {
+    /// Whether one of them is more than in the other ones.
+    pub fn allow_more_than(&self, other: &WorkerLimits) -> bool {
+        self.memory > other.memory
+            || self.cpu > other.cpu
+            || self.input > other.input
+            || self.output > other.output
+    }
+}
+
 /// What reads strangers' files. In tests it is no process.
 pub trait Compiler: Send + Sync + 'static {
+    /// What may be used for a file.
+    fn limits(&self) -> WorkerLimits;
+
     /// What a file says of itself.
     fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>>;
 
@@ -66,6 +80,14 @@ const NOT_READABLE: i32 = 66;
 
 /// How many times the CPU time may pass on the clock: the worker has the lowest priority.
 const PATIENCE: u32 = 5;
+
+/// CPU time between the limit, at which the kernel sends SIGXCPU, and the SIGKILL of those who ignore that. So a
+/// SIGKILL is somebody else's.
+const SECONDS_TO_END: u64 = 5;
+
+/// How many files this process has described at once. They are read in parts only, but each time by a process.
+const DESCRIBED_AT_ONCE: usize = 4;
+static DESCRIBING: Semaphore = Semaphore::const_new(DESCRIBED_AT_ONCE);
 
 /// The most bytes that are read of what a worker says.
 const WORDS: u64 = 4096;
@@ -115,7 +137,9 @@ impl Worker {
         };
         let patience = self.limits.cpu.saturating_mul(PATIENCE);
         let Ok(done) = timeout(patience, done).await else {
-            return Err(Failure::Worker(format!("it took more than {patience:?}")));
+            return Err(Failure::Interrupted(format!(
+                "it took more than {patience:?}"
+            )));
         };
         let (status, words, complaint) = done.map_err(local)?;
         match status.success() {
@@ -140,7 +164,11 @@ impl Worker {
             ..
         } = self.limits;
         let limit = match signal {
-            Some(Signal::XCPU | Signal::KILL) => format!("{cpu:?} of CPU time were not enough"),
+            Some(Signal::XCPU) => format!("{cpu:?} of CPU time were not enough"),
+            Some(Signal::KILL) => {
+                let text = "it was killed, as the kernel does where memory is short";
+                return Failure::Interrupted(text.to_owned());
+            }
             Some(Signal::XFSZ) => format!("the symbol file has more than {output} bytes"),
             // What an allocation that fails ends with.
             Some(Signal::ABORT) => {
@@ -153,8 +181,13 @@ impl Worker {
 }
 
 impl Compiler for Worker {
+    fn limits(&self) -> WorkerLimits {
+        self.limits
+    }
+
     fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
         Box::pin(async move {
+            let _turn = DESCRIBING.acquire().await;
             let lines = self.run(&[file], None).await?;
             Ok(Description::from_lines(&lines))
         })
@@ -249,13 +282,14 @@ impl Task {
 impl WorkerLimits {
     /// Limits this process. `mapped` bytes of files are not memory, but count as address space; so does the program.
     fn enter(&self, mapped: u64) -> io::Result<()> {
-        let set = |resource, value| {
+        let set_both = |resource, value, most| {
             let limit = Rlimit {
                 current: Some(value),
-                maximum: Some(value),
+                maximum: Some(most),
             };
             setrlimit(resource, limit)
         };
+        let set = |resource, value| set_both(resource, value, value);
         // Where memory is short, this is what has to go. It may be refused, and then nothing is wrong.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         // A collector that is killed takes its workers with it.
@@ -263,7 +297,8 @@ impl WorkerLimits {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         set(Resource::Core, 0)?;
         set(Resource::Nofile, OPEN_FILES)?;
-        set(Resource::Cpu, self.cpu.as_secs().max(1))?;
+        let cpu = self.cpu.as_secs().max(1);
+        set_both(Resource::Cpu, cpu, cpu.saturating_add(SECONDS_TO_END))?;
         set(Resource::Fsize, self.output)?;
         let space = self.memory.saturating_add(mapped);
         set(Resource::As, space.saturating_add(address_space()?))?;
@@ -296,5 +331,31 @@ fn complaint(code: i32, text: &dyn std::fmt::Display) -> Complaint {
     Complaint {
         code: u8::try_from(code).unwrap_or(1),
         text: text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::failure::Kind;
+
+    #[test]
+    fn who_is_killed_from_outside_is_not_to_blame_and_who_exceeds_a_limit_is() {
+        let worker = Worker::new(WorkerLimits {
+            memory: 1,
+            cpu: Duration::from_secs(1),
+            input: 1,
+            output: 1,
+        });
+        for (signal, kind) in [
+            (Signal::KILL, Kind::Interrupted),
+            (Signal::XCPU, Kind::Worker),
+            (Signal::XFSZ, Kind::Worker),
+            (Signal::ABORT, Kind::Worker),
+            (Signal::SEGV, Kind::Worker),
+        ] {
+            let status = ExitStatus::from_raw(signal.as_raw());
+            assert_eq!(worker.failure(status, "").kind(), kind, "{status}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Over HTTP, with a reader that is no process of its own.
 
 use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -199,4 +200,22 @@ fn uploading_without_authentication_is_not_possible() {
         .map(|problem| problem.path.clone())
         .collect();
     assert_eq!(found, [["auth"]]);
+}
+
+#[test]
+fn a_new_instance_leaves_alone_what_is_still_coming_to_the_one_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || uploads::Uploads::open(directory.path(), 1 << 20, Arc::new(InProcess)).unwrap();
+    let (coming, crashed) = (open().begin().unwrap(), open().begin().unwrap());
+    let long_ago = SystemTime::now() - Duration::from_secs(24 * 60 * 60);
+    crashed.file.set_modified(long_ago).unwrap();
+    let count = || {
+        let entries = std::fs::read_dir(directory.path()).unwrap().flatten();
+        entries.filter(|entry| entry.path().is_file()).count()
+    };
+    assert_eq!(count(), 2);
+    open();
+    assert_eq!(count(), 1);
+    drop(coming);
+    assert_eq!(count(), 0);
 }

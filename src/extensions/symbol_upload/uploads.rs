@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::symbols::BuildId;
 use crate::symbols::failure::Failure;
@@ -63,11 +64,15 @@ pub(super) enum Refused {
     Io(#[from] io::Error),
 }
 
+/// What a process that has crashed left behind is deleted after this long: a younger one may be coming still, to the
+/// instance before a reload or to another process.
+const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// The beginning of the names of files that are coming.
 const COMING: &str = ".upload-";
 
 impl Uploads {
-    /// The uploads in a directory, which is made if there is none. What a crash left half is deleted.
+    /// The uploads in a directory, which is made if there is none. What a crash left half is deleted after some hours.
     pub(super) fn open(
         directory: &Path,
         max_bytes: u64,
@@ -79,11 +84,11 @@ impl Uploads {
             .mode(0o755)
             .create(&root)?;
         for entry in fs::read_dir(directory)?.flatten() {
-            if entry
-                .file_name()
-                .as_encoded_bytes()
-                .starts_with(COMING.as_bytes())
-            {
+            let name = entry.file_name();
+            let coming = name.as_encoded_bytes().starts_with(COMING.as_bytes());
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.ok().and_then(|time| time.elapsed().ok());
+            if coming && age.is_some_and(|age| age > LEFT_BEHIND) {
                 let _ = fs::remove_file(entry.path());
             }
         }

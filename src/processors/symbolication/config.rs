@@ -15,9 +15,10 @@ use crate::symbols::worker::WorkerLimits;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug` of
-    /// a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put there
-    /// is found within a minute. Default: `/usr/lib/debug`.
+    /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug`
+    /// of a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put
+    /// there is found within a minute; so is a package of split debug information (`.dwp`) beside a file. Default:
+    /// `/usr/lib/debug`.
     pub directories: Vec<PathBuf>,
     /// A bucket with the same, asked when no directory has it. Default: off.
     pub object_store: Section<StoreConfig>,
@@ -37,14 +38,16 @@ pub struct Config {
     pub worker: WorkerConfig,
 }
 
-/// A directory for compiled symbols. Several processes may share it, and it may be lost: then it is filled again.
+/// A directory for compiled symbols. Several processes of one user may share it, and it may be lost: then it is filled
+/// again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
-    /// The directory; made if there is none. Downloads that are under way are here, too. Default:
-    /// `/var/cache/tributary/symbols`.
+    /// The directory; made if there is none. It has to belong to the user that the collector runs as, and nobody else
+    /// may write to it. Downloads that are under way are here, too. Default: `/var/cache/tributary/symbols`.
     pub directory: PathBuf,
-    /// The most bytes of compiled symbols; what was not used for longest is deleted. Default: 2GiB.
+    /// The most bytes of compiled symbols, on disk and mapped by each pipeline; what was not used for longest is
+    /// deleted. It should have room for those of all binaries that are profiled. Default: 2GiB.
     pub max_bytes: ByteSize,
 }
 

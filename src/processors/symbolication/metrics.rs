@@ -1,6 +1,8 @@
 //! What became of the locations.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use metrics::{Counter, Gauge, counter, gauge};
 
@@ -18,6 +20,8 @@ pub(super) struct Outcomes {
     pub(super) pending: usize,
     /// There are no symbols of their binary.
     pub(super) without_symbols: usize,
+    /// Their names would have made the batch too large.
+    pub(super) without_room: usize,
     /// Nothing says of which binary they are.
     pub(super) without_build_id: usize,
 }
@@ -28,16 +32,39 @@ pub(super) struct Metrics {
     unknown: Counter,
     pending: Counter,
     without_symbols: Counter,
+    without_room: Counter,
     without_build_id: Counter,
     unreadable: Counter,
     rate: Gauge,
-    /// For the rate, since the start.
-    total: AtomicU64,
-    total_named: AtomicU64,
+    totals: Arc<Totals>,
+}
+
+/// For the rate: what there was since the start. The instances of a processor, of which each pipeline has one, share it
+/// as they share the metric.
+#[derive(Default)]
+struct Totals {
+    all: AtomicU64,
+    named: AtomicU64,
+}
+
+impl Totals {
+    fn of(id: &ComponentId) -> Arc<Self> {
+        static TOTALS: LazyLock<Mutex<HashMap<ComponentId, Weak<Totals>>>> =
+            LazyLock::new(Mutex::default);
+        let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.retain(|_, totals| totals.strong_count() > 0);
+        let known = totals.get(id).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let new = Arc::default();
+            totals.insert(id.clone(), Arc::downgrade(&new));
+            new
+        })
+    }
 }
 
 impl Metrics {
     pub(super) fn new(id: &ComponentId) -> Self {
+        let totals = Totals::of(id);
         let id = id.to_string();
         let locations = |outcome: &'static str| {
             counter!(
@@ -58,11 +85,11 @@ impl Metrics {
             unknown: locations("unknown"),
             pending: locations("pending"),
             without_symbols: locations("no_symbols"),
+            without_room: locations("no_room"),
             without_build_id: locations("no_build_id"),
             unreadable: counter!("tributary_processor_symbolication_unreadable_requests", "processor" => id.clone()),
             rate: gauge!("otelcol_processor_symbolication_rate", "processor" => id.clone()),
-            total: AtomicU64::new(0),
-            total_named: AtomicU64::new(0),
+            totals,
         }
     }
 
@@ -72,6 +99,7 @@ impl Metrics {
             unknown,
             pending,
             without_symbols,
+            without_room,
             without_build_id,
         } = *outcomes;
         let mut total = 0;
@@ -79,6 +107,7 @@ impl Metrics {
             (&self.unknown, unknown),
             (&self.pending, pending),
             (&self.without_symbols, without_symbols),
+            (&self.without_room, without_room),
             (&self.without_build_id, without_build_id),
         ];
         for (counter, count) in self.named.iter().zip(named).chain(others) {
@@ -86,9 +115,9 @@ impl Metrics {
             total += count as u64;
         }
         if total > 0 {
-            let total = self.total.fetch_add(total, Relaxed) + total;
+            let total = self.totals.all.fetch_add(total, Relaxed) + total;
             let named = named.iter().sum::<usize>() as u64;
-            let named = self.total_named.fetch_add(named, Relaxed) + named;
+            let named = self.totals.named.fetch_add(named, Relaxed) + named;
             self.rate.set(named as f64 / total as f64);
         }
     }
@@ -96,5 +125,30 @@ impl Metrics {
     /// A request whose dictionary cannot be read, which goes on as it is.
     pub(super) fn unreadable(&self) {
         self.unreadable.increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_processor_is_that_of_all_pipelines_it_is_in() {
+        let id: ComponentId = "symbolication/of_two_pipelines".parse().unwrap();
+        let (one, other) = (Metrics::new(&id), Metrics::new(&id));
+        let mut outcomes = Outcomes {
+            unknown: 1,
+            ..Outcomes::default()
+        };
+        one.count(&outcomes);
+        outcomes.named[0] = 2;
+        other.count(&outcomes);
+        let totals = |metrics: &Metrics| {
+            let totals = &metrics.totals;
+            (totals.named.load(Relaxed), totals.all.load(Relaxed))
+        };
+        assert_eq!([totals(&one), totals(&other)], [(2, 4); 2]);
+        drop((one, other));
+        assert_eq!(totals(&Metrics::new(&id)), (0, 0));
     }
 }

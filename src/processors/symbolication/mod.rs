@@ -10,6 +10,7 @@
 
 mod config;
 mod metrics;
+mod room;
 mod stage;
 mod symbolizer;
 #[cfg(test)]
@@ -58,12 +59,12 @@ impl Config {
         let cache = Cache::open(directory, self.cache.max_bytes.0).map_err(|error| {
             let place = directory.display();
             BuildError(format!(
-                "cache::directory: {place} cannot be used: {error}; it must be a directory that this user may write to"
+                "cache::directory: {place} cannot be used: {error}; it must be a directory of this user that nobody else may write to"
             ))
         })?;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if !self.directories.is_empty() {
-            sources.push(Box::new(Directories(self.directories.clone())));
+            sources.push(Box::new(Directories::new(&self.directories)));
         }
         #[cfg(feature = "object-store")]
         if let Some(config) = &*self.object_store {
@@ -77,10 +78,8 @@ impl Config {
             let servers = servers.map_err(|error| BuildError(format!("debuginfod: {error}")))?;
             sources.push(Box::new(servers));
         }
-        let tools = Tools {
-            cache: Arc::new(cache),
-            compiler: Arc::new(Worker::new(self.worker.limits(self.largest_input()))),
-        };
+        let worker = Worker::new(self.worker.limits(self.largest_input()));
+        let tools = Tools::new(cache, Arc::new(worker));
         Ok(Library::new(&cx.id, tools, sources, self.missing_for.0))
     }
 }

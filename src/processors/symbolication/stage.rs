@@ -13,7 +13,7 @@ use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Held, Next};
 use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
-use crate::symbols::library::Library;
+use crate::symbols::library::{Asked, Library, Pending};
 
 pub(super) fn connect(
     config: &Config,
@@ -21,7 +21,7 @@ pub(super) fn connect(
     library: Arc<Library>,
     next: Next,
 ) -> Held {
-    let symbolizer = Symbolizer::new(library, Metrics::new(&cx.id));
+    let symbolizer = Symbolizer::new(library, Metrics::new(&cx.id), cx.budget.clone());
     let passing = Passing {
         symbolizer,
         wait: config.wait.0,
@@ -49,17 +49,17 @@ struct Passing {
 impl Passing {
     /// What is known of the binaries of a batch, at the latest after `wait`.
     async fn binaries(&self, batch: &mut Batch) -> Binaries {
-        let binaries = self.symbolizer.binaries(batch).await;
+        let mut binaries = self.symbolizer.binaries(batch, Asked::First).await;
         if binaries.pending.is_empty() || self.wait.is_zero() {
             return binaries;
         }
-        let settled = binaries
-            .pending
-            .into_iter()
-            .map(|pending| pending.settled());
+        let pending = std::mem::take(&mut binaries.pending);
+        // What was read takes more memory than the batch: in the meantime it goes.
+        drop(binaries);
+        let settled = pending.into_iter().map(Pending::settled);
         // Whether all or some are there: what there is now counts.
         let _ = timeout(self.wait, join_all(settled)).await;
-        self.symbolizer.binaries(batch).await
+        self.symbolizer.binaries(batch, Asked::Again).await
     }
 }
 
@@ -96,7 +96,7 @@ struct Waiting {
 
 impl Keeper {
     /// Keeps a batch until its symbols are there, if there is room; otherwise it is given back.
-    fn keep(self: &Arc<Self>, batch: Batch, binaries: Binaries) -> Result<Option<Batch>, Nack> {
+    fn keep(self: &Arc<Self>, batch: Batch, pending: Vec<Pending>) -> Result<Option<Batch>, Nack> {
         let mut state = self.holding.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -120,10 +120,7 @@ impl Keeper {
         self.holding.wake();
         let keeper = self.clone();
         tokio::spawn(async move {
-            let settled = binaries
-                .pending
-                .into_iter()
-                .map(|pending| pending.settled());
+            let settled = pending.into_iter().map(Pending::settled);
             // After that it is due, whatever is there.
             let _ = timeout(keeper.hold.max_wait.0, join_all(settled)).await;
             let mut state = keeper.holding.state();
@@ -169,7 +166,7 @@ impl Holder for Keeper {
 
     async fn hand_on(&self, mut batch: Batch) {
         let symbolizer = &self.passing.symbolizer;
-        let binaries = symbolizer.binaries(&mut batch).await;
+        let binaries = symbolizer.binaries(&mut batch, Asked::Again).await;
         let batch = symbolizer.name(batch, binaries).await;
         let pieces = batch.clone();
         self.holding.hand_on(batch, || in_pieces(pieces)).await;
@@ -186,11 +183,11 @@ impl Consumer for Entrance {
             } = &self.0.passing;
             let mut binaries = self.0.passing.binaries(&mut batch).await;
             if !binaries.pending.is_empty() {
-                match self.0.keep(batch, binaries)? {
+                let pending = std::mem::take(&mut binaries.pending);
+                match self.0.keep(batch, pending)? {
                     None => return Ok(()),
                     Some(back) => batch = back,
                 }
-                binaries = symbolizer.binaries(&mut batch).await;
             }
             let batch = symbolizer.name(batch, binaries).await;
             next.consumer.consume(batch).await

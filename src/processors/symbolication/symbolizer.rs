@@ -8,26 +8,37 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::metrics::{Metrics, Outcomes};
-use crate::batch::Batch;
+use super::room::Room;
+use crate::batch::{Batch, Requests};
+use crate::memory::Budget;
 use crate::processors::offer::away;
 use crate::profiles::naming::{
-    FunctionIndex, NamedFunction, NamedLine, Naming, Unnamed, UnnamedMapping,
+    FunctionIndex, NamedFunction, NamedLine, Naming, Unnamed, UnnamedBinary, UnnamedMapping,
 };
-use crate::symbols::library::{Library, Lookup, Pending};
+use crate::symbols::library::{Asked, Library, Lookup, Pending};
 use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, SymbolFile};
 
 /// Names locations.
 pub(super) struct Symbolizer {
     library: Arc<Library>,
     metrics: Arc<Metrics>,
+    budget: Arc<Budget>,
 }
 
 /// What is known of the binaries of a batch.
 #[derive(Default)]
 pub(super) struct Binaries {
+    /// By the request; none of what cannot be read.
+    requests: Vec<Option<Addresses>>,
     known: HashMap<BuildId, Symbols>,
     /// Those that are being fetched.
     pub(super) pending: Vec<Pending>,
+}
+
+/// What has no names in a request.
+struct Addresses {
+    binaries: Vec<(Option<BuildId>, UnnamedBinary)>,
+    without_build_id: usize,
 }
 
 enum Symbols {
@@ -37,25 +48,35 @@ enum Symbols {
 }
 
 impl Symbolizer {
-    pub(super) fn new(library: Arc<Library>, metrics: Metrics) -> Self {
+    pub(super) fn new(library: Arc<Library>, metrics: Metrics, budget: Arc<Budget>) -> Self {
         Symbolizer {
             library,
             metrics: Arc::new(metrics),
+            budget,
         }
     }
 
     /// What is known of the binaries of a batch's locations that have no names. Begins to fetch what is missing.
-    pub(super) async fn binaries(&self, batch: &mut Batch) -> Binaries {
-        let mut ids: Vec<BuildId> = Vec::new();
-        for request in batch.wire().parts() {
+    pub(super) async fn binaries(&self, batch: &mut Batch, asked: Asked) -> Binaries {
+        let requests = batch.wire().clone();
+        let read = move || {
+            let requests = requests.parts().iter();
             // What cannot be read is counted when it goes on.
-            let unnamed = Unnamed::read(request).unwrap_or_default();
-            ids.extend(unnamed.mappings.iter().filter_map(build_id));
-        }
+            requests
+                .map(|request| Addresses::read(request))
+                .collect::<Vec<_>>()
+        };
+        // None when the runtime ends: then nothing is named.
+        let requests = away(batch.bytes(), read).await.unwrap_or_default();
+        let binaries = requests.iter().flatten().flat_map(|read| &read.binaries);
+        let mut ids: Vec<BuildId> = binaries.filter_map(|(id, _)| id.clone()).collect();
         ids.sort_unstable();
         ids.dedup();
-        let mut binaries = Binaries::default();
-        let found = self.library.look_up(&ids).await;
+        let mut binaries = Binaries {
+            requests,
+            ..Binaries::default()
+        };
+        let found = self.library.look_up(&ids, asked).await;
         for (id, found) in ids.into_iter().zip(found) {
             let symbols = match found {
                 Lookup::Ready(file) => Symbols::Ready(file),
@@ -75,94 +96,150 @@ impl Symbolizer {
         let requests = batch.wire().clone();
         let bytes = batch.bytes();
         let metrics = self.metrics.clone();
+        let mut room = Room::new(self.budget.nothing(), bytes);
         let name = move || {
-            let named = requests.parts().iter().map(|request| {
-                let named = named(request, &binaries, &metrics);
+            let Binaries {
+                requests: addresses,
+                known,
+                ..
+            } = binaries;
+            let read = requests.parts().iter().zip(addresses);
+            let parts = read.map(|(request, addresses)| {
+                let named = named(request, addresses, &known, &mut room, &metrics);
                 (named.is_some(), named.unwrap_or_else(|| request.clone()))
             });
-            let (changed, parts): (Vec<bool>, Vec<Bytes>) = named.unzip();
-            changed.contains(&true).then_some(parts)
+            let (changed, parts): (Vec<bool>, Vec<Bytes>) = parts.unzip();
+            changed.contains(&true).then(|| (parts, room.into_permit()))
         };
         match away(bytes, name).await.flatten() {
-            Some(parts) => batch.remade(batch.items(), crate::batch::Requests::from_iter(parts)),
+            Some((parts, added)) => {
+                batch.enlarged(batch.items(), Requests::from_iter(parts), added)
+            }
             None => batch,
         }
     }
 }
 
+impl Addresses {
+    /// What has no names in a request; none if that cannot be read.
+    fn read(request: &[u8]) -> Option<Self> {
+        let unnamed = Unnamed::read(request).ok()?;
+        let binaries = unnamed.binaries.into_iter();
+        let mut binaries: Vec<_> = binaries.map(|binary| (build_id(&binary), binary)).collect();
+        // Those that are the same one are named together.
+        binaries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Some(Addresses {
+            binaries,
+            without_build_id: unnamed.without_build_id,
+        })
+    }
+}
+
 /// The GNU build id, else Go's. What is none is a stranger's text and goes nowhere.
-fn build_id(mapping: &UnnamedMapping<'_>) -> Option<BuildId> {
-    let gnu = mapping.gnu_build_id.and_then(|id| id.parse().ok());
-    gnu.or_else(|| mapping.go_build_id.map(BuildId::from_go))
+fn build_id(binary: &UnnamedBinary) -> Option<BuildId> {
+    let gnu = binary.gnu_build_id.as_deref();
+    let gnu = gnu.and_then(|id| id.parse().ok());
+    gnu.or_else(|| binary.go_build_id.as_deref().map(BuildId::from_go))
 }
 
 /// A request with names; none if there are none.
-fn named(request: &Bytes, binaries: &Binaries, metrics: &Metrics) -> Option<Bytes> {
-    let Ok(unnamed) = Unnamed::read(request) else {
+fn named(
+    request: &Bytes,
+    addresses: Option<Addresses>,
+    known: &HashMap<BuildId, Symbols>,
+    room: &mut Room,
+    metrics: &Metrics,
+) -> Option<Bytes> {
+    let Some(addresses) = addresses else {
         metrics.unreadable();
         return None;
     };
     let mut outcomes = Outcomes {
-        without_build_id: unnamed.without_build_id,
+        without_build_id: addresses.without_build_id,
         ..Outcomes::default()
     };
-    if unnamed.mappings.is_empty() {
-        metrics.count(&outcomes);
-        return None;
-    }
-    let mut naming = Naming::new(&unnamed);
-    for mapping in &unnamed.mappings {
-        let locations = mapping.locations.len();
-        let Some(id) = build_id(mapping) else {
-            outcomes.without_build_id += locations;
-            continue;
-        };
-        match binaries.known.get(&id) {
-            Some(Symbols::Ready(file)) => {
-                name_mapping(mapping, file, &mut naming, &mut outcomes);
+    // Made for the first that can be named: it reads all strings and functions.
+    let mut naming = None;
+    for same in addresses
+        .binaries
+        .chunk_by(|(one, _), (other, _)| one == other)
+    {
+        let locations: usize = same.iter().map(|(_, binary)| binary.unnamed()).sum();
+        let id = same.first().and_then(|(id, _)| id.as_ref());
+        match id.map(|id| known.get(id)) {
+            None => outcomes.without_build_id += locations,
+            Some(Some(Symbols::Ready(file))) => {
+                let naming = match &mut naming {
+                    Some(naming) => naming,
+                    // It was read before.
+                    none => none.insert(Naming::new(request).ok()?),
+                };
+                let mappings = same.iter().flat_map(|(_, binary)| &binary.mappings);
+                name_binary(mappings, file, naming, room, &mut outcomes);
             }
-            Some(Symbols::Pending) => outcomes.pending += locations,
-            Some(Symbols::Absent) | None => outcomes.without_symbols += locations,
+            Some(Some(Symbols::Pending)) => outcomes.pending += locations,
+            Some(Some(Symbols::Absent) | None) => outcomes.without_symbols += locations,
         }
     }
     metrics.count(&outcomes);
-    naming.write(request)
+    let naming = naming?;
+    room.next(naming.added());
+    naming.write()
 }
 
-/// Names what there are names for.
-fn name_mapping(
-    mapping: &UnnamedMapping<'_>,
+/// About what a line takes in a request, in bytes.
+const LINE_BYTES: usize = 12;
+
+/// Names what there are names for, as long as there is room for them.
+fn name_binary<'m>(
+    mappings: impl Iterator<Item = &'m UnnamedMapping>,
     file: &SymbolFile,
     naming: &mut Naming<'_>,
+    room: &mut Room,
     outcomes: &mut Outcomes,
 ) {
-    let range = MappingRange {
-        memory_start: mapping.memory_start,
-        memory_limit: mapping.memory_limit,
-        file_offset: mapping.file_offset,
-    };
     let mut cursor = file.cursor();
     let mut functions = Functions {
         names: file.names(),
         known: HashMap::default(),
     };
-    // In the order of the addresses, which the cursor is fast with.
-    for (address, location) in &mapping.locations {
-        let Some(address) = file.normalise(*address, &range) else {
-            outcomes.unknown += 1;
-            continue;
+    for mapping in mappings {
+        let range = MappingRange {
+            memory_start: mapping.memory_start,
+            memory_limit: mapping.memory_limit,
+            file_offset: mapping.file_offset,
         };
-        let frames = cursor.frames(address);
-        let source = frames.source();
-        let lines: SmallVec<[NamedLine; 8]> = frames
-            .map_while(|frame| functions.line(&frame, naming))
-            .collect();
-        let named = naming.name(mapping, *location, lines);
-        let source = source.filter(|_| named).map(|source| source as usize);
-        match source.and_then(|source| outcomes.named.get_mut(source)) {
-            Some(named) => *named += 1,
-            None => outcomes.unknown += 1,
+        let mut left = mapping.locations.len();
+        // In the order of the addresses, which the cursor is fast with.
+        for (address, location) in &mapping.locations {
+            let Some(address) = file.normalise(*address, &range) else {
+                (outcomes.unknown, left) = (outcomes.unknown + 1, left - 1);
+                continue;
+            };
+            let frames = cursor.frames(address);
+            let source = frames.source();
+            let mut full = false;
+            let mut count = 0;
+            let lines: SmallVec<[NamedLine; 8]> = frames
+                .map_while(|frame| {
+                    let line = functions.line(&frame, naming)?;
+                    count += 1;
+                    full |= !room.has(naming.added() + count * LINE_BYTES);
+                    (!full).then_some(line)
+                })
+                .collect();
+            if full {
+                break;
+            }
+            left -= 1;
+            let named = naming.name(mapping, *location, lines);
+            let source = source.filter(|_| named).map(|source| source as usize);
+            match source.and_then(|source| outcomes.named.get_mut(source)) {
+                Some(named) => *named += 1,
+                None => outcomes.unknown += 1,
+            }
         }
+        outcomes.without_room += left;
     }
 }
 

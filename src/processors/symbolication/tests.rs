@@ -17,6 +17,7 @@ use crate::batch::{Batch, Nack};
 use crate::component::{Held, Host, Next};
 use crate::config::units::{self, ByteSize};
 use crate::config::{Problems, Section, Validate as _};
+use crate::memory::Budget;
 use crate::pipeline::BoxFuture;
 use crate::pipeline::testing::Scripted;
 use crate::profiles::names::BUILD_ID_GNU;
@@ -59,6 +60,10 @@ struct World {
 
 impl World {
     fn new(config: &Config, next: Arc<Scripted>) -> Self {
+        Self::with_budget(config, next, Host::for_tests().budget)
+    }
+
+    fn with_budget(config: &Config, next: Arc<Scripted>, budget: Arc<Budget>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("binary");
         fs::write(&file, elf(&id(1), &["main", "work"])).unwrap();
@@ -71,7 +76,8 @@ impl World {
         let name = "symbolication".parse().unwrap();
         let hour = Duration::from_secs(3600);
         let library = Library::new(&name, tools, vec![Box::new(source)], hour);
-        let cx = Host::for_tests().context(&name);
+        let mut cx = Host::for_tests().context(&name);
+        cx.budget = budget;
         let account = Account::of_pipeline("profiles");
         let (consumer, mut life) = stage::connect(
             config,
@@ -221,6 +227,23 @@ async fn nothing_waits_for_symbols_and_those_who_come_later_have_them() {
         }
     }
     panic!("they never came");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_count_in_the_memory_budget_and_stay_away_if_there_is_no_room() {
+    for (bytes, expected) in [(1 << 20, NAMED), (40, UNNAMED)] {
+        let config = Config {
+            wait: units::Duration::secs(600),
+            ..Config::default()
+        };
+        let budget = Budget::new(bytes);
+        let world = World::with_budget(&config, Scripted::new([]), budget.clone());
+        world.there.notify_one();
+        world.send().await;
+        assert_eq!(world.names(), [expected], "{bytes}");
+        let held = world.next.batches().iter().map(Batch::bytes).sum::<usize>();
+        assert_eq!(budget.used(), if expected == NAMED { held } else { 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]

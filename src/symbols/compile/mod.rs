@@ -167,7 +167,7 @@ pub(super) fn compile_bytes(
     let go = go::read(&parts.binary, &mut model)?;
     let mut debug = debug_information(&parts, &code, !go.is_empty(), &mut model, &mut summary)?;
     model::straighten(&mut debug);
-    name_functions(&debug, &symbols, &mut model);
+    name_functions(&symbols, &mut model);
     // Assembler has lines and no functions; labels are what it has.
     let debug = name_lines(debug, &symbols);
     let ranges = model::fill(model::fill(go, &debug), &symbols);
@@ -251,19 +251,14 @@ fn debug_information(
     Ok(read.ranges)
 }
 
-/// Gives functions the names that the linker knows them by, where the debug information does not have them: C++ compilers leave them
-/// out for functions that only one file sees, and what is left has no namespace.
-fn name_functions(ranges: &[Range], symbols: &[Range], model: &mut Model) {
-    let mut symbols = symbols.iter().peekable();
-    for range in ranges {
-        while symbols
-            .next_if(|symbol| symbol.start < range.start)
-            .is_some()
-        {}
-        if let Some(symbol) = symbols.peek()
-            && symbol.start == range.start
-        {
-            model.name_for_linker(range.context, symbol.context);
+/// Gives functions the names that the linker knows them by, where the debug information does not have them: C++
+/// compilers leave them out for functions that only one file sees, and what is left has no namespace. It is the symbol
+/// where the function is entered: another part of it, which the linker may have put before, has a name of its own.
+fn name_functions(symbols: &[Range], model: &mut Model) {
+    for (address, context) in std::mem::take(&mut model.entries) {
+        let symbol = symbols.binary_search_by_key(&address, |symbol| symbol.start);
+        if let Some(symbol) = symbol.ok().and_then(|found| symbols.get(found)) {
+            model.name_for_linker(context, symbol.context);
         }
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct Model {
     hasher: FixedState,
     /// The first one is not used: it is [`NO_CONTEXT`].
     pub(super) contexts: Vec<Context>,
+    /// Where functions are entered that may have no name for the linker.
+    pub(super) entries: Vec<(u64, ContextId)>,
     /// What may still be taken in: entries of all kinds.
     entries_left: u64,
 }
@@ -82,6 +84,7 @@ impl Model {
             by_content: HashTable::new(),
             hasher: FixedState::with_seed(0),
             contexts: vec![nothing],
+            entries: Vec::new(),
             entries_left: limits.entries,
         }
     }
@@ -124,34 +127,42 @@ impl Model {
         })
     }
 
-    /// Gives the function that a context is in, at its outermost, the name of a symbol, if that is mangled and the function has
-    /// none.
-    pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
-        let mut outermost = context as usize;
-        // Parents are before their children.
-        while let Some(found) = self.contexts.get(outermost)
-            && found.parent != NO_CONTEXT
-        {
-            outermost = found.parent as usize;
+    /// Notes where the function of a context is entered, if it has no name for the linker.
+    pub(super) fn entry(&mut self, address: u64, context: ContextId) {
+        let known = self.contexts.get(context as usize);
+        let function = known.and_then(|known| self.functions.get(known.function as usize));
+        if function.is_some_and(|function| function.linkage_name == 0) {
+            self.entries.push((address, context));
         }
-        let function = |context: usize| {
-            let context = self.contexts.get(context)?;
+    }
+
+    /// Gives the function of a context the name of a symbol, if that is mangled and the function has none.
+    pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
+        let function = |context: ContextId| {
+            let context = self.contexts.get(context as usize)?;
             self.functions.get(context.function as usize).copied()
         };
-        let (Some(function), Some(symbol)) = (function(outermost), function(symbol as usize))
-        else {
+        let (Some(function), Some(symbol)) = (function(context), function(symbol)) else {
             return;
         };
         let name = self.strings.get(symbol.linkage_name);
         let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
-        if function.linkage_name != 0 || !mangled || outermost == 0 {
+        let Some(name) = without_clone(name).filter(|_| mangled && function.linkage_name == 0)
+        else {
             return;
-        }
+        };
+        let linkage_name = match name.len() == self.strings.get(symbol.linkage_name).len() {
+            true => symbol.linkage_name,
+            false => {
+                let name = name.to_owned();
+                self.strings.add(&name)
+            }
+        };
         let named = self.function(Function {
-            linkage_name: symbol.linkage_name,
+            linkage_name,
             ..function
         });
-        if let Some(context) = self.contexts.get_mut(outermost) {
+        if let Some(context) = self.contexts.get_mut(context as usize) {
             context.function = named;
         }
     }
@@ -184,6 +195,36 @@ impl Model {
         self.entries_left = left.ok_or(CompileError::Limit("entries"))?;
         Ok(())
     }
+}
+
+/// The name of a function by that of a copy which the compiler has made of it (`.constprop.0`, `.isra.0`, `.part.0`,
+/// `.llvm.1`): people know it by that. None if the symbol is of a part that was moved away (`.cold`, `.__part.1`),
+/// whose name says nothing of the whole.
+fn without_clone(name: &[u8]) -> Option<&[u8]> {
+    const MOVED: [&[u8]; 2] = [b"cold", b"__part"];
+    const CLONES: [&[u8]; 7] = [
+        b"constprop",
+        b"isra",
+        b"part",
+        b"lto_priv",
+        b"localalias",
+        b"clone",
+        b"llvm",
+    ];
+    let is_word = |word: &[u8]| CLONES.contains(&word) || MOVED.contains(&word);
+    // Rust's names have two dots in them for `::`: `_ZN..vec..Vec`.
+    let mut dots = memchr::memchr_iter(b'.', name).filter(|at| {
+        let before = at.checked_sub(1).and_then(|at| name.get(at));
+        let words = name.get(at + 1..).unwrap_or_default();
+        let word = words.split(|byte| *byte == b'.').next();
+        before != Some(&b'.') && word.is_some_and(is_word)
+    });
+    let Some(end) = dots.next() else {
+        return Some(name);
+    };
+    let (name, suffix) = name.split_at_checked(end)?;
+    let mut words = suffix.split(|byte| *byte == b'.');
+    (!words.any(|word| MOVED.contains(&word))).then_some(name)
 }
 
 /// Sorts ranges and takes out where they overlap: the one that begins first stays.
@@ -231,4 +272,30 @@ pub(super) fn fill(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
     }
     gap(&mut filled, at, u64::MAX);
     filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_called_as_the_function_and_parts_that_were_moved_are_not_the_function() {
+        for (symbol, expected) in [
+            ("_ZL6helperi", Some("_ZL6helperi")),
+            ("_ZL6helperi.cold", None),
+            ("_ZL6helperi.constprop.0.cold", None),
+            ("_ZL6helperi.cold.1", None),
+            ("_ZL6helperi.__part.1", None),
+            ("_ZL6helperi.constprop.0", Some("_ZL6helperi")),
+            ("_ZL6helperi.part.0.isra.0", Some("_ZL6helperi")),
+            ("_ZN4core3fooE.llvm.123", Some("_ZN4core3fooE")),
+            (
+                "_ZN5_$LT$a..part..cold$GT$1fE",
+                Some("_ZN5_$LT$a..part..cold$GT$1fE"),
+            ),
+        ] {
+            let name = without_clone(symbol.as_bytes());
+            assert_eq!(name, expected.map(str::as_bytes), "{symbol}");
+        }
+    }
 }

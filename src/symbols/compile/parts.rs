@@ -7,6 +7,7 @@ use std::path::Path;
 use super::CompileError;
 use super::dwarf::{Others, Sections, load_package};
 use crate::symbols::build_id::BuildId;
+use crate::symbols::describe;
 use crate::symbols::elf::Elf;
 
 /// A binary and what goes with it.
@@ -28,6 +29,7 @@ impl<'data> Parts<'data> {
         let parse =
             |path, data| Elf::parse(data, budget).map_err(|error| CompileError::new(error, path));
         let ((path, binary), others) = files.split_first().ok_or(CompileError::NoSymbols)?;
+        let mut supplementary = Vec::new();
         let mut parts = Parts {
             binary: parse(path, binary)?,
             path,
@@ -44,8 +46,7 @@ impl<'data> Parts<'data> {
                 let sections = Sections::load_dwo(&elf).map_err(failed)?;
                 parts.others.units.push(sections);
             } else if elf.code().is_empty() {
-                let sections = Sections::load(&elf).map_err(failed)?;
-                parts.others.supplementary = Some(sections);
+                supplementary.push((path, elf));
             } else if parts.goes_with(&elf) {
                 parts.debug = Some(elf);
                 parts.debug_path = path;
@@ -53,18 +54,34 @@ impl<'data> Parts<'data> {
                 return Err(CompileError::Mismatch(path.to_path_buf()));
             }
         }
+        // References into another one would lead to any names; without it some functions have none.
+        let wanted = parts.with_debug_information();
+        if let Some(wanted) = wanted.and_then(|(_, elf)| describe::common(elf)) {
+            let mut supplementary = supplementary.into_iter();
+            let found = supplementary.find(|(_, elf)| elf.build_id().as_ref() == Some(&wanted));
+            if let Some((path, elf)) = found {
+                let sections = Sections::load(&elf);
+                let sections = sections.map_err(|error| CompileError::new(error, path))?;
+                parts.others.supplementary = Some(sections);
+            }
+        }
         Ok(parts)
     }
 
-    /// Whether this is of the same build, as far as one can tell.
+    /// Whether this is of the same build: by the build ids, or else by the debug link of the binary. Where neither says
+    /// anything, who has put them together does.
     fn goes_with(&self, debug: &Elf<'_>) -> bool {
-        let ids = self.binary.build_id().zip(debug.build_id());
-        ids.is_none_or(|(binary, debug)| binary == debug)
+        match (build_id(&self.binary), build_id(debug)) {
+            (Some(binary), Some(debug)) => binary == debug,
+            (binary, _) => match describe::debug_link(&self.binary) {
+                Some(link) => link.crc == crc32fast::hash(debug.data),
+                None => binary.is_none(),
+            },
+        }
     }
 
     pub(super) fn build_id(&self) -> Option<BuildId> {
-        let gnu = self.binary.build_id();
-        gnu.or_else(|| self.binary.go_build_id().map(BuildId::from_go))
+        build_id(&self.binary)
     }
 
     /// Where there is code, in order.
@@ -84,5 +101,70 @@ impl<'data> Parts<'data> {
             .into_iter()
             .chain([(self.path, &self.binary)])
             .find(|(_, elf)| has(elf))
+    }
+}
+
+/// The GNU build id, or else what stands for Go's.
+fn build_id(elf: &Elf<'_>) -> Option<BuildId> {
+    let gnu = elf.build_id();
+    gnu.or_else(|| elf.go_build_id().map(BuildId::from_go))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::testing::{elf, elf_with, id};
+
+    /// Whether they go together, and whether there is a supplementary file among them.
+    fn parsed(files: &[Vec<u8>]) -> Result<bool, CompileError> {
+        let files: Vec<_> = files
+            .iter()
+            .map(|file| (Path::new("file"), &file[..]))
+            .collect();
+        let budget = Cell::new(1 << 20);
+        Parts::parse(&files, &budget).map(|parts| parts.others.supplementary.is_some())
+    }
+
+    /// A file without a build id: the note has another name.
+    fn nameless(mut file: Vec<u8>) -> Vec<u8> {
+        let at = memchr::memmem::find(&file, b"GNU\0").unwrap();
+        file[at] = b'X';
+        file
+    }
+
+    #[test]
+    fn what_several_binaries_share_is_left_out_if_it_is_of_others() {
+        let link = [b"x\0".as_slice(), id(2).as_bytes()].concat();
+        let sections: [(&str, &[u8]); 2] = [(".gnu_debugaltlink", &link), (".debug_info", b"x")];
+        let binary = elf_with(&id(1), &["main"], &sections);
+        let shared = |number| {
+            let mut file = elf(&id(number), &[]);
+            // Its segment is not executable.
+            file[68] = 4;
+            file
+        };
+        assert!(parsed(&[binary.clone(), shared(2)]).unwrap());
+        assert!(!parsed(&[binary.clone(), shared(3)]).unwrap());
+        assert!(parsed(&[binary, shared(3), shared(2)]).unwrap());
+    }
+
+    #[test]
+    fn a_debug_file_has_the_build_id_or_is_what_the_debug_link_is_to() {
+        let debug = nameless(elf(&id(1), &["main"]));
+        let linked = |to: &[u8]| {
+            let mut link = b"main.debug\0\0".to_vec();
+            link.extend(crc32fast::hash(to).to_le_bytes());
+            elf_with(&id(1), &["main"], &[(".gnu_debuglink", &link)])
+        };
+        for (binary, debug, good) in [
+            (elf(&id(1), &["main"]), elf(&id(1), &["a"]), true),
+            (elf(&id(1), &["main"]), elf(&id(2), &["main"]), false),
+            (elf(&id(1), &["main"]), debug.clone(), false),
+            (linked(&debug), debug.clone(), true),
+            (linked(b"other"), debug.clone(), false),
+            (nameless(elf(&id(1), &["main"])), debug, true),
+        ] {
+            assert_eq!(parsed(&[binary, debug]).is_ok(), good);
+        }
     }
 }

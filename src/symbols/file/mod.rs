@@ -97,7 +97,15 @@ impl SymbolFile {
     /// # Errors
     /// When it cannot be read, or is no symbol file of this version, or its header is damaged.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::new(Data::Mapped(Map::of(&File::open(path)?)?))
+        Self::map(&File::open(path)?)
+    }
+
+    /// The same for a file that is open.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub fn map(file: &File) -> Result<Self, OpenError> {
+        Self::new(Data::Mapped(Map::of(file)?))
     }
 
     /// A symbol file in memory.
@@ -133,6 +141,11 @@ impl SymbolFile {
     /// the same build may say more.
     pub fn has_lines(&self) -> bool {
         self.layout.flags & format::HAS_LINES != 0
+    }
+
+    /// The checksum of its header, which has the checksums of all sections.
+    pub(super) fn header_sum(&self) -> u32 {
+        format::u32_at(self.data.bytes(), 12).unwrap_or_default()
     }
 
     /// How large the file is.

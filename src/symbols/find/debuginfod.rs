@@ -1,11 +1,12 @@
 //! debuginfod servers: `GET /buildid/ID/debuginfo` and `.../executable`, see
 //! [debuginfod(8)](https://www.mankier.com/8/debuginfod).
 //!
-//! Servers are asked one after the other: asking all at once, as elfutils does, would tell all of them which binaries run
-//! here. Redirects are followed three times at most, without the configured headers where they lead to another server, and
-//! never from outside into a private network.
+//! Servers are asked one after the other: asking all at once, as elfutils does, would tell all of them which binaries
+//! run here. Redirects are followed three times at most, without the configured headers where they lead to another
+//! server, never to this machine and its link, where others are who take a request for their own (cloud providers'
+//! metadata), and into a private network only from within, to another of the configured servers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -107,6 +108,8 @@ struct Server {
     elsewhere: Option<(ClientTls, RotatingClient)>,
     network: Arc<dyn Network>,
     headers: HeaderMap,
+    /// Hosts and ports of all configured servers.
+    configured: Arc<[(String, u16)]>,
     breaker: Breaker,
     timeout: std::time::Duration,
     /// The wait after the first attempt; doubled after each.
@@ -161,8 +164,11 @@ impl Servers {
     /// # Errors
     /// When a URL or a file of `tls` cannot be used.
     pub fn new(config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
-        let servers = config.servers.iter();
-        let servers = servers.map(|url| Server::new(url, config, owner));
+        let urls = config.servers.iter().map(|url| parse_url(url));
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let configured: Arc<[_]> = urls.iter().map(place).collect();
+        let servers = urls.into_iter();
+        let servers = servers.map(|url| Server::new(url, config, configured.clone(), owner));
         servers.collect::<Result<_, _>>().map(Servers)
     }
 }
@@ -196,8 +202,12 @@ impl Source for Servers {
 }
 
 impl Server {
-    fn new(url: &str, config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
-        let url = parse_url(url)?;
+    fn new(
+        url: Uri,
+        config: &Debuginfod,
+        configured: Arc<[(String, u16)]>,
+        owner: &Owner,
+    ) -> Result<Self, String> {
         const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
         let source = |tls: &ClientTls| {
             let source = RotatingClient::new(tls, PROTOCOLS, owner.clone());
@@ -236,6 +246,7 @@ impl Server {
             url,
             network: Arc::new(System),
             headers,
+            configured,
             breaker: Breaker::default(),
             timeout: config.timeout.0,
             first_wait: FIRST_WAIT,
@@ -317,11 +328,8 @@ impl Server {
                     let connector = self.elsewhere(&url).map_err(again)?;
                     let addresses = self.network.addresses(&connector).await;
                     let addresses = addresses.map_err(|error| again(error.0))?;
-                    if outside && !addresses.iter().all(public) {
-                        let reason =
-                            "it is in a private network, where a server outside may not lead";
-                        return Err(again(reason.to_owned()));
-                    }
+                    self.may_lead(outside, &url, &addresses)
+                        .map_err(|reason| again(reason.to_owned()))?;
                     outside |= addresses.iter().any(public);
                     let nothing =
                         HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
@@ -336,6 +344,25 @@ impl Server {
         }
         let reason = format!("{} redirects more than {REDIRECTS} times", self.base);
         Err(Attempt::Again(reason))
+    }
+
+    /// Whether somebody may say that a file is there.
+    fn may_lead(
+        &self,
+        outside: bool,
+        to: &Uri,
+        addresses: &[SocketAddr],
+    ) -> Result<(), &'static str> {
+        let is_private = !addresses.iter().all(public);
+        if addresses.iter().any(nearest) {
+            Err("it is this machine or its link, where no server may lead")
+        } else if is_private && outside {
+            Err("it is in a private network, where a server outside may not lead")
+        } else if is_private && !self.configured.contains(&place(to)) {
+            Err("it is in a private network, and not one of `servers`")
+        } else {
+            Ok(())
+        }
     }
 
     /// How to connect to where it has redirected to.
@@ -425,11 +452,26 @@ fn connector(
     url: &Uri,
     tls: Option<(RotatingClient, rustls_pki_types::ServerName<'static>)>,
 ) -> Connector {
-    let default = match tls {
-        Some(_) => 443,
-        None => 80,
+    let (host, port) = place(url);
+    Connector::new(&host, port, tls)
+}
+
+/// Host and port of a URL.
+fn place(url: &Uri) -> (String, u16) {
+    let default = match url.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
     };
-    Connector::new(host_of(url), url.port_u16().unwrap_or(default), tls)
+    let host = host_of(url).to_ascii_lowercase();
+    (host, url.port_u16().unwrap_or(default))
+}
+
+/// Whether an address is of this machine, or of its link: nothing else has it.
+fn nearest(address: &SocketAddr) -> bool {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
+    }
 }
 
 fn public(address: &SocketAddr) -> bool {

@@ -1,22 +1,31 @@
 //! Files of this machine, by the names that GDB, elfutils and distributions have for them.
 //!
-//! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in one
-//! of the directories under its own path. What it has in common with others (`dwz`) is found by its build id.
+//! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in
+//! one of the directories under its own path. What it has in common with others (`dwz`) is found by its build id, and a
+//! package of split debug information (`.dwp`) beside it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Found, Source, Tools, layout};
+use super::remembered::{Remembered, stamp};
+use super::{Found, Source, Tools, blocking, layout};
 use crate::pipeline::BoxFuture;
 use crate::symbols::build_id::BuildId;
-use crate::symbols::describe::DebugLink;
+use crate::symbols::describe::{DebugLink, Description};
 use crate::symbols::failure::Failure;
 use crate::symbols::worker::Compiler;
 
 /// Directories that are searched one after the other.
 #[derive(Debug, Clone)]
-pub struct Directories(pub Vec<PathBuf>);
+pub struct Directories {
+    directories: Arc<[PathBuf]>,
+    /// The same files are found again and again while something is missing: what they say starts a process each time,
+    /// and to compare them with a debug link is to read all of them.
+    described: Arc<Remembered<Description>>,
+    sums: Arc<Remembered<u32>>,
+}
 
 /// The files of a build id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,10 +35,19 @@ struct Files {
 }
 
 impl Directories {
+    /// These, in this order.
+    pub fn new(directories: &[PathBuf]) -> Self {
+        Directories {
+            directories: directories.into(),
+            described: Arc::default(),
+            sums: Arc::default(),
+        }
+    }
+
     fn files(&self, id: &BuildId) -> Files {
         let first = |names: [String; 3]| {
             let below = |directory: &PathBuf| names.each_ref().map(|name| directory.join(name));
-            let mut paths = self.0.iter().flat_map(below);
+            let mut paths = self.directories.iter().flat_map(below);
             paths.find(|path| path.is_file())
         };
         Files {
@@ -44,22 +62,58 @@ impl Directories {
         let binary = binary.canonicalize().ok()?;
         let beside = binary.parent()?;
         let from_root = beside.strip_prefix("/").ok()?;
-        let below = self.0.iter().map(|directory| directory.join(from_root));
+        let below = self
+            .directories
+            .iter()
+            .map(|directory| directory.join(from_root));
         [beside.to_owned(), beside.join(".debug")]
             .into_iter()
             .chain(below)
             .map(|directory| directory.join(&link.name))
             .filter(|path| path.is_file() && *path != binary)
-            .find(|path| crc(path).is_ok_and(|crc| crc == link.crc))
+            .find(|path| self.sum(path) == Some(link.crc))
     }
 
-    /// The files of a build id: the binary, its debug information, and what that has in common with others. The `compiler`
-    /// reads what they say of themselves.
+    fn sum(&self, path: &Path) -> Option<u32> {
+        let stamp = stamp(path)?;
+        self.sums.get(stamp).or_else(|| {
+            let sum = crc(path).ok()?;
+            self.sums.insert(stamp, sum);
+            Some(sum)
+        })
+    }
+
+    /// Looks into the directories on a thread that may wait for a disk.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let directories = self.clone();
+        blocking(move || Ok(look(&directories))).await
+    }
+
+    /// What a file says of itself; nothing if it cannot be read, which is found out when it is compiled.
+    async fn describe(&self, file: &Path, compiler: &dyn Compiler) -> Result<Description, Failure> {
+        let path = file.to_owned();
+        let stamp = self.look(move |_| stamp(&path)).await?;
+        if let Some(known) = stamp.and_then(|stamp| self.described.get(stamp)) {
+            return Ok(known);
+        }
+        let description = compiler.describe(file).await;
+        if let (Ok(description), Some(stamp)) = (&description, stamp) {
+            self.described.insert(stamp, description.clone());
+        }
+        Ok(description.unwrap_or_default())
+    }
+
+    /// The files of a build id: the binary, its debug information, and what that has in common with others. The
+    /// `compiler` reads what they say of themselves.
     ///
     /// # Errors
     /// [`Failure::NotFound`] when they are in none of the directories.
     pub async fn search(&self, id: &BuildId, compiler: &dyn Compiler) -> Result<Found, Failure> {
-        let Files { debug, binary } = self.files(id);
+        let of = id.clone();
+        let Files { debug, binary } = self.look(move |here| here.files(&of)).await?;
         let mut found = match (debug, binary) {
             (Some(debug), Some(binary)) => {
                 // The segments of a binary are those that count; of a debug file they may be made up.
@@ -71,27 +125,27 @@ impl Directories {
             (None, None) => return Err(Failure::NotFound),
         };
         let mut common = None;
-        let files = [&found.binary].into_iter().chain(&found.supplementary);
-        let files: Vec<PathBuf> = files.cloned().collect();
+        let files: Vec<PathBuf> = found.files().cloned().collect();
         let alone = files.len() == 1;
         for file in files {
-            // One that cannot be read is found out when it is compiled.
-            let description = compiler.describe(&file).await.unwrap_or_default();
+            let description = self.describe(&file, compiler).await?;
             common = common.or(description.common);
             if let Some(link) = description.debug_link.filter(|_| alone) {
-                let (searched, binary) = (self.clone(), file);
-                let follow = move || searched.follow(&link, &binary);
-                // None when the runtime ends.
-                let debug = tokio::task::spawn_blocking(follow).await.ok().flatten();
+                let debug = self.look(move |here| here.follow(&link, &file)).await?;
                 if let Some(debug) = debug {
-                    let description = compiler.describe(&debug).await.unwrap_or_default();
+                    let description = self.describe(&debug, compiler).await?;
                     common = common.or(description.common);
                     found.add(Found::file(debug));
                 }
             }
         }
+        let files: Vec<PathBuf> = found.files().cloned().collect();
+        let package = self.look(move |_| package(&files)).await?;
+        if let Some(package) = package {
+            found.add(Found::file(package));
+        }
         if let Some(common) = common {
-            let Files { debug, binary } = self.files(&common);
+            let Files { debug, binary } = self.look(move |here| here.files(&common)).await?;
             debug
                 .or(binary)
                 .into_iter()
@@ -119,6 +173,19 @@ impl Source for Directories {
     }
 }
 
+/// The package of split debug information of these files: beside one of them, or beside where that is a link to, by its
+/// name with `.dwp` behind, as GDB has it. Whether its units are those of the binary is found out when it is compiled.
+fn package(files: &[PathBuf]) -> Option<PathBuf> {
+    let installed = files.iter().filter_map(|file| file.canonicalize().ok());
+    let packages = files.iter().cloned().chain(installed).map(|file| {
+        let mut name = file.into_os_string();
+        name.push(".dwp");
+        PathBuf::from(name)
+    });
+    let mut packages = packages.filter(|path| path.is_file());
+    packages.next()
+}
+
 /// The CRC-32 of a file.
 fn crc(path: &Path) -> io::Result<u32> {
     const PIECE: usize = 256 << 10;
@@ -136,10 +203,12 @@ fn crc(path: &Path) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use super::*;
-    use crate::symbols::library::testing::tools;
+    use crate::symbols::library::testing::{InProcess, tools};
     use crate::symbols::testing::{elf, elf_with, id};
+    use crate::symbols::worker::WorkerLimits;
 
     /// A directory with these files.
     fn directory(files: &[(&str, &[u8])]) -> tempfile::TempDir {
@@ -154,7 +223,7 @@ mod tests {
 
     async fn search(directory: &tempfile::TempDir, id: &BuildId) -> Result<Vec<String>, Failure> {
         let (_cache, tools) = tools();
-        let directories = Directories(vec![directory.path().to_owned()]);
+        let directories = Directories::new(&[directory.path().to_owned()]);
         let found = directories.find(id, &tools).await?;
         let files = [found.binary].into_iter().chain(found.supplementary);
         let root = directory.path().canonicalize().unwrap();
@@ -217,5 +286,77 @@ mod tests {
         ]);
         let found = search(&directory, &one).await;
         assert_eq!(found, Ok(vec![name, right, shared]));
+    }
+
+    /// Counts how often files are described.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Compiler for Counting {
+        fn limits(&self) -> WorkerLimits {
+            InProcess.limits()
+        }
+
+        fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
+            self.0.fetch_add(1, Relaxed);
+            InProcess.describe(file)
+        }
+
+        fn compile<'a>(
+            &'a self,
+            binary: &'a Path,
+            supplementary: &'a [PathBuf],
+            output: &'a Path,
+        ) -> BoxFuture<'a, Result<(), Failure>> {
+            InProcess.compile(binary, supplementary, output)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_described_once_until_it_changes_and_what_belongs_to_it_is_looked_for_each_time()
+     {
+        let (one, common) = (id(1), id(2));
+        let alt = [b"x\0".as_slice(), common.as_bytes()].concat();
+        let binary = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
+        let name = in_layout(&one, ".build-id/", "");
+        let shared = in_layout(&common, ".build-id/", ".debug");
+        let directory = directory(&[(&name, &binary)]);
+        let compiler = Counting::default();
+        let directories = Directories::new(&[directory.path().to_owned()]);
+        for _ in 0..3 {
+            let found = directories.search(&one, &compiler).await.unwrap();
+            assert_eq!(found.supplementary, [""; 0].map(PathBuf::from));
+        }
+        assert_eq!(compiler.0.load(Relaxed), 1);
+        let shared = directory.path().join(shared);
+        fs::create_dir_all(shared.parent().unwrap()).unwrap();
+        fs::write(&shared, elf(&common, &["main"])).unwrap();
+        let found = directories.search(&one, &compiler).await.unwrap();
+        assert_eq!(found.supplementary, [shared]);
+        let changed = elf(&one, &["main", "more"]);
+        fs::write(directory.path().join(&name), changed).unwrap();
+        let found = directories.search(&one, &compiler).await.unwrap();
+        assert!(found.supplementary.is_empty());
+        assert_eq!(compiler.0.load(Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_package_beside_the_binary_or_where_that_is_installed_belongs_to_it() {
+        let (one, two) = (id(1), id(2));
+        let binary = elf(&one, &["main"]);
+        let name = in_layout(&one, ".build-id/", "");
+        let beside = format!("{name}.dwp");
+        let directory = directory(&[
+            (&name, &binary),
+            (&beside, b"units"),
+            ("bin/two", &elf(&two, &["main"])),
+            ("bin/two.dwp", b"units"),
+        ]);
+        assert_eq!(search(&directory, &one).await, Ok(vec![name, beside]));
+        let link = directory.path().join(in_layout(&two, ".build-id/", ""));
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(directory.path().join("bin/two"), link).unwrap();
+        let expected = ["bin/two", "bin/two.dwp"].map(str::to_owned).to_vec();
+        assert_eq!(search(&directory, &two).await, Ok(expected));
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::symbols::cache::{Cache, Scratch};
 use crate::symbols::failure::Failure;
+use crate::symbols::find::blocking;
 
 /// How long nothing may come.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -31,8 +32,14 @@ pub(super) async fn download(
         return Err(too_large(declared));
     }
     let local = |error: std::io::Error| Failure::Local(format!("cannot write: {error}"));
-    let scratch = cache.scratch().map_err(local)?;
-    let mut file = File::from_std(scratch.create().map_err(local)?);
+    let cache = cache.clone();
+    let begin = move || {
+        let scratch = cache.scratch().map_err(local)?;
+        let file = scratch.create().map_err(local)?;
+        Ok((scratch, file))
+    };
+    let (scratch, file) = blocking(begin).await?;
+    let mut file = File::from_std(file);
     let mut bytes = 0;
     let mut pieces = std::pin::pin!(pieces);
     loop {

@@ -9,11 +9,13 @@ pub mod directories;
 mod download;
 mod layout;
 pub mod object_store;
+mod remembered;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::UNIX_EPOCH;
 
+use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::build_id::BuildId;
@@ -45,6 +47,36 @@ pub struct Tools {
     pub cache: Arc<Cache>,
     /// What reads strangers' files.
     pub compiler: Arc<dyn Compiler>,
+    /// The turns at compiling.
+    pub compiling: Arc<Semaphore>,
+}
+
+/// How many binaries this process compiles at once: more would only take the processors, and so much memory more, from
+/// the pipelines. Who sizes a machine counts on that.
+const COMPILED_AT_ONCE: usize = 1;
+
+impl Tools {
+    /// Tools that share their turns with all others of this process.
+    pub fn new(cache: Cache, compiler: Arc<dyn Compiler>) -> Self {
+        static COMPILING: LazyLock<Arc<Semaphore>> =
+            LazyLock::new(|| Arc::new(Semaphore::new(COMPILED_AT_ONCE)));
+        Tools {
+            cache: Arc::new(cache),
+            compiler,
+            compiling: COMPILING.clone(),
+        }
+    }
+}
+
+/// Does what waits for a disk on a thread for that.
+///
+/// # Errors
+/// What the work says; `Local` when the runtime ends.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Failure::Local("the collector ends".to_owned())))
 }
 
 /// The files of a binary.
@@ -83,6 +115,11 @@ impl Found {
         self.downloads.extend(other.downloads);
     }
 
+    /// All of them, the binary first.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.binary].into_iter().chain(&self.supplementary)
+    }
+
     /// Leaves the binary alone. False if it is that already.
     pub fn leave_alone(&mut self) -> bool {
         let had = !self.supplementary.is_empty();
@@ -90,19 +127,20 @@ impl Found {
         had
     }
 
-    /// What tells these files from others, without reading them: names, sizes and times. Downloads have none.
+    /// What tells these files from others, without reading them: names, sizes and times. Downloads have none. Blocks.
     pub fn fingerprint(&self) -> Option<u64> {
         if !self.downloads.is_empty() {
             return None;
         }
         let mut hash = Xxh3::new();
-        for file in [&self.binary].into_iter().chain(&self.supplementary) {
+        for file in self.files() {
             stamp(file, &mut hash)?;
         }
         Some(hash.digest())
     }
 }
 
+/// What tells a file from others, and from itself after a change. Blocks.
 fn stamp(file: &Path, hash: &mut Xxh3) -> Option<()> {
     let metadata = std::fs::metadata(file).ok()?;
     let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use crate::pipeline::BoxFuture;
 use crate::symbols::cache::Cache;
@@ -10,12 +13,21 @@ use crate::symbols::compile::{Inputs, Limits, compile};
 use crate::symbols::describe::{Description, describe};
 use crate::symbols::failure::Failure;
 use crate::symbols::find::Tools;
-use crate::symbols::worker::Compiler;
+use crate::symbols::worker::{Compiler, WorkerLimits};
 
 /// Does what a worker does, in this process.
 pub(crate) struct InProcess;
 
 impl Compiler for InProcess {
+    fn limits(&self) -> WorkerLimits {
+        WorkerLimits {
+            memory: 1 << 30,
+            cpu: Duration::from_secs(60),
+            input: 1 << 30,
+            output: 1 << 30,
+        }
+    }
+
     fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
         Box::pin(async move { Ok(describe(file).unwrap_or_default()) })
     }
@@ -47,6 +59,8 @@ pub(crate) fn tools() -> (tempfile::TempDir, Tools) {
     let tools = Tools {
         cache: Arc::new(cache),
         compiler: Arc::new(InProcess),
+        // Tests on paused time must not wait for each other: their clocks would run on.
+        compiling: Arc::new(Semaphore::new(1)),
     };
     (directory, tools)
 }

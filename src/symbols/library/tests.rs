@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tempfile::TempDir;
 use tokio::time::{advance, sleep};
 
-use super::testing::tools;
+use super::testing::{InProcess, tools};
 use super::*;
 use crate::pipeline::BoxFuture;
 use crate::symbols::describe::Description;
+use crate::symbols::failure::Failure;
+use crate::symbols::find::Found;
 use crate::symbols::testing::{compiled_with_lines, elf, id};
-use crate::symbols::worker::Compiler;
+use crate::symbols::worker::{Compiler, WorkerLimits};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -23,6 +25,8 @@ struct Answers {
     remote: bool,
     file: Mutex<Option<PathBuf>>,
     failure: Mutex<Option<Failure>>,
+    /// How long it takes besides.
+    takes: Mutex<Duration>,
     asked: AtomicUsize,
 }
 
@@ -44,7 +48,8 @@ impl Source for Told {
     ) -> BoxFuture<'a, Result<Found, Failure>> {
         Box::pin(async move {
             self.0.asked.fetch_add(1, SeqCst);
-            sleep(Duration::from_secs(1)).await;
+            let takes = *self.0.takes.lock().unwrap();
+            sleep(Duration::from_secs(1) + takes).await;
             if let Some(failure) = self.0.failure.lock().unwrap().clone() {
                 return Err(failure);
             }
@@ -113,7 +118,7 @@ fn started(tools: &Tools, sources: &[&Arc<Answers>]) -> Arc<Library> {
 
 async fn one(library: &Arc<Library>, id: &BuildId) -> Lookup {
     library
-        .look_up(std::slice::from_ref(id))
+        .look_up(std::slice::from_ref(id), Asked::First)
         .await
         .pop()
         .unwrap()
@@ -182,6 +187,10 @@ async fn libraries_with_the_same_cache_share_one_fetch() {
 struct Contents(Arc<AtomicUsize>);
 
 impl Compiler for Contents {
+    fn limits(&self) -> WorkerLimits {
+        InProcess.limits()
+    }
+
     fn describe<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
         Box::pin(async { Ok(Description::default()) })
     }
@@ -290,7 +299,8 @@ async fn a_debug_file_of_no_use_does_not_cost_the_names_of_the_binary() {
     fs::write(&debug, "harm").unwrap();
     let mut found = Found::file(binary);
     found.add(Found::file(debug));
-    let file = world.library.compile(&id(1), found, false).await.unwrap();
+    let compiled_alone = world.library.compile(&id(1), found, false).await;
+    let file = compiled_alone.map(|compiled| compiled.file).ok().unwrap();
     assert_eq!(file.build_id(), Some(&id(1)));
     assert_eq!(compiled.load(SeqCst), 2);
 }
@@ -331,6 +341,7 @@ async fn a_server_that_is_away_is_asked_again_soon() {
     let note = Absence {
         kind: Kind::Unreachable,
         until: SystemTime::now(),
+        limits: InProcess.limits(),
         rejected: Vec::new(),
     };
     let stored = world.tools.cache.store_absence(&id, Wanted::Any, &note);
@@ -383,8 +394,14 @@ async fn so_many_build_ids_as_nobody_has_do_not_take_memory_for_ever() {
     let ids: Vec<BuildId> = (0..WAITING as u32 + 10)
         .map(|number| BuildId::from_bytes(&number.to_be_bytes()).unwrap())
         .collect();
-    let found = library.look_up(&ids).await;
     let busy = |found: &&Lookup| matches!(found, Lookup::Absent(Kind::Busy));
+    let found = library.look_up(&ids, Asked::First).await;
+    let left = found.iter().filter(busy).count();
+    assert_eq!(left, ids.len() - NEW_AT_ONCE, "one sender does not fill it");
+    for some in ids.chunks(NEW_AT_ONCE) {
+        library.look_up(some, Asked::First).await;
+    }
+    let found = library.look_up(&ids, Asked::First).await;
     assert_eq!(found.iter().filter(busy).count(), 10);
     assert_eq!(library.state().known.len(), WAITING);
     let mut state = library.state();
@@ -404,4 +421,233 @@ async fn so_many_build_ids_as_nobody_has_do_not_take_memory_for_ever() {
         state.open(id, file.clone(), Instant::now());
     }
     assert_eq!(state.open, OPEN);
+}
+
+/// A binary of this number, and what is compiled of it.
+fn numbered(number: u8) -> (BuildId, Vec<u8>) {
+    let (id, file) = (id(number), tempfile::NamedTempFile::new().unwrap());
+    compiled_with_lines(&id, file.path(), true);
+    (id, fs::read(file.path()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_is_bounded_in_bytes_and_one_question_has_all_it_has_asked_for() {
+    let world = World::new();
+    let files: Vec<_> = (1..=9).map(numbered).collect();
+    for (id, bytes) in &files {
+        let scratch = world.tools.cache.scratch().unwrap();
+        fs::write(scratch.path(), bytes).unwrap();
+        world.tools.cache.store(id, scratch).unwrap();
+    }
+    // Four fit.
+    let bytes = 4 * files[0].1.len() as u64 + 1;
+    *world.library.state() = State::new(bytes);
+    let ids: Vec<BuildId> = files.iter().map(|(id, _)| id.clone()).collect();
+    for _ in 0..2 {
+        let found = world.library.look_up(&ids, Asked::First).await;
+        let ready = |found: &Lookup| matches!(found, Lookup::Ready(_));
+        assert!(found.iter().all(ready));
+        let state = world.library.state();
+        assert_eq!((state.open, state.known.len()), (4, 4));
+        assert!(state.open_bytes <= bytes);
+    }
+    let mut state = world.library.state();
+    let (last, used) = state.in_use().pop().unwrap();
+    assert!(used.elapsed().unwrap() < HOUR);
+    state.close(&last);
+    assert_eq!((state.open, state.known.len()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cache_deletes_is_closed() {
+    let (directory, mut tools) = tools();
+    let small = crate::symbols::cache::Cache::open(&directory.path().join("small"), 1);
+    tools.cache = Arc::new(small.unwrap());
+    let world = World::new();
+    let library = started(&tools, &[&world.local]);
+    *library.state() = State::new(1 << 30);
+    for number in 1..=3 {
+        let id = id(number);
+        *world.local.file.lock().unwrap() = Some(world.binary(&id));
+        assert!(settled(&library, &id).await.is_ok());
+    }
+    let open: Vec<_> = library.state().in_use();
+    assert_eq!(open.len(), 1, "there is room for the last one only");
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_build_ids_and_slow_servers_keep_nobody_from_what_is_on_this_machine() {
+    let world = World::new();
+    let real = id(1);
+    *world.local.file.lock().unwrap() = Some(world.binary(&real));
+    *world.remote.takes.lock().unwrap() = HOUR;
+    let made_up: Vec<BuildId> = (2..40).map(id).collect();
+    world.library.look_up(&made_up, Asked::First).await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.asked().1, FETCHED_AT_ONCE);
+    let pending = one(&world.library, &real).await;
+    assert!(matches!(pending, Lookup::Pending(_)));
+    sleep(Duration::from_secs(10)).await;
+    assert!(matches!(one(&world.library, &real).await, Lookup::Ready(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_directories_have_nothing_is_not_written_down() {
+    let world = World::new();
+    let library = started(&world.tools, &[&world.local]);
+    for number in 1..10 {
+        let found = settled(&library, &id(number)).await.err();
+        assert_eq!(found, Some(Kind::NotFound));
+    }
+    assert_eq!(
+        fs::read_dir(world.tools.cache.directory()).unwrap().count(),
+        0
+    );
+}
+
+/// Ends as it is told, and may use what it is told.
+struct Limited {
+    memory: u64,
+    ends: Failure,
+    compiled: Arc<AtomicUsize>,
+}
+
+impl Compiler for Limited {
+    fn limits(&self) -> WorkerLimits {
+        WorkerLimits {
+            memory: self.memory,
+            ..InProcess.limits()
+        }
+    }
+
+    fn describe<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
+        Box::pin(async { Ok(Description::default()) })
+    }
+
+    fn compile<'a>(
+        &'a self,
+        _: &'a Path,
+        _: &'a [PathBuf],
+        _: &'a Path,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        self.compiled.fetch_add(1, SeqCst);
+        Box::pin(async move { Err(self.ends.clone()) })
+    }
+}
+
+impl World {
+    /// A library whose worker has so much memory and ends so; and how often it did.
+    fn limited(&self, memory: u64, ends: Failure) -> (Arc<Library>, Arc<AtomicUsize>) {
+        let compiled = Arc::new(AtomicUsize::new(0));
+        let compiler = Limited {
+            memory,
+            ends,
+            compiled: compiled.clone(),
+        };
+        let tools = Tools {
+            compiler: Arc::new(compiler),
+            ..self.tools.clone()
+        };
+        (started(&tools, &[&self.local]), compiled)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_exceeded_a_limit_is_tried_again_when_the_limit_has_grown() {
+    let world = World::new();
+    let id = id(1);
+    *world.local.file.lock().unwrap() = Some(world.binary(&id));
+    for (memory, compiled) in [(2, 1), (2, 0), (1, 0), (3, 1), (3, 0)] {
+        let ends = Failure::Worker("it needs more".to_owned());
+        let (library, count) = world.limited(memory, ends);
+        assert!(settled(&library, &id).await.is_err());
+        assert_eq!(count.load(SeqCst), compiled, "{memory}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_killed_is_tried_again_in_minutes_and_not_every_minute() {
+    let world = World::new();
+    let id = id(1);
+    *world.local.file.lock().unwrap() = Some(world.binary(&id));
+    let ends = Failure::Interrupted("memory is short".to_owned());
+    let (library, count) = world.limited(1, ends.clone());
+    for _ in 0..5 {
+        let failed = settled(&library, &id).await.err();
+        assert_eq!(failed, Some(Kind::Interrupted));
+        advance(LOOK_AGAIN).await;
+    }
+    assert_eq!(count.load(SeqCst), 1);
+    let (restarted, count) = world.limited(1, ends);
+    let failed = settled(&restarted, &id).await.err();
+    assert_eq!((failed, count.load(SeqCst)), (Some(Kind::Interrupted), 0));
+    // The note on disk has the clock on the wall, which cannot be moved.
+    let cache = &world.tools.cache;
+    let mut note = cache.absence(&id, Wanted::Any).unwrap();
+    assert!(note.rejected.is_empty());
+    note.until = SystemTime::now();
+    cache.store_absence(&id, Wanted::Any, &note).unwrap();
+    advance(Duration::from_secs(15 * 60)).await;
+    assert!(settled(&restarted, &id).await.is_err());
+    assert_eq!(count.load(SeqCst), 1);
+}
+
+/// Takes a second, and knows how many do so at once.
+#[derive(Default)]
+struct Busy {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Compiler for Busy {
+    fn limits(&self) -> WorkerLimits {
+        InProcess.limits()
+    }
+
+    fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
+        InProcess.describe(file)
+    }
+
+    fn compile<'a>(
+        &'a self,
+        binary: &'a Path,
+        supplementary: &'a [PathBuf],
+        output: &'a Path,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            let now = self.now.fetch_add(1, SeqCst) + 1;
+            self.most.fetch_max(now, SeqCst);
+            sleep(Duration::from_secs(1)).await;
+            self.now.fetch_sub(1, SeqCst);
+            InProcess.compile(binary, supplementary, output).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pipelines_of_a_process_compile_one_binary_at_a_time() {
+    let world = World::new();
+    let busy = Arc::new(Busy::default());
+    let id = id(1);
+    *world.remote.file.lock().unwrap() = Some(world.binary(&id));
+    let (one, other) = (tools(), tools());
+    let turns = world.tools.compiling.clone();
+    let libraries = [&one, &other].map(|(_, tools)| {
+        let tools = Tools {
+            compiler: busy.clone(),
+            compiling: turns.clone(),
+            ..tools.clone()
+        };
+        started(&tools, &[&world.remote])
+    });
+    let (one, other) = tokio::join!(settled(&libraries[0], &id), settled(&libraries[1], &id));
+    assert!(one.is_ok() && other.is_ok());
+    assert_eq!(busy.most.load(SeqCst), 1);
+    let cache = |name: &str| {
+        let directory = world.directory.path().join(name);
+        crate::symbols::cache::Cache::open(&directory, 1 << 20).unwrap()
+    };
+    let tools = ["a", "b"].map(|name| Tools::new(cache(name), busy.clone()));
+    assert!(Arc::ptr_eq(&tools[0].compiling, &tools[1].compiling));
+    assert_eq!(tools[0].compiling.available_permits(), 1);
 }

@@ -277,6 +277,10 @@ impl<'m> Reading<'m> {
                 parent,
                 call,
             });
+            // Of several places the first is where it is entered (DWARF 5, 2.17.3).
+            if let Some(entry) = self.spans.get(before).filter(|_| !inlined) {
+                self.model.entry(entry.start, context);
+            }
             for span in self.spans.iter_mut().skip(before) {
                 span.context = context;
             }

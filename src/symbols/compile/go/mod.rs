@@ -19,13 +19,13 @@ use crate::symbols::file::format::u32_at;
 ///
 /// Where there is code is what the table says: some debug files of Go binaries have neither the sections nor the segments of it.
 pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, CompileError> {
-    let Some((address, data)) = module::find_table(elf) else {
+    let Some(table) = module::find_table(elf) else {
         return Ok(Vec::new());
     };
-    let Some(tables) = Tables::parse(data) else {
+    let Some(tables) = Tables::parse(table.data) else {
         return Ok(Vec::new());
     };
-    let module = module::Module::find(elf, address, tables.version);
+    let module = module::Module::find(elf, table.address, table.end, tables.version);
     let text = match (tables.version, tables.text_start) {
         (Version::Go116, _) => 0,
         // Go 1.26 has it in the module's data alone; the section is what there is without that.

@@ -16,13 +16,27 @@ pub(super) struct Module {
     pub(super) function_data: Option<u64>,
 }
 
-/// `.gopclntab` and its address: by its name, or by what it begins with where there are no names of sections.
-pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<(u64, &'data [u8])> {
+/// `.gopclntab`.
+pub(super) struct Place<'data> {
+    pub(super) address: u64,
+    /// From there on, up to its end if that is known.
+    pub(super) data: &'data [u8],
+    /// The address behind it, if that is known.
+    pub(super) end: Option<u64>,
+}
+
+/// Looks for the table: by its name, or by what it begins with where there are no names of sections.
+pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
     let named = [".gopclntab", ".data.rel.ro.gopclntab"];
     let named = named.into_iter().find_map(|name| {
         let section = elf.section(name)?;
         let data = section.data(ENDIAN, elf.data).ok()?;
-        Some((section.sh_addr(ENDIAN), data))
+        let address = section.sh_addr(ENDIAN);
+        Some(Place {
+            address,
+            data,
+            end: address.checked_add(data.len() as u64),
+        })
     });
     named.or_else(|| {
         let segments = elf.segments().into_iter();
@@ -37,8 +51,12 @@ pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<(u64, &'data [u8])> 
                     let table = data.get(at..)?;
                     // Pages begin with it.
                     let aligned = at % 8 == 0;
-                    let table = (aligned && Tables::parse(table).is_some()).then_some(table)?;
-                    Some((segment.address.checked_add(at as u64)?, table))
+                    let data = (aligned && Tables::parse(table).is_some()).then_some(table)?;
+                    Some(Place {
+                        address: segment.address.checked_add(at as u64)?,
+                        data,
+                        end: None,
+                    })
                 })
             })
     })
@@ -52,13 +70,17 @@ pub(super) fn text_section(elf: &Elf<'_>) -> Option<u64> {
 }
 
 impl Module {
-    /// Looks for the record: it begins with a pointer to the table, which a relocation writes in a position-independent binary.
-    pub(super) fn find(elf: &Elf<'_>, table: u64, version: Version) -> Self {
-        // Where text and the end of the read-only data are among its fields.
-        let (text, function_data) = match version {
-            Version::Go116 => (176, None),
-            Version::Go118 => (176, Some(304)),
-            Version::Go120 => (176, Some(320)),
+    /// Looks for the record: it begins with a pointer to the table, which a relocation writes in a position-independent
+    /// binary.
+    ///
+    /// `end` is where the table ends, if that is known.
+    pub(super) fn find(elf: &Elf<'_>, table: u64, end: Option<u64>, version: Version) -> Self {
+        // Where text is, and where function data may be. Of the latter the first is that of Go 1.20 to 1.26, the second that of
+        // 1.27, which says types and interface tables otherwise; both have the same version of the table.
+        let (text, function_data): (u64, &[u64]) = match version {
+            Version::Go116 => (176, &[]),
+            Version::Go118 => (176, &[304]),
+            Version::Go120 => (176, &[320, 344]),
         };
         let by_relocation = relocations(elf);
         let read = |address: u64| match by_relocation.binary_search_by_key(&address, |(at, _)| *at)
@@ -77,12 +99,34 @@ impl Module {
         let Some(address) = candidates.into_iter().find(is_module) else {
             return Module::default();
         };
+        // Since Go 1.26 function data is at the end of the table, and where that ends is the next field.
+        let before_end = end.filter(|_| version >= Version::Go120).and_then(|end| {
+            let mut places = (function_data.first().copied()?..LAST_FIELD).step_by(8);
+            places.find(|offset| field(address, offset + 8) == Some(end))
+        });
+        let is_data = |place: &u64| {
+            let mut segments = elf.segments().into_iter();
+            segments.any(|segment| {
+                let skipped = place.checked_sub(segment.address);
+                !segment.executable && skipped.is_some_and(|skipped| skipped < segment.file_size)
+            })
+        };
+        // What is before it in memory is before it here, which is the read-only data or the types: sizes and offsets
+        // are not.
+        let read_data = |offset: u64| {
+            let before = field(address, offset.checked_sub(8)?)?;
+            field(address, offset).filter(|place| *place >= before && is_data(place))
+        };
+        let mut places = before_end.into_iter().chain(function_data.iter().copied());
         Module {
             text: field(address, text),
-            function_data: function_data.and_then(|offset| field(address, offset)),
+            function_data: places.find_map(read_data),
         }
     }
 }
+
+/// No field that is looked for is further behind the beginning of the record.
+const LAST_FIELD: u64 = 512;
 
 /// Places with the address of the table.
 fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64> {

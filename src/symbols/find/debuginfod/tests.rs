@@ -150,8 +150,8 @@ async fn redirects_end_and_take_no_headers_to_others() {
         }
     })
     .await;
-    let servers = servers(&[url(&server)]);
-    // Both are on this machine: a server that is may lead there.
+    let mut servers = servers(&[url(&server)]);
+    servers.0[0].network = told(&["8.8.8.8:80"; 32]);
     assert_eq!(find(&servers, &id(1)).await, Ok(vec![b"file".to_vec()]));
     assert!(
         !other.requests.lock().unwrap()[0]
@@ -210,17 +210,27 @@ impl Network for Told {
     }
 }
 
+fn told(addresses: &[&'static str]) -> Arc<Told> {
+    Arc::new(Told {
+        addresses: std::sync::Mutex::new(addresses.iter().copied().collect()),
+        connected: std::sync::Mutex::default(),
+    })
+}
+
 /// What comes of asking a server for a file, with these addresses of hosts; and where it went.
 async fn led(server: &TestServer, addresses: &[&'static str]) -> (String, Vec<Vec<SocketAddr>>) {
-    let mut servers = servers(&[url(server)]);
-    let told = Arc::new(Told {
-        addresses: addresses
-            .repeat(ATTEMPTS as usize)
-            .into_iter()
-            .collect::<VecDeque<_>>()
-            .into(),
-        connected: std::sync::Mutex::default(),
-    });
+    led_among(&[server], addresses).await
+}
+
+/// The same where there are more servers. Only the first one is asked.
+async fn led_among(
+    all: &[&TestServer],
+    addresses: &[&'static str],
+) -> (String, Vec<Vec<SocketAddr>>) {
+    let urls: Vec<String> = all.iter().map(|server| url(server)).collect();
+    let mut servers = servers(&urls);
+    servers.0.truncate(1);
+    let told = told(&addresses.repeat(ATTEMPTS as usize));
     servers.0[0].network = told.clone();
     let said = match find(&servers, &id(1)).await {
         Ok(_) => "found".to_owned(),
@@ -243,11 +253,10 @@ async fn a_server_outside_cannot_lead_into_a_private_network() {
     // Where the server itself is, then where the redirect leads.
     for (server, to) in [
         ("8.8.8.8:80", "10.0.0.1:80"),
-        ("8.8.8.8:80", "169.254.169.254:80"),
         ("[2600::1]:80", "[::ffff:192.168.0.1]:80"),
-        ("8.8.8.8:80", "8.8.4.4:80 127.0.0.1:80"),
+        ("8.8.8.8:80", "8.8.4.4:80 10.0.0.1:80"),
         // It says that it is inside, too.
-        ("8.8.8.8:80 10.0.0.2:80", "127.0.0.1:80"),
+        ("8.8.8.8:80 10.0.0.2:80", "10.0.0.3:80"),
     ] {
         let (said, _) = led(&outside, &[server, to]).await;
         assert!(said.contains("private network"), "{to}: {said}");
@@ -257,6 +266,31 @@ async fn a_server_outside_cannot_lead_into_a_private_network() {
     let (said, _) = led(&within, &["10.0.0.1:80", "8.8.8.8:80", "10.0.0.2:80"]).await;
     assert!(said.contains("private network"), "{said}");
     assert_eq!(asked(&inside), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_server_within_leads_to_others_that_are_configured_and_never_to_this_machine() {
+    let other = TestServer::start(None, |_| plain(200, b"file")).await;
+    let elsewhere = url(&other);
+    let within = TestServer::start(None, move |_| redirect(&elsewhere)).await;
+    for to in [
+        "127.0.0.1:80",
+        "0.0.0.0:80",
+        "169.254.169.254:80",
+        "[::1]:80",
+        "[fe80::1]:80",
+        "[::ffff:127.0.0.2]:80",
+        "10.0.0.2:80 127.0.0.1:80",
+    ] {
+        let (said, _) = led_among(&[&within, &other], &["10.0.0.1:80", to]).await;
+        assert!(said.contains("this machine or its link"), "{to}: {said}");
+    }
+    let addresses = ["10.0.0.1:80", "10.0.0.2:80"];
+    let (said, _) = led(&within, &addresses).await;
+    assert!(said.contains("not one of `servers`"), "{said}");
+    assert_eq!(asked(&other), [""; 0]);
+    let (said, _) = led_among(&[&within, &other], &addresses).await;
+    assert_eq!(said, "found");
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ impl Store {
             (None, None) => return Err(Failure::NotFound),
         };
         let mut common = None;
-        for file in [&found.binary].into_iter().chain(&found.supplementary) {
+        for file in found.files() {
             // One that cannot be read is found out when it is compiled.
             let description = tools.compiler.describe(file).await.unwrap_or_default();
             common = common.or(description.common);

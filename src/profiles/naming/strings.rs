@@ -1,0 +1,113 @@
+//! The tables of strings and functions: what is there is found, what is not is added.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::wire::reader::{Fields, Value};
+
+/// The table of strings, with what is added.
+pub(super) struct Strings<'r> {
+    table: Vec<&'r [u8]>,
+    pub(super) added: Vec<Box<[u8]>>,
+    /// What those take in a request.
+    pub(super) added_bytes: usize,
+    /// The indices of both.
+    known: HashTable<usize>,
+    hasher: RandomState,
+}
+
+/// What the tag and the length of an entry take at most, unless it is very long, in bytes.
+const FRAMING: usize = 4;
+
+impl<'r> Strings<'r> {
+    pub(super) fn new(table: Vec<&'r [u8]>) -> Self {
+        let mut strings = Strings {
+            known: HashTable::with_capacity(table.len()),
+            table,
+            added: Vec::new(),
+            added_bytes: 0,
+            hasher: RandomState::default(),
+        };
+        for index in 0..strings.table.len() {
+            let string = strings.table.get(index).copied().unwrap_or_default();
+            strings.find_or_insert(string, index);
+        }
+        if strings.table.is_empty() {
+            // The first one means "not set".
+            strings.index("");
+        }
+        strings
+    }
+
+    pub(super) fn index(&mut self, string: &str) -> u64 {
+        let next = self.table.len() + self.added.len();
+        let index = self.find_or_insert(string.as_bytes(), next);
+        if index == next {
+            self.added.push(string.as_bytes().into());
+            self.added_bytes += string.len() + FRAMING;
+        }
+        index as u64
+    }
+
+    /// The index of a string; `next` if it was not known until now.
+    fn find_or_insert(&mut self, string: &[u8], next: usize) -> usize {
+        let hash = self.hasher.hash_one(string);
+        let (table, added, hasher) = (&self.table, &self.added, &self.hasher);
+        let get = |index: usize| match index.checked_sub(table.len()) {
+            None => table.get(index).copied().unwrap_or_default(),
+            Some(behind) => added
+                .get(behind)
+                .map(|string| &**string)
+                .unwrap_or_default(),
+        };
+        if let Some(index) = self.known.find(hash, |index| get(*index) == string) {
+            return *index;
+        }
+        let hash_of = |index: &usize| hasher.hash_one(get(*index));
+        self.known.insert_unique(hash, next, hash_of);
+        next
+    }
+}
+
+/// The table of functions, with what is added. A function is its name, its system name, its file and its first line.
+pub(super) struct Functions {
+    known: HashMap<[u64; 4], u64, RandomState>,
+    pub(super) added: Vec<[u64; 4]>,
+    next: u64,
+}
+
+impl Functions {
+    pub(super) fn new(table: &[&[u8]]) -> Self {
+        let mut functions = Functions {
+            known: HashMap::with_capacity_and_hasher(table.len(), RandomState::default()),
+            added: Vec::new(),
+            next: table.len() as u64,
+        };
+        for (entry, index) in table.iter().zip(0..) {
+            let mut key = [0; 4];
+            for field in Fields::new(entry).flatten() {
+                let slot = usize::try_from(field.number).ok();
+                let slot = slot.and_then(|number| key.get_mut(number.wrapping_sub(1)));
+                if let (Some(slot), Value::Varint(value)) = (slot, field.value) {
+                    *slot = value;
+                }
+            }
+            functions.known.entry(key).or_insert(index);
+        }
+        if table.is_empty() {
+            functions.index([0; 4]);
+        }
+        functions
+    }
+
+    pub(super) fn index(&mut self, key: [u64; 4]) -> u64 {
+        *self.known.entry(key).or_insert_with(|| {
+            self.added.push(key);
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! What was found out about files, until they change.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// So many files are remembered; then it begins anew.
+const REMEMBERED: usize = 4096;
+
+/// What was found out, by what tells a file from others and from itself after a change.
+#[derive(Debug)]
+pub(super) struct Remembered<T>(Mutex<HashMap<u64, T>>);
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Remembered(Mutex::default())
+    }
+}
+
+impl<T: Clone> Remembered<T> {
+    pub(super) fn get(&self, stamp: u64) -> Option<T> {
+        self.known().get(&stamp).cloned()
+    }
+
+    pub(super) fn insert(&self, stamp: u64, found: T) {
+        let mut known = self.known();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(stamp, found);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells a file from others and from itself after a change: name, size and time. Blocks.
+pub(super) fn stamp(file: &Path) -> Option<u64> {
+    let mut hash = Xxh3::new();
+    super::stamp(file, &mut hash)?;
+    Some(hash.digest())
+}
