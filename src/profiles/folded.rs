@@ -28,21 +28,23 @@ pub fn read(text: &str) -> Result<Profiles, BadLine> {
     let mut profiles = Profiles::default();
     let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
     for (line, number) in text.lines().zip(1..) {
-        let line = line.trim();
+        let line = line.trim_end();
         if line.is_empty() {
             continue;
         }
         let bad = BadLine { line: number };
         let (stack, value) = line.rsplit_once(' ').ok_or(bad.clone())?;
         let value: i64 = value.parse().map_err(|_| bad)?;
-        let total = totals.entry(stack.trim_end()).or_default();
+        // Nothing before the number is a stack without frames.
+        let total = totals.entry(stack.trim()).or_default();
         *total = total.saturating_add(value);
     }
     let dictionary = &mut profiles.dictionary;
     let mut samples = Samples::default();
     for (stack, value) in totals {
         let mut locations = Vec::new();
-        for name in stack.rsplit(';') {
+        let frames = stack.rsplit(';').filter(|_| !stack.is_empty());
+        for name in frames {
             let name = dictionary.string(name);
             let function = dictionary.function(Function {
                 name,
@@ -139,6 +141,13 @@ mod tests {
         let profiles = read("main;b 2\n\nmain;a with space 1\r\nmain;b 3\n").unwrap();
         let kind = sample_type(&profiles, None).unwrap();
         assert_eq!(write(&profiles, kind), "main;a with space 1\nmain;b 5\n");
+    }
+
+    #[test]
+    fn what_has_no_frames_is_a_number_behind_a_space() {
+        let profiles = read(" 7\n  main 1\n").unwrap();
+        let kind = sample_type(&profiles, None).unwrap();
+        assert_eq!(write(&profiles, kind), " 7\nmain 1\n");
     }
 
     #[test]

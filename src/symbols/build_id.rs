@@ -35,6 +35,21 @@ impl BuildId {
         BuildId(digest.as_ref().into())
     }
 
+    /// The same for an id that is written as the hexadecimal digits of its text, which is how agents say it that know GNU build
+    /// ids only. `None` when it is something else.
+    pub fn from_go_digits(digits: &str) -> Option<Self> {
+        // Go's has about 83 characters.
+        if digits.len() > 512 {
+            return None;
+        }
+        let text = String::from_utf8(bytes(digits)?).ok()?;
+        // Longer than a digest that looks like text by chance.
+        let is_go = text.len() > 32
+            && text.contains('/')
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_go.then(|| BuildId::from_go(&text))
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -46,24 +61,28 @@ impl FromStr for BuildId {
 
     /// Reads hexadecimal digits, of either case.
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
-        let digit = |digit: u8| {
-            let value = char::from(digit).to_digit(16);
-            value.and_then(|value| u8::try_from(value).ok())
-        };
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         // Before anything is allocated.
         if text.len() > 2 * Self::LONGEST {
             return Err(BuildIdError::Length(text.len() / 2));
         }
-        let bytes: Option<Vec<u8>> = pairs
-            .iter()
-            .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-            .collect();
-        match bytes {
-            Some(bytes) if rest.is_empty() => Self::from_bytes(&bytes),
-            _ => Err(BuildIdError::NotHexadecimal),
+        match bytes(text) {
+            Some(bytes) => Self::from_bytes(&bytes),
+            None => Err(BuildIdError::NotHexadecimal),
         }
     }
+}
+
+/// The bytes that pairs of hexadecimal digits stand for.
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| {
+        let value = char::from(digit).to_digit(16);
+        value.and_then(|value| u8::try_from(value).ok())
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    bytes.collect::<Option<_>>().filter(|_| rest.is_empty())
 }
 
 impl fmt::Display for BuildId {
@@ -102,6 +121,17 @@ mod tests {
         assert_eq!(id.to_string(), "deadbeef01");
         assert_eq!(format!("{id:?}"), "BuildId(deadbeef01)");
         assert_eq!(BuildId::from_bytes(id.as_bytes()).unwrap(), id);
+    }
+
+    #[test]
+    fn an_id_of_go_is_the_same_one_in_hexadecimal_digits() {
+        let id = "aY3tXkYbqGfZ/8p0Qz-1hVJb3/S5o2/PZ_6W1bS";
+        let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(BuildId::from_go_digits(&digits), Some(BuildId::from_go(id)));
+        let (cut, short) = (&digits[1..], &digits[..64]);
+        for other in [id, cut, short, "deadbeef", ""] {
+            assert_eq!(BuildId::from_go_digits(other), None, "{other}");
+        }
     }
 
     #[test]

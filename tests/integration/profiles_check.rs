@@ -209,7 +209,7 @@ fn a_file_of_the_file_exporter_is_checked_message_by_message() {
     let (code, text) = check(&[&cut], &[]);
     assert_eq!(code, 1);
     assert!(
-        text.contains("ends 3 bytes before its last message"),
+        text.contains("ends 3 bytes before the end of its last message"),
         "{text}"
     );
 }

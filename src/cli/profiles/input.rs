@@ -117,7 +117,9 @@ pub(super) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
         let length = u32::from_be_bytes(*length) as usize;
         let Some((message, after)) = after.split_at_checked(length) else {
             let missing = length - after.len();
-            return Err(format!("it ends {missing} bytes before its last message"));
+            return Err(format!(
+                "it ends {missing} bytes before the end of its last message"
+            ));
         };
         messages.push(message);
         rest = after;

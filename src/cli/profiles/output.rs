@@ -56,7 +56,7 @@ impl Arguments {
             0 => format!("{name}: there are no profiles in it"),
             _ => format!(
                 "{name}: this makes {count} pprof files, as a pprof file has one resource and one list of sample types: \
-                 name a directory with -o, or write OTLP with --to otlp"
+                 name a directory that there is with -o, or write OTLP with --to otlp"
             ),
         };
         let output = self.output.as_deref();

@@ -135,10 +135,10 @@ impl Addresses {
     }
 }
 
-/// The GNU build id, else Go's. What is none is a stranger's text and goes nowhere.
+/// The GNU build id, else Go's, also where that is said to be a GNU one. What is none is a stranger's text and goes nowhere.
 fn build_id(binary: &UnnamedBinary) -> Option<BuildId> {
     let gnu = binary.gnu_build_id.as_deref();
-    let gnu = gnu.and_then(|id| id.parse().ok());
+    let gnu = gnu.and_then(|id| BuildId::from_go_digits(id).or_else(|| id.parse().ok()));
     gnu.or_else(|| binary.go_build_id.as_deref().map(BuildId::from_go))
 }
 

@@ -41,18 +41,12 @@ impl SymbolFile {
             return by_size(&segments, distance, limit - mapping.memory_start).or(Some(address));
         }
         let offset = mapping.file_offset.checked_add(distance)?;
-        // By the address itself, in case several segments share a page of the file; else by what else the loader maps in
-        // whole pages.
+        // By the address itself, in case several segments share a page of the file; else by what the loader maps in whole pages.
+        // Of those with code alone: in debug files with few headers another one may be where the code is in the binary.
         let holds = |segment: &&Segment| offset.wrapping_sub(segment.offset) < segment.file_size;
-        let executable = |segment: &&Segment| segment.executable;
-        let mut segments_of = segments.iter().filter(executable);
-        let segment = segments_of.find(holds).or_else(|| {
-            let in_pages = |segment: &&Segment| segment.executable && in_pages(segment, offset);
-            segments
-                .iter()
-                .find(holds)
-                .or_else(|| segments.iter().find(in_pages))
-        });
+        let code = || segments.iter().filter(|segment| segment.executable);
+        let segment = code().find(holds);
+        let segment = segment.or_else(|| code().find(|segment| in_pages(segment, offset)));
         let Some(segment) = segment else {
             return Some(address);
         };
