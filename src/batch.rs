@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 use smallvec::SmallVec;
+use tokio::sync::Notify;
 pub use tonic::Code;
 
 use crate::memory::Permit;
@@ -88,6 +89,8 @@ pub struct Batch {
     pub metadata: Option<Arc<Metadata>>,
     /// Set by a stage that will try again after a refusal: see [`Progress`].
     pub progress: Option<Arc<Progress>>,
+    /// Set by a stage that can wait long for the outcome: see [`Patience`].
+    pub patience: Option<Arc<Patience>>,
     joined: bool,
     /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
     permits: SmallVec<[Arc<Permit>; 1]>,
@@ -121,6 +124,25 @@ impl Progress {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(branch);
+    }
+}
+
+/// Who offers a batch has it on a disk until the outcome is known, and can wait for that as long as it takes.
+///
+/// So a stage that gathers batches for seconds need not answer for this one, and must not: it says that the batch is
+/// [taken in](Self::taken_in), and gives the outcome once what it made of the batch has gone on.
+#[derive(Debug, Default)]
+pub struct Patience(Notify);
+
+impl Patience {
+    /// The batch is where it will be for long: what is behind it may come.
+    pub fn taken_in(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for that, which does not happen where the outcome is known at once.
+    pub async fn until_taken_in(&self) {
+        self.0.notified().await;
     }
 }
 
@@ -272,6 +294,7 @@ impl Batch {
             payload: Payload::Wire(requests.into()),
             metadata: None,
             progress: None,
+            patience: None,
             joined: false,
             permits: SmallVec::new(),
         }
@@ -414,6 +437,7 @@ impl Batch {
             payload: Payload::Wire(requests),
             metadata: self.metadata.clone(),
             progress: self.progress.clone(),
+            patience: self.patience.clone(),
             joined: self.joined,
             permits,
         }

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::iter::Sum;
 use std::ops::AddAssign;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -31,6 +32,30 @@ pub trait Consumer: Send + Sync + 'static {
     /// Takes responsibility for the batch (`Ok`) or refuses it (`Err`); a dropped future counts as neither, and the
     /// sender still has the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
+
+    /// Where it hands batches on to.
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
+
+    /// Whether somebody from here on has on a disk what it has taken.
+    fn stores(&self) -> bool {
+        self.behind().iter().any(|next| next.stores())
+    }
+
+    /// Asks who gathers batches from here on to hand them on without waiting for more. It returns at once.
+    fn settle(&self, why: Settle) {
+        self.behind().iter().for_each(|next| next.settle(why));
+    }
+}
+
+/// Why something that is gathered should be handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// Who keeps it until then has no room for more.
+    Full,
+    /// Who hands it in ends: hardly anything comes any more, so this holds for all that still does.
+    Ending,
 }
 
 /// A pure edit of one batch: no waiting, no state that outlives the call but counters.

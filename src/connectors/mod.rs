@@ -7,6 +7,7 @@ pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod profile_metrics;
+mod queued;
 
 use crate::component::{ConnectorConfig, Entry};
 

@@ -28,6 +28,10 @@ impl Consumer for Entry {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.first.clone()]
+    }
 }
 
 /// Items that are refused unless somebody took them, also when the sender stops waiting.
@@ -102,6 +106,10 @@ impl Consumer for Chain {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }
 
 /// Counts what enters (or, in front of the next stage, leaves) a processor that holds batches.
@@ -146,6 +154,10 @@ impl Consumer for Counted {
             }),
         }
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -175,6 +187,10 @@ impl Consumer for Exit {
             self.account.passed(items);
             Ok(())
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.exporters.clone()]
     }
 }
 

@@ -61,6 +61,11 @@ impl Consumer for FanOut {
                 .unwrap_or(Ok(()))
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        let branches = self.branches.iter();
+        branches.map(|(_, consumer)| consumer.clone()).collect()
+    }
 }
 
 /// What the sender is told about two branches: a refusal that may pass wins, because then nothing is lost.

@@ -37,6 +37,10 @@ impl Consumer for Switch {
         let destination = self.current.load_full();
         Box::pin(async move { destination.0.consume(batch).await })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.current.load().0.clone()]
+    }
 }
 
 impl Destination {

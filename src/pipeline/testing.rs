@@ -17,6 +17,7 @@ pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<(), Nack>>>,
     refuses: fn(&Batch) -> Option<Nack>,
     delay: Duration,
+    pub(crate) stores: bool,
     taken: Mutex<Vec<Batch>>,
 }
 
@@ -26,6 +27,7 @@ impl Scripted {
             answers: Mutex::new(answers.into_iter().collect()),
             refuses: |_| None,
             delay: Duration::ZERO,
+            stores: false,
             taken: Mutex::default(),
         })
     }
@@ -49,6 +51,15 @@ impl Scripted {
         let mut double = Scripted::new([]);
         if let Some(double) = Arc::get_mut(&mut double) {
             double.refuses = refuses;
+        }
+        double
+    }
+
+    /// Says that what it takes is on a disk.
+    pub(crate) fn storing(answers: impl IntoIterator<Item = Result<(), Nack>>) -> Arc<Self> {
+        let mut double = Scripted::new(answers);
+        if let Some(double) = Arc::get_mut(&mut double) {
+            double.stores = true;
         }
         double
     }
@@ -85,6 +96,10 @@ impl Consumer for Scripted {
             self.taken.lock().unwrap().push(batch);
             Ok(())
         })
+    }
+
+    fn stores(&self) -> bool {
+        self.stores
     }
 }
 

@@ -1,7 +1,8 @@
 //! What processors and connectors have in common that hold data they have acknowledged: `batch`, the summaries of
 //! `compression`, `log_dedup`, and the connector `profile_metrics`.
 //!
-//! From the acknowledgement on the processor answers for the data. What is ready is offered to the next stage until that
+//! A sender that has its data on a disk until the outcome is known, and can wait (see `senders`), is answered when that
+//! has gone on. All others are at once, and from then on the processor answers for the data. What is ready is offered to the next stage until that
 //! takes it; while enough waits for that, clients are refused, who still have theirs. At the end of its life (a shutdown,
 //! a reload) everything goes at once, and what is left at the deadline is reported.
 
@@ -19,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::offer::offer;
+use super::senders::Senders;
 use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::{BoxFuture, Component, Settle, Undelivered};
 use crate::telemetry::DropReason;
 use crate::wire::{self, Limit};
 
@@ -98,11 +100,13 @@ pub(crate) struct Holding<G, R> {
 pub(crate) struct State<G, R> {
     pub(crate) gathered: G,
     pub(crate) ready: Queue<R>,
-    /// Items that this processor answers for: gathered, ready and under way.
+    /// Items that this processor answers for, because they were acknowledged: gathered, ready and under way.
     pub(crate) held: usize,
     pub(crate) closed: bool,
     /// Whether everything goes at once, because the processor is closed or has been replaced.
     pub(crate) ending: bool,
+    /// Whether what is gathered now goes at once.
+    urged: bool,
 }
 
 /// What waits to be handed on. Whoever adds to it wakes the flusher: see [`Holding::wake`].
@@ -134,6 +138,13 @@ impl<R: Bytes> Queue<R> {
     }
 }
 
+impl<G, R> State<G, R> {
+    /// Whether what is gathered goes now, due or not.
+    pub(crate) fn is_urgent(&mut self) -> bool {
+        std::mem::take(&mut self.urged) || self.ending
+    }
+}
+
 impl<G: Default, R: Bytes> Holding<G, R> {
     pub(crate) fn new(next: Next) -> Self {
         Holding {
@@ -147,6 +158,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
                 held: 0,
                 closed: false,
                 ending: false,
+                urged: false,
             }),
             wake: Notify::new(),
             gone: Notify::new(),
@@ -161,6 +173,18 @@ impl<G: Default, R: Bytes> Holding<G, R> {
     /// Wakes the flusher: something is ready, or will be due.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
+    }
+
+    /// See [`Consumer::settle`](crate::pipeline::Consumer::settle).
+    pub(crate) fn hand_on_now(&self, why: Settle) {
+        let mut state = self.state();
+        match why {
+            Settle::Full => state.urged = true,
+            Settle::Ending => state.ending = true,
+        }
+        drop(state);
+        self.wake();
+        self.next.consumer.settle(why);
     }
 
     /// Tries until there is a result. Between two attempts something was handed on; if that takes too long, the client
@@ -183,33 +207,57 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         }
     }
 
-    /// Offers a batch until it is taken. If it is refused for good, it is taken `apart` and each piece is offered, so
-    /// that what is at fault takes nothing else with it; what cannot be taken apart is dropped.
-    pub(crate) async fn hand_on(&self, batch: Batch, apart: impl FnOnce() -> Vec<Batch>) {
+    /// Offers a batch until it is taken; only once, if all of its senders wait and cannot do so for long. If it is refused
+    /// for good, it is taken `apart` and each piece is offered, so that what is at fault takes nothing else with it; what
+    /// cannot be taken apart is dropped, or returned to its one sender.
+    ///
+    /// # Errors
+    /// What to tell the senders that wait.
+    pub(crate) async fn hand_on(
+        &self,
+        mut batch: Batch,
+        senders: &mut Senders,
+        apart: impl FnOnce() -> Vec<Batch>,
+    ) -> Result<(), Nack> {
         let items = batch.items();
         let progress = Arc::new(Progress::default());
         let (next, closing) = (&self.next, &self.closing);
-        let Err(nack) = offer(next, closing, batch, progress.clone()).await else {
-            return self.settle(items);
+        let once = senders.are_in_a_hurry();
+        batch.patience = senders.patience();
+        let nack = match offer(next, closing, batch, progress.clone(), once).await {
+            Err(nack) if nack.retryable => return Err(nack),
+            Err(nack) => nack,
+            Ok(()) => {
+                self.settle(senders.passed(items));
+                return Ok(());
+            }
         };
         let pieces = apart();
         if pieces.len() < 2 {
+            if senders.are_one_who_waits() {
+                return Err(nack);
+            }
             self.give_up(items, &nack);
-            return self.settle(items);
+            self.settle(senders.passed(items));
+            return Ok(());
         }
         warn!(
             error = %nack,
             pieces = pieces.len(),
             "A batch was refused for good. Offering it in pieces."
         );
-        for piece in pieces {
+        for mut piece in pieces {
             let items = piece.items();
-            if let Err(nack) = offer(next, closing, piece, Arc::new(progress.fork())).await {
-                self.give_up(items, &nack);
+            piece.patience = senders.patience();
+            match offer(next, closing, piece, Arc::new(progress.fork()), once).await {
+                Err(nack) if nack.retryable => return Err(nack),
+                Err(nack) => self.give_up(items, &nack),
+                Ok(()) => {}
             }
             // One by one: a shutdown in between must count only what is left.
-            self.settle(items);
+            self.settle(senders.passed(items));
         }
+        Ok(())
     }
 
     fn give_up(&self, items: usize, nack: &Nack) {

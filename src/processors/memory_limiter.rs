@@ -147,6 +147,10 @@ impl Consumer for Limiter {
         self.accepted.increment(items);
         self.next.consume(batch)
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }
 
 /// Applies the limit when the configuration takes effect, not when it is built.

@@ -15,6 +15,7 @@ mod partition;
 pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;
+pub(crate) mod senders;
 pub mod symbolication;
 
 use crate::component::{Entry, ProcessorConfig};

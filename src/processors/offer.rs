@@ -14,18 +14,19 @@ use crate::turns::on_a_turn;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Offers until the batch is taken, or refused for good. Once it is `closing`, waits are short.
+/// Offers until the batch is taken, or refused for good, or only `once`. Once it is `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,
     mut batch: Batch,
     progress: Arc<Progress>,
+    once: bool,
 ) -> Result<(), Nack> {
     batch.progress = Some(progress);
     let mut wait = FIRST_WAIT;
     loop {
         match next.consumer.consume(batch.clone()).await {
-            Err(nack) if nack.retryable => {
+            Err(nack) if nack.retryable && !once => {
                 let jitter = 0.5 + fastrand::f64();
                 if closing.is_cancelled() {
                     // There may be no later.

@@ -44,7 +44,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::batch::{Code, Nack, Requests, Signal};
-use crate::pipeline::BoxFuture;
+use crate::pipeline::{BoxFuture, Settle};
 
 /// What an exporter adds to the queue: how to put one batch on the wire.
 pub trait Sender: Send + Sync + 'static {
@@ -87,15 +87,6 @@ pub enum Taken {
 
 /// What became of a batch that was taken over.
 pub type Settled = oneshot::Receiver<Result<Outcome, SendError>>;
-
-/// Why a sender should settle what it gathers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settle {
-    /// The queue has no room for more.
-    Full,
-    /// The exporter ends: hardly anything comes any more, so this holds for all that still does.
-    Ending,
-}
 
 /// A batch as it goes on the wire.
 #[derive(Debug, Clone)]

@@ -16,11 +16,11 @@ use super::held::{BLOCKING_BYTES, Held};
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
 use super::stored::{Stored, feed};
-use super::{Sender, Settle};
+use super::Sender;
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+use crate::pipeline::{BoxFuture, Component, Consumer, Settle, Undelivered};
 use crate::storage::AppendError;
 use crate::telemetry::{DropReason, ExporterMetrics};
 use crate::wire::Limit;
@@ -150,9 +150,10 @@ impl SendingQueue {
     async fn enqueue(
         &self,
         config: &QueueConfig,
-        batch: Batch,
+        mut batch: Batch,
         arrival: Arrival,
     ) -> Result<(), Nack> {
+        let patience = batch.patience.take();
         let merging = self.batcher.merging();
         // What waits to be merged is not under way, and may have to wait for more.
         let step = match merging {
@@ -187,7 +188,7 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, no_room)),
         };
-        let (tell, outcome) = match config.wait_for_result {
+        let (tell, outcome) = match config.wait_for_result || patience.is_some() {
             true => {
                 let (tell, outcome) = oneshot::channel();
                 (Some(tell), Some(outcome))
@@ -201,6 +202,9 @@ impl SendingQueue {
         drop(request);
         if let Some(entries) = self.batcher.push(partition, entries) {
             return Err(self.give_back(entries));
+        }
+        if let Some(patience) = patience {
+            patience.taken_in();
         }
         match outcome {
             Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
@@ -378,6 +382,10 @@ impl Consumer for SendingQueue {
                 None => self.send_now(batch, arrival).await,
             }
         })
+    }
+
+    fn stores(&self) -> bool {
+        self.stored.is_some()
     }
 }
 

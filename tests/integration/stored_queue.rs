@@ -59,6 +59,29 @@ async fn send_until_the_end(client: Client) {
     }
 }
 
+/// Kills collectors of the configuration at any moment, while all signals are sent to them and the next hop refuses most.
+async fn kill_often(config: &str, backend: &Backend) -> Oracle {
+    let oracle = Oracle::default();
+    for round in 0..5 {
+        let collector = Collector::start(config).await;
+        let mut clients = JoinSet::new();
+        for number in 0..4 {
+            let client =
+                Client::grpc(&format!("{round}-{number}"), collector.grpc(), &oracle).await;
+            clients.spawn(send_until_the_end(client));
+        }
+        // Any moment is a good one, once something is acknowledged.
+        let before = oracle.owed();
+        while oracle.owed() <= before + fastrand::usize(0..200) {
+            tokio::task::yield_now().await;
+        }
+        collector.signal("KILL");
+        while clients.join_next().await.is_some() {}
+    }
+    backend.always(Answer::Accept);
+    oracle
+}
+
 #[tokio::test]
 async fn every_acknowledged_item_arrives_after_many_kills_with_a_dead_next_hop() {
     for fsync in ["always", "interval", "never"] {
@@ -70,24 +93,7 @@ async fn every_acknowledged_item_arrives_after_many_kills_with_a_dead_next_hop()
             ("otlp_grpc", &exporter),
             &format!(", fsync: {fsync}"),
         );
-        let oracle = Oracle::default();
-        for round in 0..5 {
-            let collector = Collector::start(&config).await;
-            let mut clients = JoinSet::new();
-            for number in 0..4 {
-                let client =
-                    Client::grpc(&format!("{round}-{number}"), collector.grpc(), &oracle).await;
-                clients.spawn(send_until_the_end(client));
-            }
-            // Any moment is a good one, once something is acknowledged.
-            let before = oracle.owed();
-            while oracle.owed() <= before + fastrand::usize(0..200) {
-                tokio::task::yield_now().await;
-            }
-            collector.signal("KILL");
-            while clients.join_next().await.is_some() {}
-        }
-        backend.always(Answer::Accept);
+        let oracle = kill_often(&config, &backend).await;
         let collector = Collector::start(&config).await;
         oracle.settle(&backend).await;
         let metrics = collector.assert_conservation().await;
@@ -96,6 +102,86 @@ async fn every_acknowledged_item_arrives_after_many_kills_with_a_dead_next_hop()
         assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 0.0);
         assert!(collector.terminate().await.status.success());
     }
+}
+
+#[tokio::test]
+async fn what_a_batch_gathers_in_front_of_a_queue_on_disk_is_not_acknowledged_before_that_has_it() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let exporter = grpc_to(&backend, QUEUE);
+    let directory = directory.path().display();
+    let config = yaml(&[("batch", "{timeout: 10s}")], &[("otlp_grpc", &exporter)]);
+    let config = format!("extensions:\n  file_storage: {{directory: '{directory}'}}\n")
+        + &config.replace("service:\n", "service:\n  extensions: [file_storage]\n");
+    let oracle = kill_often(&config, &backend).await;
+    let collector = Collector::start(&config).await;
+    oracle.settle(&backend).await;
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn what_windows_and_queues_in_memory_have_stays_in_the_connectors_queue_until_it_has_gone_on()
+{
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    // Some get through, so that there are records that must not come again.
+    let mut requests = 0;
+    backend.script(move |_| {
+        requests += 1;
+        match requests % 5 {
+            0 => Answer::Accept,
+            _ => Answer::Refuse(Refusal::UNAVAILABLE),
+        }
+    });
+    let exporter = grpc_to(&backend, "");
+    let directory = directory.path().display();
+    let config = format!(
+        "extensions:
+  file_storage: {{directory: '{directory}'}}
+receivers:
+  otlp:
+    protocols:
+      grpc: {{endpoint: '127.0.0.1:0'}}
+      http: {{endpoint: '127.0.0.1:0'}}
+connectors:
+  forward: {{{QUEUE}}}
+processors:
+  compression: {{mode: aggregate, interval: 300ms}}
+  log_dedup: {{interval: 300ms}}
+  batch: {{timeout: 300ms}}
+exporters:
+  otlp_grpc: {exporter}
+service:
+  extensions: [file_storage]
+  pipelines:
+    traces/in: {{receivers: [otlp], exporters: [forward]}}
+    metrics/in: {{receivers: [otlp], exporters: [forward]}}
+    logs/in: {{receivers: [otlp], exporters: [forward]}}
+    profiles/in: {{receivers: [otlp], exporters: [forward]}}
+    traces: {{receivers: [forward], processors: [batch], exporters: [otlp_grpc]}}
+    metrics: {{receivers: [forward], exporters: [otlp_grpc]}}
+    logs: {{receivers: [forward], processors: [log_dedup, batch], exporters: [otlp_grpc]}}
+    profiles: {{receivers: [forward], processors: [compression, batch], exporters: [otlp_grpc]}}
+"
+    );
+    let oracle = kill_often(&config, &backend).await;
+    // What was under way to windows of an hour is handed on at once when the collector ends.
+    let long = config.replace("300ms", "1h");
+    let collector = Collector::start(&long).await;
+    let client = Client::grpc("last", collector.grpc(), &oracle).await;
+    for signal in Signal::ALL {
+        client.send(&client.request(signal, 5)).await.unwrap();
+    }
+    let ended = collector.terminate().await;
+    assert!(ended.status.success(), "nothing is lost");
+    let collector = Collector::start(&config).await;
+    oracle.settle(&backend).await;
+    let metrics = collector.assert_conservation().await;
+    assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
+    assert!(collector.terminate().await.status.success());
+    let left = queue(&["inspect", &directory.to_string()]);
+    assert!(left.status.success());
+    let left = text(&left);
+    assert_eq!(left.matches("waiting: 0 records").count(), 4, "{left}");
 }
 
 #[tokio::test]

@@ -105,4 +105,8 @@ impl Consumer for Counting {
             }
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }

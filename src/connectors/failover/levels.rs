@@ -162,6 +162,11 @@ impl Consumer for Levels {
         batch.wire();
         Box::pin(self.offer(batch))
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        let levels = self.levels.iter();
+        levels.map(|level| level.consumer.clone()).collect()
+    }
 }
 
 /// Whether another level would say the same: the data is at fault, or too large. All other refusals, such as that our

@@ -1,5 +1,7 @@
 //! What the connector promises to who brings a batch.
 
+use std::time::Duration;
+
 use super::*;
 use crate::batch::{Code, Nack};
 use crate::component::Host;

@@ -16,9 +16,10 @@ use super::write;
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Next, Outputs, Terminal};
 use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
 use crate::processors::offer::away;
+use crate::processors::senders::Senders;
 use crate::telemetry::{Account, DropReason};
 use crate::wire::{self, Limit};
 
@@ -150,7 +151,12 @@ impl Gatherer {
     }
 
     /// Adds what was read to the window, unless there is no room for it now.
-    fn take_in(&self, batch: &Batch, read: &mut Option<Read>) -> Result<Option<()>, Nack> {
+    fn take_in(
+        &self,
+        batch: &Batch,
+        read: &mut Option<Read>,
+        senders: &mut Senders,
+    ) -> Result<Option<()>, Nack> {
         let mut state = self.holding.state();
         let state = &mut *state;
         if state.closed {
@@ -178,6 +184,7 @@ impl Gatherer {
             resources: Default::default(),
             requests: Default::default(),
             items: 0,
+            senders: Senders::default(),
             bytes: 0,
             permit: self.budget.nothing(),
             others: Vec::new(),
@@ -205,7 +212,9 @@ impl Gatherer {
         self.metrics.first.increment(added.first as u64);
         window.bytes += added.bytes;
         window.items += batch.items();
-        state.held += batch.items();
+        let senders = std::mem::take(senders);
+        state.held += senders.held();
+        window.senders.append(senders);
         let exceeded = window.permit.grow(added.bytes).is_err();
         if exceeded {
             let empty = batch.clone().with_wire(0, bytes::Bytes::new());
@@ -240,9 +249,9 @@ impl Holder for Gatherer {
     async fn collect(&self) -> Collected {
         let mut state = self.holding.state();
         let state = &mut *state;
-        let (ending, now) = (state.ending, Instant::now());
+        let (urgent, now) = (state.is_urgent(), Instant::now());
         let gathered = &mut state.gathered;
-        let is_due = |window: &Window| ending || window.due <= now;
+        let is_due = |window: &Window| urgent || window.due <= now;
         if gathered.window.as_ref().is_some_and(is_due)
             && let Some(window) = gathered.close()
         {
@@ -257,6 +266,7 @@ impl Holder for Gatherer {
 
     async fn hand_on(&self, mut window: Window) {
         let (items, functions) = (window.items, self.functions);
+        let mut senders = std::mem::take(&mut window.senders);
         let bytes = window.bytes;
         let write = move || {
             let request = bytes::Bytes::from(write::request(&window, functions));
@@ -273,9 +283,13 @@ impl Holder for Gatherer {
         };
         let pieces = wire::split(Signal::Metrics, &request, limit);
         let points = pieces.iter().map(|(points, _)| points).sum::<usize>();
+        let held = senders.held();
+        senders.became(points);
         self.became(items, points);
+        self.holding.became(held, senders.held());
         // Given back only now: the budget counts what is here, not what will be.
         drop(window);
+        let mut outcome = Ok(());
         // There may be none: traces in which nothing was served.
         for (points, piece) in pieces.into_iter().filter(|(points, _)| *points > 0) {
             let mut batch = Batch::new(Signal::Metrics, points, piece);
@@ -284,8 +298,11 @@ impl Holder for Gatherer {
                 batch.hold(permit);
             }
             let whole = batch.clone();
-            self.holding.hand_on(batch, || in_pieces(whole)).await;
+            let apart = || in_pieces(whole);
+            let handed_on = self.holding.hand_on(batch, &mut senders, apart);
+            outcome = outcome.and(handed_on.await);
         }
+        senders.tell(&outcome);
     }
 }
 
@@ -294,7 +311,6 @@ impl Gatherer {
     fn became(&self, items: usize, points: usize) {
         self.account.dropped(items, DropReason::Merged);
         self.account.received(points);
-        self.holding.became(items, points);
     }
 }
 
@@ -341,11 +357,16 @@ impl Consumer for Entrance {
                 items: batch.items(),
             };
             let mut read = Some(gatherer.read(&mut batch).await?);
-            let take_in = || gatherer.take_in(&batch, &mut read);
+            let (mut senders, answer) = Senders::of(&mut batch, false);
+            let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
             gatherer.holding.with_patience(FULL, take_in).await?;
             entering.items = 0;
-            Ok(())
+            answer.outcome().await
         })
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding.hand_on_now(why);
     }
 }
 

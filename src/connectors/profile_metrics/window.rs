@@ -14,6 +14,7 @@ use super::subject::overflow;
 use crate::batch::Batch;
 use crate::memory::Permit;
 use crate::processors::holding;
+use crate::processors::senders::Senders;
 
 /// What came in a while.
 pub(super) struct Window {
@@ -29,6 +30,7 @@ pub(super) struct Window {
     pub(super) requests: BTreeMap<Vec<u8>, Requests>,
     /// Items that were acknowledged.
     pub(super) items: usize,
+    pub(super) senders: Senders,
     pub(super) bytes: usize,
     pub(super) permit: Permit,
     /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.

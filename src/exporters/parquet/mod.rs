@@ -44,8 +44,8 @@ use self::shelf::Limits;
 use self::table::Layout;
 use crate::batch::{Code, Requests, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::pipeline::{BoxFuture, Component, Undelivered};
-use crate::queue::{self, Encoded, Outcome, SendError, Sender, Settings, Settle, Taken};
+use crate::pipeline::{BoxFuture, Component, Settle, Undelivered};
+use crate::queue::{self, Encoded, Outcome, SendError, Sender, Settings, Taken};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(

@@ -1,7 +1,8 @@
 //! Gathers requests into larger batches.
 //!
-//! The encoded requests are appended to each other without copying. A request is acknowledged when it was taken in, so
-//! from then on this processor answers for it: it offers a batch again until the next stage takes it, and takes no
+//! The encoded requests are appended to each other without copying. In front of an exporter with a queue on disk a
+//! request is acknowledged when that has it, and waits a short time for others at most. Otherwise it is acknowledged when
+//! it was taken in, and from then on this processor answers for it: it offers a batch again until the next stage takes it, and takes no
 //! more in once enough batches wait. A batch that is refused for good is taken apart and offered request by request,
 //! so that one request's trouble never touches another's data.
 //!
@@ -28,11 +29,12 @@ use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
 use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, MAX_READY, Most};
 use crate::processors::partition::{self, Keys, Partition};
+use crate::processors::senders::Senders;
 use crate::wire::{self, Limit};
-use waiting::{Sizes, Waiting};
+use waiting::{Piece, Sizes, Waiting};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
@@ -109,7 +111,11 @@ impl ProcessorConfig for Config {
         Ok(Stage::Holding(Box::new(move |next| {
             let batcher = Arc::new(Batcher {
                 sizes: config.sizes(),
-                timeout: config.timeout.0,
+                timeout: match next.consumer.stores() {
+                    true => config.timeout.0.min(LONGEST_WAIT),
+                    false => config.timeout.0,
+                },
+                senders_wait: next.consumer.stores(),
                 keys: Keys::new(&config.metadata_keys),
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
                 metrics,
@@ -157,6 +163,10 @@ const MAX_UNDER_WAY: Most = Most {
     bytes: 8 << 20,
 };
 
+/// How long a sender waits at most for others whose requests are batched with its own, where it waits until they are on a
+/// disk. Clients often send one request after the other: this bounds how much one of them can send.
+const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
+
 const FULL: &str = "the batch processor is full: the next stage does not take its batches";
 
 struct Batcher {
@@ -166,7 +176,9 @@ struct Batcher {
     cardinality: usize,
     metrics: Metrics,
     budget: Arc<Budget>,
-    holding: Holding<HashMap<Partition, Group>, Batch>,
+    /// Whether a request is acknowledged when the next stage has it, because that has it on a disk then.
+    senders_wait: bool,
+    holding: Holding<HashMap<Partition, Group>, Piece>,
 }
 
 /// What came with the same values of `metadata_keys`.
@@ -179,7 +191,11 @@ struct Group {
 
 impl Batcher {
     /// Takes what one client sent out of `offered`, unless there is no room for it now.
-    fn take_in(&self, offered: &mut SmallVec<[Batch; 1]>) -> Result<Option<()>, Nack> {
+    fn take_in(
+        &self,
+        offered: &mut SmallVec<[Batch; 1]>,
+        senders: &mut Senders,
+    ) -> Result<Option<()>, Nack> {
         let mut state = self.holding.state();
         let state = &mut *state;
         if state.closed {
@@ -203,8 +219,9 @@ impl Batcher {
             }
         };
         for batch in offered.drain(..) {
-            state.held += batch.items();
-            group.waiting.push(batch);
+            let senders = senders.split(batch.items());
+            state.held += senders.held();
+            group.waiting.push(Piece { batch, senders });
         }
         let mut wake = false;
         while group.waiting.is_enough(&self.sizes) {
@@ -229,11 +246,11 @@ impl Batcher {
 
 impl Holder for Batcher {
     type Gathered = HashMap<Partition, Group>;
-    type Ready = Batch;
+    type Ready = Piece;
 
     const UNDER_WAY: Most = MAX_UNDER_WAY;
 
-    fn holding(&self) -> &Holding<Self::Gathered, Batch> {
+    fn holding(&self) -> &Holding<Self::Gathered, Piece> {
         &self.holding
     }
 
@@ -241,10 +258,11 @@ impl Holder for Batcher {
         let mut state = self.holding.state();
         let state = &mut *state;
         let now = Instant::now();
+        let urgent = state.is_urgent();
         let mut next: Option<Instant> = None;
         for group in state.gathered.values_mut() {
             let Some(due) = group.due else { continue };
-            if due > now && !state.ending {
+            if due > now && !urgent {
                 next = Some(next.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }
@@ -260,12 +278,16 @@ impl Holder for Batcher {
         }
     }
 
-    async fn hand_on(&self, batch: Batch) {
+    async fn hand_on(&self, piece: Piece) {
+        let Piece { batch, mut senders } = piece;
+        let mut outcome = Ok(());
         for (batch, parts) in profiles::whole(batch, self.sizes.most, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
-            self.holding.hand_on(batch, || apart(parts)).await;
+            let handed_on = self.holding.hand_on(batch, &mut senders, || apart(parts));
+            outcome = outcome.and(handed_on.await);
         }
+        senders.tell(&outcome);
     }
 }
 
@@ -287,11 +309,23 @@ impl Consumer for Entrance {
         Box::pin(async move {
             let batcher = &self.0;
             let (most, budget) = (batcher.sizes.most, &batcher.budget);
+            let (mut senders, answer) = Senders::of(&mut batch, batcher.senders_wait);
             let mut offered = profiles::within(batch, most, budget).await;
             let holding = &batcher.holding;
-            let take_in = || batcher.take_in(&mut offered);
-            holding.with_patience(FULL, take_in).await
+            let take_in = || batcher.take_in(&mut offered, &mut senders);
+            holding.with_patience(FULL, take_in).await?;
+            // Every piece has them by now.
+            senders.tell(&Ok(()));
+            answer.outcome().await
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.0.holding.next.consumer.clone()]
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding.hand_on_now(why);
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration as StdDuration;
 
 use super::*;
+use crate::batch::Patience;
 use crate::component::{Host, Next};
 use crate::pipeline::testing::{Scripted, span_names, spans};
 use crate::pipeline::{Component, FanOut};
@@ -404,4 +405,77 @@ async fn profiles_that_there_is_no_room_to_decode_go_each_for_itself_and_are_not
         taken_profiles(&f),
         [vec!["a"], vec!["b"], vec!["c", "d", "e"]]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_front_of_a_queue_on_disk_senders_hear_what_that_says_and_wait_shortly() {
+    let full = || Err(Nack::unavailable("the disk is full"));
+    let f = fixture(&config(), Scripted::storing([full()]));
+    let start = Instant::now();
+    let (a, b) = tokio::join!(
+        f.consumer.consume(spans(["a"])),
+        f.consumer.consume(spans(["b"]))
+    );
+    // Nothing is kept of what the senders have.
+    assert!(a.unwrap_err().retryable && b.unwrap_err().retryable);
+    assert_eq!(start.elapsed(), LONGEST_WAIT);
+    assert!(f.component.idle());
+
+    f.consumer.consume(spans(["a"])).await.unwrap();
+    assert_eq!(f.exporter.span_names(), ["a"]);
+    let deadline = Instant::now() + StdDuration::from_secs(1);
+    assert_eq!(f.component.shutdown(deadline).await.items, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_several_batches_is_acknowledged_when_all_of_them_are_taken() {
+    let config = Config {
+        send_batch_max_size: 4,
+        ..config()
+    };
+    let f = fixture(
+        &config,
+        Scripted::storing([Ok(()), Err(Nack::unavailable("full"))]),
+    );
+    let letters = ["a", "b", "c", "d", "e", "f"];
+    assert!(f.consumer.consume(spans(letters)).await.is_err());
+    assert_eq!(f.exporter.taken(), [4]);
+    f.consumer.consume(spans(letters)).await.unwrap();
+    assert_eq!(f.exporter.taken(), [4, 4, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
+    let bad = |batch: &Batch| {
+        let bad = span_names(batch).contains(&"bad".to_owned());
+        bad.then(|| Nack::invalid("bad"))
+    };
+    let mut storing = Scripted::refusing(bad);
+    Arc::get_mut(&mut storing).unwrap().stores = true;
+    let f = fixture(&config(), storing);
+    let (good, bad) = tokio::join!(
+        f.consumer.consume(spans(["good"])),
+        f.consumer.consume(spans(["bad"]))
+    );
+    // Whose it was is not known any more: it is dropped, counted and said.
+    assert!(good.is_ok() && bad.is_ok());
+    assert_eq!(f.exporter.span_names(), ["good"]);
+    // Alone it is.
+    let alone = f.consumer.consume(spans(["bad"])).await;
+    assert!(!alone.unwrap_err().retryable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patient_sender_hears_the_outcome_and_the_batch_is_offered_until_then() {
+    let f = fixture(&config(), Scripted::new([Err(Nack::unavailable("later"))]));
+    let patience = Arc::new(Patience::default());
+    let mut batch = spans(["a"]);
+    batch.patience = Some(patience.clone());
+    let consumer = f.consumer.clone();
+    let outcome = tokio::spawn(async move { consumer.consume(batch).await });
+    patience.until_taken_in().await;
+    assert!(f.exporter.taken().is_empty() && f.component.idle());
+    f.consumer.settle(Settle::Full);
+    outcome.await.unwrap().unwrap();
+    assert_eq!(f.exporter.taken(), [1]);
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::batch::{Batch, Signal};
+use crate::processors::holding;
+use crate::processors::senders::Senders;
 use crate::wire::{self, Limit};
 
 /// When requests are enough, and how much a batch may have at most.
@@ -14,10 +16,22 @@ pub(super) struct Sizes {
     pub(super) most: Limit,
 }
 
+/// Requests with those who sent them.
+pub(super) struct Piece {
+    pub(super) batch: Batch,
+    pub(super) senders: Senders,
+}
+
+impl holding::Bytes for Piece {
+    fn bytes(&self) -> usize {
+        self.batch.bytes()
+    }
+}
+
 /// Requests of one partition, in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Waiting {
-    requests: VecDeque<Batch>,
+    requests: VecDeque<Piece>,
     items: usize,
     bytes: usize,
 }
@@ -27,10 +41,10 @@ impl Waiting {
         self.requests.is_empty()
     }
 
-    pub(super) fn push(&mut self, batch: Batch) {
-        self.items += batch.items();
-        self.bytes += batch.bytes();
-        self.requests.push_back(batch);
+    pub(super) fn push(&mut self, piece: Piece) {
+        self.items += piece.batch.items();
+        self.bytes += piece.batch.bytes();
+        self.requests.push_back(piece);
     }
 
     /// Whether what waits is enough for a batch.
@@ -39,40 +53,57 @@ impl Waiting {
     }
 
     /// The next batch within the limits: as many whole requests as fit, or a piece of one that is too large alone.
-    pub(super) fn take(&mut self, sizes: &Sizes) -> Option<Batch> {
-        let mut batch = self.pop(&sizes.most)?;
-        while let Some(next) = self.requests.front() {
+    pub(super) fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
+        let Piece {
+            mut batch,
+            mut senders,
+        } = self.pop(&sizes.most)?;
+        while let Some(Piece { batch: next, .. }) = self.requests.front() {
             let items = batch.items() + next.items();
             let bytes = batch.bytes() + next.bytes();
             if items > sizes.most.items || bytes > sizes.most.bytes {
                 break;
             }
             match self.pop(&sizes.most) {
-                Some(next) => batch.append(next),
+                Some(next) => {
+                    batch.append(next.batch);
+                    senders.append(next.senders);
+                }
                 None => break,
             }
         }
-        Some(batch)
+        Some(Piece { batch, senders })
     }
 
-    fn pop(&mut self, most: &Limit) -> Option<Batch> {
-        let mut request = self.requests.pop_front()?;
+    fn pop(&mut self, most: &Limit) -> Option<Piece> {
+        let Piece {
+            batch: mut request,
+            mut senders,
+        } = self.requests.pop_front()?;
         self.items -= request.items();
         self.bytes -= request.bytes();
         let fits = request.items() <= most.items && request.bytes() <= most.bytes;
         // Profiles were cut before they came in, which is work that must not be done under the lock.
         if fits || request.signal() == Signal::Profiles {
-            return Some(request);
+            return Some(Piece {
+                batch: request,
+                senders,
+            });
         }
         let whole = request.wire().to_bytes();
-        let mut pieces = wire::split(request.signal(), &whole, *most).into_iter();
-        let (items, bytes) = pieces.next()?;
-        let first = request.clone().with_wire(items, bytes);
+        let pieces = wire::split(request.signal(), &whole, *most).into_iter();
+        let mut pieces = pieces.map(|(items, bytes)| Piece {
+            batch: request.clone().with_wire(items, bytes),
+            senders: senders.split(items),
+        });
+        let first = pieces.next()?;
         // The rest goes back to the front, in order.
-        for (items, bytes) in pieces.rev() {
-            let piece = request.clone().with_wire(items, bytes);
-            self.items += piece.items();
-            self.bytes += piece.bytes();
+        let rest: Vec<Piece> = pieces.collect();
+        // Every piece has theirs by now.
+        senders.tell(&Ok(()));
+        for piece in rest.into_iter().rev() {
+            self.items += piece.batch.items();
+            self.bytes += piece.batch.bytes();
             self.requests.push_front(piece);
         }
         Some(first)

@@ -1,8 +1,9 @@
 //! Windows of profiles: gathered, summed up, handed on.
 //!
-//! Profiles are acknowledged when they were added to a window, so from then on this processor answers for them, by the
-//! rules of the `batch` processor: what left a window is offered until the next stage takes it, and while enough waits
-//! for that, nothing more is taken in.
+//! Profiles that come from a queue on disk are acknowledged to that when their summary has gone on. All others are when
+//! they were added to a window, so from then on this processor answers for them, by the rules of the `batch` processor:
+//! what left a window is offered until the next stage takes it, and while enough waits for that, nothing more is taken
+//! in.
 
 mod flush;
 
@@ -18,10 +19,11 @@ use tokio::time::Instant;
 use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Stage};
 use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::decoding;
 use crate::processors::holding::{self, CLOSED, Holding, Life};
 use crate::processors::offer::away;
+use crate::processors::senders::Senders;
 use crate::profiles::aggregate::{Options, Read, Summary, series};
 use crate::profiles::{Aggregator, understood};
 
@@ -80,6 +82,7 @@ struct Pending {
     aggregator: Aggregator,
     /// As they came in.
     items: usize,
+    senders: Senders,
     permit: Option<Permit>,
     /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
     others: Vec<Batch>,
@@ -99,14 +102,14 @@ enum Reading {
 enum Ready {
     Window(Box<Pending>),
     /// As it came, or a summary already.
-    Batch(Batch),
+    Batch(Batch, Senders),
 }
 
 impl holding::Bytes for Ready {
     fn bytes(&self) -> usize {
         match self {
             Ready::Window(pending) => pending.aggregator.bytes(),
-            Ready::Batch(batch) => batch.bytes(),
+            Ready::Batch(batch, _) => batch.bytes(),
         }
     }
 }
@@ -122,12 +125,8 @@ impl Gatherer {
         Ok((!full).then_some(()))
     }
 
-    /// From here on this processor answers for what is ready.
-    fn ready(&self, ready: Ready, new_items: usize) {
-        let mut state = self.holding.state();
-        state.held += new_items;
-        state.ready.push(ready);
-        drop(state);
+    fn ready(&self, ready: Ready) {
+        self.holding.state().ready.push(ready);
         self.holding.wake();
     }
 
@@ -136,7 +135,7 @@ impl Gatherer {
         window.due = None;
         // A request may have been read for it that nobody waited for.
         if let Some(pending) = window.pending.take().filter(|pending| pending.items > 0) {
-            self.ready(Ready::Window(Box::new(pending)), 0);
+            self.ready(Ready::Window(Box::new(pending)));
         }
         let now = Instant::now();
         let interval = self.settings.interval;
@@ -170,6 +169,7 @@ impl Gatherer {
         let pending = window.pending.get_or_insert_with(|| Pending {
             aggregator: Aggregator::new(options.clone()),
             items: 0,
+            senders: Senders::default(),
             permit: None,
             others: Vec::new(),
         });
@@ -181,7 +181,13 @@ impl Gatherer {
 
     /// Adds a request to the window it was read for, or lets it pass. Without an await: who gives up waiting has not been
     /// taken in.
-    fn take_in(&self, window: &mut Window, mut batch: Batch, reading: Reading) {
+    fn take_in(
+        &self,
+        window: &mut Window,
+        mut batch: Batch,
+        mut senders: Senders,
+        reading: Reading,
+    ) {
         let items = batch.items();
         let (read, pending) = match (reading, window.pending.as_mut()) {
             (Reading::Joins(read), Some(pending)) => (read, pending),
@@ -190,14 +196,20 @@ impl Gatherer {
                 self.metrics.saturated.increment(summary.saturated);
                 batch.metadata = None;
                 self.holding.merged(items, summary.samples);
+                senders.became(summary.samples);
+                self.holding.state().held += senders.held();
                 let summed_up = batch.remade(summary.samples, summary.request);
-                return self.ready(Ready::Batch(summed_up), summary.samples);
+                return self.ready(Ready::Batch(summed_up, senders));
             }
-            _ => return self.ready(Ready::Batch(batch), items),
+            _ => {
+                self.holding.state().held += senders.held();
+                return self.ready(Ready::Batch(batch, senders));
+            }
         };
         pending.aggregator.add_read(read);
         pending.items += items;
-        self.holding.state().held += items;
+        self.holding.state().held += senders.held();
+        pending.senders.append(senders);
         let bytes = pending.aggregator.bytes();
         let exceeded = !pending.account_for(bytes, &self.budget);
         if exceeded {
@@ -269,9 +281,24 @@ impl Consumer for Entrance {
             let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
             // From here on the window accounts for it.
             drop(decoding);
-            gatherer.take_in(&mut window, batch, reading);
-            Ok(())
+            let (senders, answer) = Senders::of(&mut batch, false);
+            gatherer.take_in(&mut window, batch, senders, reading);
+            drop(window);
+            answer.outcome().await
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.0.holding.next.consumer.clone()]
+    }
+
+    /// What is in a window is in memory.
+    fn stores(&self) -> bool {
+        false
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding.hand_on_now(why);
     }
 }
 

@@ -55,6 +55,10 @@ impl Consumer for Compact {
             self.next.consume(compacted).await
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }
 
 fn compacted(mut batch: Batch) -> Batch {

@@ -126,6 +126,10 @@ impl Consumer for Dedup {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(self.deliver(batch))
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.consumer.clone()]
+    }
 }
 
 /// The keys of a delivery that is under way. Unless it is accepted, it leaves no trace.

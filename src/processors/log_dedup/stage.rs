@@ -16,10 +16,11 @@ use super::{Config, zone};
 use crate::batch::{Batch, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::{BuildContext, Held, Next};
 use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::holding::{self, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
 use crate::processors::offer::away;
 use crate::processors::partition::{self, Keys, Partition};
+use crate::processors::senders::Senders;
 use crate::wire::{self, Limit};
 
 const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
@@ -81,14 +82,14 @@ struct LogCounter {
 enum Ready {
     Interval(Box<Interval>),
     /// Records that are not counted.
-    Passing(Batch),
+    Passing(Batch, Senders),
 }
 
 impl holding::Bytes for Ready {
     fn bytes(&self) -> usize {
         match self {
             Ready::Interval(interval) => interval.bytes,
-            Ready::Passing(batch) => batch.bytes(),
+            Ready::Passing(batch, _) => batch.bytes(),
         }
     }
 }
@@ -100,6 +101,7 @@ struct Interval {
     partitions: HashMap<Partition, (Counted, Option<Arc<Metadata>>)>,
     /// Records as they came in.
     items: usize,
+    senders: Senders,
     bytes: usize,
     permit: Permit,
     /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
@@ -113,6 +115,7 @@ impl LogCounter {
         batch: &Batch,
         found: &Found<'_>,
         passing: &mut Option<Batch>,
+        senders: &mut Senders,
     ) -> Result<Option<()>, Nack> {
         let mut state = self.holding.state();
         let state = &mut *state;
@@ -123,12 +126,13 @@ impl LogCounter {
             return Ok(None);
         }
         if batch.items() > 0 {
-            self.count(state, batch, found)?;
+            self.count(state, batch, found, senders)?;
         }
         // Only now: what is refused is refused as a whole.
         if let Some(passing) = passing.take() {
-            state.held += passing.items();
-            state.ready.push(Ready::Passing(passing));
+            let senders = senders.split(passing.items());
+            state.held += senders.held();
+            state.ready.push(Ready::Passing(passing, senders));
             self.holding.wake();
         }
         Ok(Some(()))
@@ -139,6 +143,7 @@ impl LogCounter {
         state: &mut holding::State<Option<Interval>, Ready>,
         batch: &Batch,
         found: &Found<'_>,
+        senders: &mut Senders,
     ) -> Result<(), Nack> {
         let new = state.gathered.is_none();
         let interval = state.gathered.get_or_insert_with(|| Interval {
@@ -146,6 +151,7 @@ impl LogCounter {
             clock: Clock::start(),
             partitions: HashMap::new(),
             items: 0,
+            senders: Senders::default(),
             bytes: 0,
             permit: self.budget.nothing(),
             others: Vec::new(),
@@ -166,7 +172,9 @@ impl LogCounter {
         more += counted.bytes() - before;
         interval.bytes += more;
         interval.items += batch.items();
-        state.held += batch.items();
+        let senders = senders.split(batch.items());
+        state.held += senders.held();
+        interval.senders.append(senders);
         let exceeded = interval.permit.grow(more).is_err();
         if exceeded {
             interval
@@ -204,11 +212,11 @@ impl Holder for LogCounter {
     async fn collect(&self) -> Collected {
         let mut state = self.holding.state();
         let state = &mut *state;
-        let ending = state.ending;
+        let urgent = state.is_urgent();
         let now = Instant::now();
         if let Some(interval) = state
             .gathered
-            .take_if(|interval| ending || interval.due <= now)
+            .take_if(|interval| urgent || interval.due <= now)
         {
             self.metrics.in_time.increment(1);
             state.ready.push(Ready::Interval(Box::new(interval)));
@@ -222,15 +230,18 @@ impl Holder for LogCounter {
     async fn hand_on(&self, ready: Ready) {
         let interval = match ready {
             Ready::Interval(interval) => *interval,
-            Ready::Passing(batch) => {
+            Ready::Passing(batch, mut senders) => {
                 let pieces = batch.clone();
-                return self.holding.hand_on(batch, || in_pieces(pieces)).await;
+                let apart = || in_pieces(pieces);
+                let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+                return senders.tell(&outcome);
             }
         };
         let Interval {
             clock,
             partitions,
             items,
+            mut senders,
             bytes,
             mut permit,
             others,
@@ -261,7 +272,9 @@ impl Holder for LogCounter {
         };
         let left = batches.iter().map(Batch::items).sum::<usize>();
         self.holding.merged(items, left);
-        self.holding.settle(items.saturating_sub(left));
+        let held = senders.held();
+        senders.became(left);
+        self.holding.became(held, senders.held());
         // Given back only now: the budget counts what is here, not what will be.
         drop(others);
         let mut needed = batches.iter().map(Batch::bytes).sum::<usize>();
@@ -273,10 +286,14 @@ impl Holder for LogCounter {
                 batch.hold(own);
             }
         }
+        let mut outcome = Ok(());
         for batch in batches {
             let pieces = batch.clone();
-            self.holding.hand_on(batch, || in_pieces(pieces)).await;
+            let apart = || in_pieces(pieces);
+            let handed_on = self.holding.hand_on(batch, &mut senders, apart);
+            outcome = outcome.and(handed_on.await);
         }
+        senders.tell(&outcome);
     }
 }
 
@@ -286,6 +303,7 @@ impl Consumer for Entrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let counter = &self.0;
+            let (mut senders, answer) = Senders::of(&mut batch, false);
             let mut passing = None;
             if !counter.conditions.is_empty() {
                 let Divided {
@@ -306,9 +324,25 @@ impl Consumer for Entrance {
             for request in requests.parts() {
                 counter.identity.find(request, &mut found);
             }
-            let take_in = || counter.take_in(&batch, &found, &mut passing);
-            counter.holding.with_patience(FULL, take_in).await
+            let take_in = || counter.take_in(&batch, &found, &mut passing, &mut senders);
+            counter.holding.with_patience(FULL, take_in).await?;
+            // What was counted and what passes has them by now.
+            senders.tell(&Ok(()));
+            answer.outcome().await
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.0.holding.next.consumer.clone()]
+    }
+
+    /// What is counted is in memory.
+    fn stores(&self) -> bool {
+        false
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding.hand_on_now(why);
     }
 }
 

@@ -11,8 +11,11 @@ use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
 use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Held, Next};
-use crate::pipeline::{BoxFuture, Consumer, Idle};
-use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::pipeline::{BoxFuture, Consumer, Idle, Settle};
+use crate::processors::holding::{
+    self, Bytes as _, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces,
+};
+use crate::processors::senders::{Answer, Senders};
 use crate::symbols::library::{Asked, Library, Pending};
 
 pub(super) fn connect(
@@ -71,13 +74,17 @@ impl Consumer for Passing {
             self.next.consumer.consume(batch).await
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.consumer.clone()]
+    }
 }
 
 /// Keeps what waits for symbols.
 struct Keeper {
     passing: Passing,
     hold: HoldConfig,
-    holding: Holding<Gathered, Batch>,
+    holding: Holding<Gathered, Kept>,
 }
 
 #[derive(Default)]
@@ -91,12 +98,25 @@ struct Gathered {
 struct Waiting {
     number: u64,
     due: Instant,
-    batch: Batch,
+    kept: Kept,
+}
+
+/// A batch, and who sent it.
+struct Kept(Batch, Senders);
+
+impl holding::Bytes for Kept {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
 }
 
 impl Keeper {
     /// Keeps a batch until its symbols are there, if there is room; otherwise it is given back.
-    fn keep(self: &Arc<Self>, batch: Batch, pending: Vec<Pending>) -> Result<Option<Batch>, Nack> {
+    fn keep(
+        self: &Arc<Self>,
+        mut batch: Batch,
+        pending: Vec<Pending>,
+    ) -> Result<Result<Answer, Batch>, Nack> {
         let mut state = self.holding.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -104,9 +124,10 @@ impl Keeper {
         let bytes = state.gathered.bytes.saturating_add(batch.bytes());
         let full = state.ready.is_full(self.hold.max_bytes.as_usize());
         if full || state.ending || bytes > self.hold.max_bytes.as_usize() {
-            return Ok(Some(batch));
+            return Ok(Err(batch));
         }
-        state.held += batch.items();
+        let (senders, answer) = Senders::of(&mut batch, false);
+        state.held += senders.held();
         let gathered = &mut state.gathered;
         gathered.bytes = bytes;
         let number = gathered.number;
@@ -114,7 +135,7 @@ impl Keeper {
         gathered.waiting.push(Waiting {
             number,
             due: Instant::now() + self.hold.max_wait.0,
-            batch,
+            kept: Kept(batch, senders),
         });
         drop(state);
         self.holding.wake();
@@ -131,32 +152,32 @@ impl Keeper {
             drop(state);
             keeper.holding.wake();
         });
-        Ok(None)
+        Ok(Ok(answer))
     }
 }
 
 impl Holder for Keeper {
     type Gathered = Gathered;
-    type Ready = Batch;
+    type Ready = Kept;
 
     const UNDER_WAY: Most = Most {
         count: 4,
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Gathered, Batch> {
+    fn holding(&self) -> &Holding<Gathered, Kept> {
         &self.holding
     }
 
     async fn collect(&self) -> Collected {
         let mut state = self.holding.state();
         let state = &mut *state;
-        let (now, ending) = (Instant::now(), state.ending);
+        let (now, urgent) = (Instant::now(), state.is_urgent());
         let gathered = &mut state.gathered;
-        let due = |waiting: &mut Waiting| ending || waiting.due <= now;
+        let due = |waiting: &mut Waiting| urgent || waiting.due <= now;
         for waiting in gathered.waiting.extract_if(.., due) {
-            gathered.bytes = gathered.bytes.saturating_sub(waiting.batch.bytes());
-            state.ready.push(waiting.batch);
+            gathered.bytes = gathered.bytes.saturating_sub(waiting.kept.bytes());
+            state.ready.push(waiting.kept);
         }
         Collected {
             due: gathered.waiting.iter().map(|waiting| waiting.due).min(),
@@ -164,12 +185,14 @@ impl Holder for Keeper {
         }
     }
 
-    async fn hand_on(&self, mut batch: Batch) {
+    async fn hand_on(&self, Kept(mut batch, mut senders): Kept) {
         let symbolizer = &self.passing.symbolizer;
         let binaries = symbolizer.binaries(&mut batch, Asked::Again).await;
         let batch = symbolizer.name(batch, binaries).await;
         let pieces = batch.clone();
-        self.holding.hand_on(batch, || in_pieces(pieces)).await;
+        let apart = || in_pieces(pieces);
+        let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+        senders.tell(&outcome);
     }
 }
 
@@ -185,12 +208,20 @@ impl Consumer for Entrance {
             if !binaries.pending.is_empty() {
                 let pending = std::mem::take(&mut binaries.pending);
                 match self.0.keep(batch, pending)? {
-                    None => return Ok(()),
-                    Some(back) => batch = back,
+                    Ok(answer) => return answer.outcome().await,
+                    Err(back) => batch = back,
                 }
             }
             let batch = symbolizer.name(batch, binaries).await;
             next.consumer.consume(batch).await
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.0.holding.next.consumer.clone()]
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding.hand_on_now(why);
     }
 }

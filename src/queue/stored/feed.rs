@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use super::{Kept, PAUSE, Read, Stored, record};
-use crate::queue::Settle;
+use crate::pipeline::Settle;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
 use crate::queue::entry::{Entry, Job, Request};

@@ -6,6 +6,7 @@ use super::{Gatherer, Pending, Ready};
 use crate::batch::{Batch, Signal};
 use crate::processors::holding::{Collected, Holder, Holding, Most, in_pieces};
 use crate::processors::offer::away;
+use crate::processors::senders::Senders;
 
 impl Holder for Gatherer {
     type Gathered = ();
@@ -24,11 +25,11 @@ impl Holder for Gatherer {
     async fn collect(&self) -> Collected {
         let mut window = self.window.lock().await;
         // Who adds looks at this while the window is locked, too.
-        let (closed, ending) = {
-            let state = self.holding.state();
-            (state.closed, state.ending)
+        let (closed, urgent) = {
+            let mut state = self.holding.state();
+            (state.closed, state.is_urgent())
         };
-        if ending || window.due.is_some_and(|due| due <= Instant::now()) {
+        if urgent || window.due.is_some_and(|due| due <= Instant::now()) {
             if window.pending.is_some() {
                 self.metrics.in_time.increment(1);
             }
@@ -41,22 +42,25 @@ impl Holder for Gatherer {
     }
 
     async fn hand_on(&self, ready: Ready) {
-        let batch = match ready {
-            Ready::Batch(batch) => Some(batch),
+        let ready = match ready {
+            Ready::Batch(batch, senders) => Some((batch, senders)),
             Ready::Window(pending) => sum_up(self, *pending).await,
         };
-        if let Some(batch) = batch {
+        if let Some((batch, mut senders)) = ready {
             let pieces = batch.clone();
-            self.holding.hand_on(batch, || in_pieces(pieces)).await;
+            let apart = || in_pieces(pieces);
+            let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+            senders.tell(&outcome);
         }
     }
 }
 
 /// A window as a request. Its memory is exactly that request's from here on.
-async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<Batch> {
+async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(Batch, Senders)> {
     let Pending {
         aggregator,
         items,
+        mut senders,
         permit,
         others,
     } = pending;
@@ -64,7 +68,9 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<Batch> {
     let left = summary.samples;
     gatherer.metrics.saturated.increment(summary.saturated);
     gatherer.holding.merged(items, left);
-    gatherer.holding.settle(items.saturating_sub(left));
+    let held = senders.held();
+    senders.became(left);
+    gatherer.holding.became(held, senders.held());
     let mut batch = Batch::new(Signal::Profiles, left, summary.request);
     batch.mark_joined();
     if let Some(mut permit) = permit {
@@ -73,5 +79,5 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<Batch> {
     }
     // Given back only now: the budget counts what is here, not what will be.
     drop(others);
-    Some(batch)
+    Some((batch, senders))
 }

@@ -1,6 +1,6 @@
 use super::super::Config;
 use super::*;
-use crate::batch::Signal;
+use crate::batch::{Patience, Signal};
 use crate::component::{Host, Next, ProcessorConfig as _};
 use crate::config::units::ByteSize;
 use crate::pipeline::Component;
@@ -167,6 +167,45 @@ async fn at_the_memory_bound_a_window_ends_early_and_nothing_is_lost() {
     taken.sort();
     sent.sort();
     assert_eq!(taken, sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_it_on_a_disk_hears_what_became_of_the_summary() {
+    let f = fixture(&config(), Scripted::new([]));
+    // The first of a series passes.
+    f.send("cart", &["a"]).await.unwrap();
+    let mut waiting = Vec::new();
+    for name in ["b", "c"] {
+        let patience = Arc::new(Patience::default());
+        let mut batch = named_batch("cart", [name]);
+        batch.patience = Some(patience.clone());
+        let consumer = f.consumer.clone();
+        waiting.push(tokio::spawn(async move { consumer.consume(batch).await }));
+        patience.until_taken_in().await;
+    }
+    later(9000).await;
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+    // Only what passed was acknowledged before it had gone on.
+    assert_eq!(f.taken().len(), 1);
+    assert!(f.component.idle());
+    later(1001).await;
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert_eq!(f.taken().last().unwrap(), &["b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_it_on_a_disk_is_refused_what_a_shutdown_cannot_hand_on() {
+    let f = fixture(&config(), Scripted::slow(Duration::from_secs(3600)));
+    let mut batch = named_batch("cart", ["a"]);
+    batch.patience = Some(Arc::default());
+    let consumer = f.consumer.clone();
+    let outcome = tokio::spawn(async move { consumer.consume(batch).await });
+    later(1).await;
+    let (left, _) = f.shutdown(5).await;
+    assert_eq!(left, 0);
+    assert!(outcome.await.unwrap().unwrap_err().retryable);
 }
 
 #[tokio::test(start_paused = true)]

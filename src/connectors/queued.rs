@@ -1,0 +1,144 @@
+//! A queue in front of what follows a connector.
+//!
+//! With `storage` it is where data stays until what follows has dealt with it: stages that gather for seconds (see
+//! [`Patience`]) hold what is on the disk still, so `kill -9` costs nothing of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::batch::{Batch, Code, Nack, Patience, Requests, Signal};
+use crate::component::{BuildContext, BuildError, Outputs, Terminal};
+use crate::memory::Budget;
+use crate::pipeline::{BoxFuture, Settle};
+use crate::queue::{
+    self, Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
+};
+
+/// A queue for each of `signals`, in front of `outputs`, which offers again what these do not take.
+pub(super) fn queued(
+    cx: &BuildContext,
+    signals: &[Signal],
+    queue: &QueueConfig,
+    outputs: Outputs,
+) -> Result<Terminal, BuildError> {
+    let settings = Settings {
+        queue: Some(queue.clone()),
+        retry: Some(RetryConfig {
+            // For ever: what is in the queue was acknowledged.
+            max_elapsed_time: Default::default(),
+            ..RetryConfig::default()
+        }),
+        // What follows has those of its exporters.
+        timeout: Duration::ZERO,
+    };
+    let sender: Arc<dyn Sender> = Arc::new(Offering {
+        outputs,
+        on_disk: queue.storage.is_some(),
+        budget: cx.budget.clone(),
+    });
+    queue::terminal(cx, signals, &settings, &sender)
+}
+
+/// What takes batches out of the queue.
+struct Offering {
+    outputs: Outputs,
+    /// Whether the queue has a batch until the outcome is known, without memory.
+    on_disk: bool,
+    budget: Arc<Budget>,
+}
+
+impl Sender for Offering {
+    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        Ok(requests.parts().to_vec())
+    }
+
+    fn encodes_every_byte(&self) -> bool {
+        false
+    }
+
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(async move {
+            let Some(next) = self.outputs.get(batch.signal) else {
+                return Ok(Outcome::default());
+            };
+            // The queue holds the memory for as long as this takes.
+            heard(next.consume(offered(batch)).await)
+        })
+    }
+
+    fn gathers(&self) -> bool {
+        self.on_disk
+    }
+
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async move {
+            let next = self.outputs.get(batch.signal).cloned();
+            let Some(next) = next.filter(|_| self.on_disk) else {
+                return self.send(batch).await.map(Taken::Delivered);
+            };
+            let mut offered = offered(batch);
+            // The queue lets go of its memory once the batch is taken in.
+            offered.hold(match self.budget.acquire(offered.bytes()) {
+                Ok(permit) => permit,
+                Err(no_room) if no_room.may_fit_later() => {
+                    let reason = "the memory budget is used up";
+                    return Err(SendError::transient(Code::ResourceExhausted, reason));
+                }
+                Err(_) => self.budget.nothing(),
+            });
+            let patience = Arc::new(Patience::default());
+            offered.patience = Some(patience.clone());
+            let (tell, mut outcome) = oneshot::channel();
+            let offering = tokio::spawn(async move {
+                // Nobody listens any more once the queue has ended.
+                let _ = tell.send(heard(next.consume(offered).await));
+            });
+            let offering = AbortOnDropHandle::new(offering);
+            tokio::select! {
+                biased;
+                heard = &mut outcome => {
+                    heard.unwrap_or_else(|_| Err(gone())).map(Taken::Delivered)
+                }
+                () = patience.until_taken_in() => {
+                    offering.detach();
+                    Ok(Taken::Over(outcome))
+                }
+            }
+        })
+    }
+
+    fn settle(&self, why: Settle) {
+        for signal in self.outputs.signals() {
+            if let Some(next) = self.outputs.get(signal) {
+                next.settle(why);
+            }
+        }
+    }
+}
+
+fn offered(batch: &Encoded) -> Batch {
+    let requests: Requests = batch.chunks.iter().cloned().collect();
+    Batch::new(batch.signal, batch.items, requests)
+}
+
+fn heard(taken: Result<(), Nack>) -> Result<Outcome, SendError> {
+    let failed = |nack: Nack| SendError {
+        retryable: nack.retryable,
+        throttle: nack.retry_after,
+        code: nack.code,
+        fault: match nack.code {
+            Code::InvalidArgument => Fault::Content,
+            _ => Fault::Elsewhere,
+        },
+        reason: nack.reason.into_owned(),
+    };
+    taken.map(|()| Outcome::default()).map_err(failed)
+}
+
+fn gone() -> SendError {
+    SendError::transient(Code::Unavailable, "what follows the connector has ended")
+}
