@@ -112,6 +112,14 @@ impl Progress {
             .contains(&branch)
     }
 
+    /// Whether no branch has it.
+    pub fn is_empty(&self) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
     /// The same branches, for a part of the batch that goes its own way from here.
     pub fn fork(&self) -> Self {
         let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);

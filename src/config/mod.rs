@@ -124,6 +124,11 @@ pub trait Validate {
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         Vec::new()
     }
+
+    /// Whether it says of itself what `service.telemetry.resource` has, so that it changes with that.
+    fn uses_resource(&self) -> bool {
+        false
+    }
 }
 
 /// What a component asks of an extension.

@@ -27,7 +27,7 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// A queue in front of the pipelines that follow. What they do not take is offered again, after 5s at first and at
+    /// A queue in front of the pipelines that follow. What they do not take is offered again, after 100ms at first and at
     /// least every 45s, for ever. With `storage` what is in it is on disk until they have dealt with it: a window of
     /// `compression` or `log_dedup`, a batch, and an exporter's queue in memory only borrow it then. Request headers
     /// do not get past it. Default: off.

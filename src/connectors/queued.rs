@@ -12,11 +12,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::batch::{Batch, Code, Nack, Patience, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
+use crate::config::units::Duration as Setting;
 use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Settle};
 use crate::queue::{
     self, Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
 };
+
+/// The first wait for what follows.
+const FIRST_WAIT: Setting = Setting::millis(100);
 
 /// A queue for each of `signals`, in front of `outputs`, which offers again what these do not take.
 pub(super) fn queued(
@@ -29,7 +33,9 @@ pub(super) fn queued(
         queue: Some(queue.clone()),
         retry: Some(RetryConfig {
             // For ever: what is in the queue was acknowledged.
-            max_elapsed_time: Default::default(),
+            max_elapsed_time: Some(Default::default()),
+            // A stage in the same process that is full is so for a short time.
+            initial_interval: FIRST_WAIT,
             ..RetryConfig::default()
         }),
         // What follows has those of its exporters.
@@ -46,7 +52,8 @@ pub(super) fn queued(
 /// What takes batches out of the queue.
 struct Offering {
     outputs: Outputs,
-    /// Whether the queue has a batch until the outcome is known, without memory.
+    /// Whether the queue has a batch until the outcome is known, without memory; in memory it passes on the patience of
+    /// who waits for it.
     on_disk: bool,
     budget: Arc<Budget>,
 }
@@ -71,25 +78,20 @@ impl Sender for Offering {
     }
 
     fn gathers(&self) -> bool {
-        self.on_disk
+        true
     }
 
     fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
         Box::pin(async move {
             let next = self.outputs.get(batch.signal).cloned();
-            let Some(next) = next.filter(|_| self.on_disk) else {
+            let Some(next) = next.filter(|_| self.on_disk || batch.identity.is_awaited) else {
                 return self.send(batch).await.map(Taken::Delivered);
             };
             let mut offered = offered(batch);
-            // The queue lets go of its memory once the batch is taken in.
-            offered.hold(match self.budget.acquire(offered.bytes()) {
-                Ok(permit) => permit,
-                Err(no_room) if no_room.may_fit_later() => {
-                    let reason = "the memory budget is used up";
-                    return Err(SendError::transient(Code::ResourceExhausted, reason));
-                }
-                Err(_) => self.budget.nothing(),
-            });
+            // The queue lets go of its memory once the batch is taken in. Without room for both until then it goes on all the
+            // same: waiting for what the queue holds itself could take for ever.
+            let memory = self.budget.acquire(offered.bytes());
+            offered.hold(memory.unwrap_or_else(|_| self.budget.nothing()));
             let patience = Arc::new(Patience::default());
             offered.patience = Some(patience.clone());
             let (tell, mut outcome) = oneshot::channel();
@@ -122,7 +124,9 @@ impl Sender for Offering {
 
 fn offered(batch: &Encoded) -> Batch {
     let requests: Requests = batch.chunks.iter().cloned().collect();
-    Batch::new(batch.signal, batch.items, requests)
+    let mut offered = Batch::new(batch.signal, batch.items, requests);
+    offered.progress = Some(batch.identity.progress.clone());
+    offered
 }
 
 fn heard(taken: Result<(), Nack>) -> Result<Outcome, SendError> {
@@ -132,6 +136,7 @@ fn heard(taken: Result<(), Nack>) -> Result<Outcome, SendError> {
         code: nack.code,
         fault: match nack.code {
             Code::InvalidArgument => Fault::Content,
+            Code::Internal | Code::Unknown => Fault::Unclear,
             _ => Fault::Elsewhere,
         },
         reason: nack.reason.into_owned(),

@@ -69,9 +69,13 @@ impl<'a> Builder<'a> {
     }
 
     /// What tells two configurations of a component apart, those of the extensions that it uses included: it holds on
-    /// to what an extension does for it, so it must change when the extension does.
+    /// to what an extension does for it, so it must change when the extension does. So it must with what it says of itself.
     fn fingerprint<C: ?Sized + Validate>(&self, configured: &Configured<C>) -> String {
         let mut fingerprint = configured.fingerprint.clone();
+        if configured.config.uses_resource() {
+            let resource = &self.config.service.telemetry.resource;
+            fingerprint.push_str(&format!(" as {resource:?}"));
+        }
         for ExtensionUse { extension, .. } in configured.config.uses_extensions() {
             let used = self.config.extensions.iter();
             for (_, used) in used.filter(|(id, _)| *id == extension) {

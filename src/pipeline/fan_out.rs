@@ -39,7 +39,7 @@ impl Consumer for FanOut {
         batch.wire();
         Box::pin(async move {
             let progress = batch.progress.clone();
-            let waiting = self
+            let waiting: Vec<_> = self
                 .branches
                 .iter()
                 .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
@@ -53,7 +53,10 @@ impl Consumer for FanOut {
                         }
                         Ok(())
                     }
-                });
+                })
+                .collect();
+            // They have theirs, and may take long.
+            drop(batch);
             join_all(waiting)
                 .await
                 .into_iter()

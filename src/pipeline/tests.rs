@@ -29,6 +29,7 @@ struct Seen {
     outputs: BTreeMap<String, Outputs>,
     exporters: BTreeMap<String, Arc<Scripted>>,
     busy: bool,
+    says_who: bool,
 }
 
 impl std::fmt::Debug for Seen {
@@ -43,7 +44,11 @@ impl serde::Serialize for Stage {
     }
 }
 
-impl Validate for Stage {}
+impl Validate for Stage {
+    fn uses_resource(&self) -> bool {
+        self.0.lock().unwrap().says_who
+    }
+}
 
 struct Life {
     name: String,
@@ -261,6 +266,22 @@ async fn a_reload_builds_only_what_changed_and_connects_what_stays() {
     );
     new.shutdown(Instant::now()).await;
     assert_eq!(stage.stopped(), ["a", "x", "y"], "receivers first");
+}
+
+#[tokio::test]
+async fn a_component_that_says_who_the_process_is_changes_with_that() {
+    for says_who in [false, true] {
+        let stage = Stage::default();
+        stage.0.lock().unwrap().says_who = says_who;
+        let mut config = config(&stage, &[(&["a"], &["x"])], "");
+        let old = build(&config, None);
+        stage.built();
+        let name = Some("other".to_owned());
+        let resource = &mut config.service.telemetry.resource;
+        resource.insert("service.name".to_owned(), name);
+        let _new = build(&config, Some(&old));
+        assert_eq!(stage.built().len(), if says_who { 2 } else { 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]

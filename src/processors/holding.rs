@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::offer::offer;
+use super::offer::{Last, offer};
 use super::senders::Senders;
 use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
 use crate::pipeline::{BoxFuture, Component, Settle, Undelivered};
-use crate::telemetry::DropReason;
+use crate::telemetry::{Account, DropReason};
 use crate::wire::{self, Limit};
 
 /// How many pieces of what is ready may wait to be handed on before clients are refused.
@@ -76,6 +76,11 @@ pub(crate) struct Collected {
 pub(crate) trait Bytes {
     /// In bytes of memory, about.
     fn bytes(&self) -> usize;
+
+    /// Whether it may be with the next stage for long, and so must not keep others from that: its senders have it.
+    fn is_patient(&self) -> bool {
+        false
+    }
 }
 
 impl Bytes for Batch {
@@ -128,9 +133,11 @@ impl<R: Bytes> Queue<R> {
 
     /// The next one, if it may be under way beside others.
     fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
-        let next = self.waiting.front()?.bytes();
-        let fits = under_way.count == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
-        if under_way.count >= most.count || !fits {
+        let front = self.waiting.front()?;
+        let next = front.bytes();
+        let fits = under_way.bytes == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
+        let in_turn = under_way.count < most.count || front.is_patient() && most.count > 1;
+        if !in_turn || !fits {
             return None;
         }
         self.bytes = self.bytes.saturating_sub(next);
@@ -207,8 +214,8 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         }
     }
 
-    /// Offers a batch until it is taken; only once, if all of its senders wait and cannot do so for long. If it is refused
-    /// for good, it is taken `apart` and each piece is offered, so that what is at fault takes nothing else with it; what
+    /// Offers a batch until it is taken; only once, if all of its senders wait and cannot do so for long, and not at all if
+    /// they do not wait any more. If it is refused for good, it is taken `apart` and each piece is offered, so that what is at fault takes nothing else with it; what
     /// cannot be taken apart is dropped, or returned to its one sender.
     ///
     /// # Errors
@@ -222,9 +229,15 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         let items = batch.items();
         let progress = Arc::new(Progress::default());
         let (next, closing) = (&self.next, &self.closing);
-        let once = senders.are_in_a_hurry();
+        let last = Last {
+            first: senders.are_in_a_hurry(),
+            at_the_end: senders.all_wait(),
+        };
+        if senders.have_gone() {
+            return Err(Nack::unavailable(CLOSED));
+        }
         batch.patience = senders.patience();
-        let nack = match offer(next, closing, batch, progress.clone(), once).await {
+        let nack = match offer(next, closing, batch, progress.clone(), last).await {
             Err(nack) if nack.retryable => return Err(nack),
             Err(nack) => nack,
             Ok(()) => {
@@ -249,7 +262,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         for mut piece in pieces {
             let items = piece.items();
             piece.patience = senders.patience();
-            match offer(next, closing, piece, Arc::new(progress.fork()), once).await {
+            match offer(next, closing, piece, Arc::new(progress.fork()), last).await {
                 Err(nack) if nack.retryable => return Err(nack),
                 Err(nack) => self.give_up(items, &nack),
                 Ok(()) => {}
@@ -284,6 +297,37 @@ impl<G: Default, R: Bytes> Holding<G, R> {
             self.next.account.dropped(fewer, DropReason::Merged);
         }
     }
+
+    /// Items of these senders become part of others. Where all of them wait, that is so only once these have gone on.
+    pub(crate) fn merging(&self, before: usize, after: usize, senders: &Senders) -> Merging<'_> {
+        let waits = senders.all_wait();
+        if !waits {
+            self.merged(before, after);
+        }
+        Merging {
+            account: &self.next.account,
+            fewer: if waits {
+                before.saturating_sub(after)
+            } else {
+                0
+            },
+        }
+    }
+}
+
+/// Items that become part of others, see [`Holding::merging`].
+pub(crate) struct Merging<'a> {
+    account: &'a Account,
+    fewer: usize,
+}
+
+impl Merging<'_> {
+    /// What they became part of has gone on, or not.
+    pub(crate) fn over(self, outcome: &Result<(), Nack>) {
+        if outcome.is_ok() && self.fewer > 0 {
+            self.account.dropped(self.fewer, DropReason::Merged);
+        }
+    }
 }
 
 /// Into how many pieces something made here is cut that was refused for good.
@@ -306,25 +350,29 @@ pub(crate) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
 async fn flush<H: Holder>(holder: Arc<H>) {
     let holding = holder.holding();
     let mut under_way = FuturesUnordered::new();
-    let mut bytes_under_way = 0;
+    let (mut count_under_way, mut bytes_under_way) = (0, 0);
     loop {
         let Collected { due, closed } = holder.collect().await;
         let done = {
             let mut state = holding.state();
             loop {
                 let now = Most {
-                    count: under_way.len(),
+                    count: count_under_way,
                     bytes: bytes_under_way,
                 };
                 let Some(ready) = state.ready.pop(H::UNDER_WAY, now) else {
                     break;
                 };
-                let bytes = ready.bytes();
-                bytes_under_way += bytes;
+                let one = Most {
+                    count: usize::from(!ready.is_patient()),
+                    bytes: ready.bytes(),
+                };
+                count_under_way += one.count;
+                bytes_under_way += one.bytes;
                 let handed_on = holder.hand_on(ready);
                 under_way.push(async move {
                     handed_on.await;
-                    bytes
+                    one
                 });
                 holding.gone.notify_waiters();
             }
@@ -336,7 +384,10 @@ async fn flush<H: Holder>(holder: Arc<H>) {
         tokio::select! {
             () = holding.wake.notified() => {}
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            Some(bytes) = under_way.next() => bytes_under_way -= bytes,
+            Some(one) = under_way.next() => {
+                count_under_way -= one.count;
+                bytes_under_way -= one.bytes;
+            }
         }
     }
 }

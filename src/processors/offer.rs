@@ -14,19 +14,33 @@ use crate::turns::on_a_turn;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Offers until the batch is taken, or refused for good, or only `once`. Once it is `closing`, waits are short.
+/// When a refusal that may pass is the last word.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
+    /// At the first one, as long as no branch has the batch.
+    pub(super) first: bool,
+    /// Once the stage is closing.
+    pub(super) at_the_end: bool,
+}
+
+/// Offers until the batch is taken, or refused for good, or for the last time. Once it is `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,
     mut batch: Batch,
     progress: Arc<Progress>,
-    once: bool,
+    last: Last,
 ) -> Result<(), Nack> {
-    batch.progress = Some(progress);
+    batch.progress = Some(progress.clone());
     let mut wait = FIRST_WAIT;
     loop {
         match next.consumer.consume(batch.clone()).await {
-            Err(nack) if nack.retryable && !once => {
+            Err(nack) if nack.retryable => {
+                let is_last =
+                    last.first && progress.is_empty() || last.at_the_end && closing.is_cancelled();
+                if is_last {
+                    return Err(nack);
+                }
                 let jitter = 0.5 + fastrand::f64();
                 if closing.is_cancelled() {
                     // There may be no later.

@@ -13,8 +13,11 @@ use crate::batch::{Batch, Nack, Patience};
 pub(crate) struct Senders {
     /// They have it, and wait for the outcome.
     waiting: SmallVec<[Waiter; 1]>,
-    /// Whether some of these can wait long.
+    /// Whether some of these can wait long, and some cannot.
     patient: bool,
+    impatient: bool,
+    /// Whether what goes on is made of what they handed in, and is not that itself.
+    summed_up: bool,
     /// Items that were acknowledged: nobody else has them.
     acknowledged: usize,
 }
@@ -50,7 +53,8 @@ impl Senders {
         let senders = Senders {
             waiting: SmallVec::from_iter([waiter]),
             patient,
-            acknowledged: 0,
+            impatient: !patient,
+            ..Senders::default()
         };
         let answer = Answer {
             outcome: Some(outcome),
@@ -72,8 +76,9 @@ impl Senders {
         self.acknowledged
     }
 
-    /// Items that nobody else has became so many others; none if everybody waits.
+    /// What they handed in became so many other items, for which this stage answers unless everybody waits.
     pub(crate) fn became(&mut self, items: usize) {
+        self.summed_up = true;
         if self.acknowledged > 0 {
             self.acknowledged = items;
         }
@@ -86,14 +91,29 @@ impl Senders {
         passed
     }
 
-    /// Whether all of them wait and cannot do so for long.
-    pub(crate) fn are_in_a_hurry(&self) -> bool {
-        self.acknowledged == 0 && !self.patient && !self.waiting.is_empty()
+    /// Whether all of them have still what they handed in.
+    pub(crate) fn all_wait(&self) -> bool {
+        self.acknowledged == 0 && !self.waiting.is_empty()
     }
 
-    /// Whether nobody else's is among it.
+    /// Whether all of them wait, and some cannot do so for long.
+    pub(crate) fn are_in_a_hurry(&self) -> bool {
+        self.all_wait() && self.impatient
+    }
+
+    /// Whether it is what one who waits has handed in, and nothing else.
     pub(crate) fn are_one_who_waits(&self) -> bool {
-        self.acknowledged == 0 && self.waiting.len() == 1
+        self.all_wait() && self.waiting.len() == 1 && !self.summed_up
+    }
+
+    /// Whether all of them waited, and none does any more: they have it, and hand it in again.
+    pub(crate) fn have_gone(&self) -> bool {
+        self.all_wait() && self.waiting.iter().all(Waiter::has_gone)
+    }
+
+    /// Whether some can wait long.
+    pub(crate) fn are_patient(&self) -> bool {
+        self.patient
     }
 
     /// What the next stage is told of them.
@@ -106,6 +126,8 @@ impl Senders {
         Senders {
             waiting: self.waiting.iter().map(Waiter::another).collect(),
             patient: self.patient,
+            impatient: self.impatient,
+            summed_up: self.summed_up,
             acknowledged: self.passed(items),
         }
     }
@@ -114,6 +136,8 @@ impl Senders {
     pub(crate) fn append(&mut self, mut others: Senders) {
         self.waiting.append(&mut others.waiting);
         self.patient |= others.patient;
+        self.impatient |= others.impatient;
+        self.summed_up |= others.summed_up;
         self.acknowledged += others.acknowledged;
     }
 
@@ -151,6 +175,11 @@ impl Answer {
 impl Waiter {
     fn another(&self) -> Self {
         Waiter(self.0.clone())
+    }
+
+    fn has_gone(&self) -> bool {
+        let tell = self.0.as_ref().and_then(|waiting| waiting.tell.as_ref());
+        tell.is_none_or(oneshot::Sender::is_closed)
     }
 
     fn tell(mut self, outcome: &Result<(), Nack>) {

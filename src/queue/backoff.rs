@@ -40,7 +40,7 @@ impl<'a> Backoff<'a> {
             .interval
             .mul_f64(self.config.multiplier.clamp(1.0, 1e3))
             .min(*self.config.max_interval);
-        let limit = *self.config.max_elapsed_time;
+        let limit = *self.config.limit();
         let in_time = limit.is_zero() || self.started.elapsed().saturating_add(wait) <= limit;
         in_time.then_some(wait)
     }
@@ -61,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_grow_up_to_the_longest() {
         let config = RetryConfig {
-            max_elapsed_time: Setting::secs(0),
+            max_elapsed_time: Some(Setting::secs(0)),
             ..config()
         };
         let mut backoff = Backoff::new(&config, Instant::now());

@@ -127,8 +127,10 @@ pub struct RetryConfig {
     pub multiplier: f64,
     /// The longest wait, unless the server asks for more. Default: 30s.
     pub max_interval: Duration,
-    /// The time after which a batch is given up and dropped; 0 is never. Default: 5m.
-    pub max_elapsed_time: Duration,
+    /// The time after which a batch is given up and dropped; 0 is never. Default: 5m, and 0 for a queue with `storage`,
+    /// which is there to outlast this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_elapsed_time: Option<Duration>,
 }
 
 impl Default for QueueConfig {
@@ -167,7 +169,7 @@ impl Default for RetryConfig {
             randomization_factor: 0.5,
             multiplier: 1.5,
             max_interval: Duration::secs(30),
-            max_elapsed_time: Duration::secs(300),
+            max_elapsed_time: None,
         }
     }
 }
@@ -295,6 +297,22 @@ impl Validate for BatchConfig {
     }
 }
 
+impl RetryConfig {
+    /// After so long a batch is given up; zero is never.
+    pub(crate) fn limit(&self) -> Duration {
+        self.max_elapsed_time.unwrap_or(Duration::secs(300))
+    }
+
+    /// The same for what a queue holds, on disk or not.
+    pub(crate) fn of_queue(&self, is_stored: bool) -> Self {
+        let never = is_stored.then(Duration::default);
+        RetryConfig {
+            max_elapsed_time: self.max_elapsed_time.or(never),
+            ..self.clone()
+        }
+    }
+}
+
 impl Validate for RetryConfig {
     fn validate(&self, problems: &mut Problems) {
         if !(0.0..=1.0).contains(&self.randomization_factor) {
@@ -303,10 +321,10 @@ impl Validate for RetryConfig {
         if !(self.multiplier.is_finite() && self.multiplier >= 1.0) {
             problems.error(&["multiplier"], "must be at least 1");
         }
-        let limit = self.max_elapsed_time;
-        if limit.is_zero() {
+        // Unless it is said, it depends on the queue.
+        let Some(limit) = self.max_elapsed_time.filter(|limit| !limit.is_zero()) else {
             return;
-        }
+        };
         for (key, interval) in [
             ("initial_interval", self.initial_interval),
             ("max_interval", self.max_interval),
@@ -374,7 +392,7 @@ mod tests {
         let retry = RetryConfig {
             randomization_factor: 1.5,
             multiplier: f64::NAN,
-            max_elapsed_time: Duration::secs(1),
+            max_elapsed_time: Some(Duration::secs(1)),
             ..RetryConfig::default()
         };
         assert_eq!(

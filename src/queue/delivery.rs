@@ -14,7 +14,7 @@ use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
 use super::held::{BLOCKING_BYTES, Content};
 use super::pace::Pace;
-use super::{Encoded, Fault, Outcome, SendError, Sender, Taken};
+use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
 use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
 use crate::memory::Budget;
@@ -103,6 +103,12 @@ impl Delivery {
                 Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
                 _ => EXTRA_SENDS,
             };
+            if error.fault != Fault::Elsewhere {
+                for entry in &mut job {
+                    // Only who has the content can take it apart.
+                    entry.reload().await;
+                }
+            }
             let (first, second) = take_apart(job, error.fault);
             if second.is_empty() || extra_sends >= most {
                 self.failed(first, reason, &error);
@@ -127,7 +133,10 @@ impl Delivery {
                 error,
             })
         };
-        let identity = Arc::new(());
+        let identity = Arc::new(Identity {
+            is_awaited: job.iter().any(Entry::is_awaited),
+            ..Identity::default()
+        });
         let mut encoded = None;
         let mut backoff = self
             .retry
@@ -198,7 +207,7 @@ impl Delivery {
     async fn encode(
         &self,
         job: &mut Job,
-        identity: &Arc<()>,
+        identity: &Arc<Identity>,
     ) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
         for entry in job.iter_mut() {
             entry.reload().await;

@@ -43,7 +43,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::batch::{Code, Nack, Requests, Signal};
+use crate::batch::{Code, Nack, Progress, Requests, Signal};
 use crate::pipeline::{BoxFuture, Settle};
 
 /// What an exporter adds to the queue: how to put one batch on the wire.
@@ -100,7 +100,16 @@ pub struct Encoded {
     /// Bytes that the queue, or the sender who waits, holds for the next attempt once the batch is taken over.
     pub held: usize,
     /// Its address is the same in all attempts with the batch, and different from that of any other.
-    pub identity: Arc<()>,
+    pub identity: Arc<Identity>,
+}
+
+/// What all attempts with a batch have in common.
+#[derive(Debug, Default)]
+pub struct Identity {
+    /// Which branches behind the sender have the batch already.
+    pub progress: Arc<Progress>,
+    /// Whether somebody waits for the outcome, and has the batch until then.
+    pub is_awaited: bool,
 }
 
 /// What the next hop said to a batch it accepted.

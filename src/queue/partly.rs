@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::Identity;
+
 /// What is done of batches that come again, by their [`identity`](super::Encoded::identity), for as long as these
 /// live. When one comes again, what is done need not be done again.
 #[derive(Debug)]
-pub struct Partly<T>(Mutex<Vec<(Weak<()>, T)>>);
+pub struct Partly<T>(Mutex<Vec<(Weak<Identity>, T)>>);
 
 impl<T> Default for Partly<T> {
     fn default() -> Self {
@@ -15,7 +17,7 @@ impl<T> Default for Partly<T> {
 
 impl<T> Partly<T> {
     /// What is done of the batch, if anything is.
-    pub fn take(&self, batch: &Arc<()>) -> Option<T> {
+    pub fn take(&self, batch: &Arc<Identity>) -> Option<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // As long as there is a weak reference no other batch has the address.
         let at = all
@@ -25,7 +27,7 @@ impl<T> Partly<T> {
     }
 
     /// So much of the batch is done.
-    pub fn remember(&self, batch: &Weak<()>, done: T) {
+    pub fn remember(&self, batch: &Weak<Identity>, done: T) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were given up do not come again.
         all.retain(|(batch, _)| batch.strong_count() > 0);

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::Sender;
 use super::batcher::{Batcher, Merging};
 use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
@@ -15,8 +16,7 @@ use super::entry::{Entry, Job, Ledger, Request, cut};
 use super::held::{BLOCKING_BYTES, Held};
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
-use super::stored::{Stored, feed};
-use super::Sender;
+use super::stored::{Place as StoredPlace, Stored, feed};
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::memory::Budget;
@@ -114,6 +114,8 @@ impl SendingQueue {
             Some(queue) => Stored::open(cx, signal, queue, headers, &ledger)?,
             None => None,
         };
+        let retry = settings.retry.as_ref();
+        let retry = retry.map(|retry| retry.of_queue(stored.is_some()));
         Ok(SendingQueue {
             config: settings.queue.clone(),
             budget: cx.budget.clone(),
@@ -126,7 +128,7 @@ impl SendingQueue {
                 id: cx.id.clone(),
                 signal,
                 sender,
-                retry: settings.retry.clone(),
+                retry,
                 timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
                 ledger,
                 stopping: CancellationToken::new(),
@@ -226,7 +228,7 @@ impl SendingQueue {
         if sender.gathers() && stored.is_scarce(units) {
             sender.settle(Settle::Full);
         }
-        let place = match stored.place(units).await {
+        let place = match self.stored_place(stored, units).await {
             Ok(place) => place,
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -253,6 +255,26 @@ impl SendingQueue {
                 RETRY_AFTER,
             )),
             Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
+        }
+    }
+
+    /// Room in the log. A sender that gathers is asked for it while that is waited for.
+    async fn stored_place(
+        &self,
+        stored: &Arc<Stored>,
+        units: usize,
+    ) -> Result<StoredPlace, NoRoom> {
+        let sender = &self.delivery.sender;
+        let placing = stored.place(units);
+        if !sender.gathers() {
+            return placing.await;
+        }
+        tokio::pin!(placing);
+        loop {
+            match timeout(URGE, &mut placing).await {
+                Ok(place) => return place,
+                Err(_) => sender.settle(Settle::Full),
+            }
         }
     }
 
@@ -360,7 +382,8 @@ impl SendingQueue {
             stored.stop();
             self.batcher.clear();
         }
-        if self.config.is_none() {
+        // Where all that may still come is under way: all consumers may be waiting for the sender.
+        if self.config.is_none() || self.stored.is_some() {
             self.delivery.sender.settle(Settle::Ending);
         }
     }
@@ -386,6 +409,13 @@ impl Consumer for SendingQueue {
 
     fn stores(&self) -> bool {
         self.stored.is_some()
+    }
+
+    fn settle(&self, why: Settle) {
+        // A queue on disk has answered already. The end of one who hands data in is not that of this exporter.
+        if self.stored.is_none() && why == Settle::Full {
+            self.delivery.sender.settle(why);
+        }
     }
 }
 

@@ -281,7 +281,7 @@ async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
             })),
             ..QueueConfig::default()
         });
-        settings.retry.as_mut().unwrap().max_elapsed_time = Setting::secs(0);
+        settings.retry.as_mut().unwrap().max_elapsed_time = Some(Setting::secs(0));
         let mut bench = Bench::new(settings, MS(random.u64(0..50)), move |names| {
             match dice.u8(0..3) {
                 0 => accept(names),

@@ -265,6 +265,44 @@ async fn a_reload_hands_the_queue_on_and_a_queue_that_nobody_has_is_reported_and
 }
 
 #[tokio::test]
+async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
+    let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
+    backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
+    let oracle = Oracle::default();
+    let exporter = grpc_to(&backend, QUEUE);
+    let config = stored(directory.path(), ("otlp_grpc/old", &exporter), "");
+    let collector = Collector::start(&config).await;
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for items in [3, 4] {
+        let request = client.request(Signal::Traces, items);
+        client.send(&request).await.unwrap();
+    }
+    assert!(collector.terminate().await.status.success());
+
+    let file = directory.path().join("collector.yaml");
+    fs::write(&file, &config).unwrap();
+    let path = traces(&directory, "otlp_grpc~002Fold");
+    // The backend answers on this thread.
+    let drain = |exporter: &'static str| {
+        let (path, file) = (path.clone(), file.clone());
+        tokio::task::spawn_blocking(move || {
+            let (path, file) = (path.to_str().unwrap(), file.to_str().unwrap());
+            queue(&["drain", path, "--config", file, "--exporter", exporter])
+        })
+    };
+    let unknown = drain("otlp_grpc/new").await.unwrap();
+    assert!(!unknown.status.success());
+    let message = "the configuration has no exporter `otlp_grpc/new`";
+    assert!(text(&unknown).contains(message), "{}", text(&unknown));
+
+    backend.always(Answer::Accept);
+    let drained = drain("otlp_grpc/old").await.unwrap();
+    assert!(drained.status.success(), "{}", text(&drained));
+    assert!(text(&drained).contains("7 items were delivered; 0 records"));
+    assert_eq!(oracle.settle(&backend).await, 0);
+}
+
+#[tokio::test]
 async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));

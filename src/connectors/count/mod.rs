@@ -109,4 +109,9 @@ impl Consumer for Counting {
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.next.clone()]
     }
+
+    /// What goes on is counts, not what came in.
+    fn stores(&self) -> bool {
+        false
+    }
 }

@@ -21,7 +21,7 @@ pub struct Config {
     pub priority_levels: Vec<Vec<PipelineId>>,
     /// How often one batch asks the levels above the current one whether they take something again. Default: 10m.
     pub retry_interval: Duration,
-    /// A queue in front of all levels: what no level takes is held and offered again, after 5s at first and at least
+    /// A queue in front of all levels: what no level takes is held and offered again, after 100ms at first and at least
     /// every 45s, for ever. Default: off, what no level takes is refused, and the sender still has it.
     pub sending_queue: Section<QueueConfig>,
     /// Has no effect, and gives a warning: one batch asks all levels above the current one, in order. (In the Collector

@@ -329,6 +329,10 @@ impl Consumer for Delivering {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.next.clone()]
+    }
 }
 
 struct Entrance(Arc<Gatherer>);
@@ -360,8 +364,11 @@ impl Consumer for Entrance {
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
             gatherer.holding.with_patience(FULL, take_in).await?;
+            // Of what is waited for nothing is in memory but what it was measured as.
+            drop(batch);
+            answer.outcome().await?;
             entering.items = 0;
-            answer.outcome().await
+            Ok(())
         })
     }
 

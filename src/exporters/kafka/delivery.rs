@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::producer::Client;
 use super::record::{Record, records};
 use crate::batch::Code;
-use crate::queue::{Fault, Outcome, SendError};
+use crate::queue::{Fault, Identity, Outcome, SendError};
 
 /// How long to wait for room in librdkafka's queue before asking again.
 const NO_ROOM: Duration = Duration::from_millis(20);
@@ -191,12 +191,12 @@ fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
 
 /// The batches between two attempts, by their identity.
 #[derive(Default)]
-pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<()>, Delivery)>>);
+pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<Identity>, Delivery)>>);
 
 impl Unfinished {
     /// What earlier attempts with the batch have left. It comes back when the attempt is dropped, unless it is
     /// [finished](Attempt::finished).
-    pub(super) fn resume(self: &Arc<Self>, identity: &Arc<()>, chunks: &[Bytes]) -> Attempt {
+    pub(super) fn resume(self: &Arc<Self>, identity: &Arc<Identity>, chunks: &[Bytes]) -> Attempt {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // While an entry is here its address is not given to another.
         let left = all.remove(&Arc::as_ptr(identity).addr());
@@ -218,7 +218,7 @@ impl Unfinished {
 /// One attempt with a batch.
 pub(super) struct Attempt {
     unfinished: Arc<Unfinished>,
-    identity: Arc<()>,
+    identity: Arc<Identity>,
     /// What becomes of its records.
     pub(super) delivery: Delivery,
 }

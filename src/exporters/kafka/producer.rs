@@ -308,9 +308,11 @@ fn producer_settings(config: &Config) -> ClientConfig {
     let linger = milliseconds(producer.linger);
     // As long as the queue would try. Not less: what is given up here and sent again could arrive twice, or behind its
     // successor.
+    let queue = config.sending_queue.iter();
+    let is_stored = queue.filter_map(|queue| queue.storage.as_ref()).count() > 0;
     let patience = match &*config.retry_on_failure {
         None => milliseconds(config.timeout),
-        Some(retry) => match milliseconds(retry.max_elapsed_time) {
+        Some(retry) => match milliseconds(retry.of_queue(is_stored).limit()) {
             0 => 0,
             longest => longest.max(milliseconds(config.timeout)),
         },

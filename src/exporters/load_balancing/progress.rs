@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::batch::{Requests, Signal};
-use crate::queue::{Encoded, Fault, Outcome, Partly, SendError};
+use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError};
 use crate::wire::{Limit, count, split};
 
 /// How often at most what a member refused for good is sent to it again in smaller pieces.
@@ -37,7 +37,7 @@ pub(super) struct Progress {
 /// the next one.
 pub(super) struct Attempt<'a> {
     signal: Signal,
-    identity: &'a Arc<()>,
+    identity: &'a Arc<Identity>,
     partly: &'a Partly<Progress>,
     progress: Progress,
 }

@@ -414,7 +414,7 @@ fn a_batch_opens_so_many_files_at_once_and_no_row_is_added_twice() {
     let layout = Arc::new(Layout::new(&Config::default().layout_options()));
     let memory = Memory::new(1 << 30, &crate::memory::Budget::new(1 << 30));
     let ((mut shelf, count), limits) = (shelf(), limits(4));
-    let (ticket, _outcome) = ticket::Ticket::new(&Arc::new(()), &Arc::default());
+    let (ticket, _outcome) = ticket::Ticket::new(&Arc::default(), &Arc::default());
     let records: Vec<(&str, u64)> = (0..20).map(|at| ("a", at % 10)).collect();
     let request = logs(&records).into_wire().to_bytes();
     let mut rows = Vec::new();
@@ -477,7 +477,7 @@ async fn a_file_that_hangs_does_not_keep_others_from_making_room() {
             items: 1,
             held: request.len(),
             chunks: [request].into(),
-            identity: Arc::new(()),
+            identity: Arc::default(),
         };
         let taken = files.take(&batch).await;
         assert!(taken.is_ok(), "{hour}: {taken:?}");

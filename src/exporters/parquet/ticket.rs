@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::oneshot;
 
 use super::partition::Key;
-use crate::queue::{Outcome, SendError, Settled};
+use crate::queue::{Identity, Outcome, SendError, Settled};
 
 /// A batch that was taken over. Every file that has rows of it has a clone; the last one that is dropped tells the
 /// queue.
 pub(super) struct Ticket {
-    batch: Weak<()>,
+    batch: Weak<Identity>,
     state: Mutex<State>,
     tell: Option<oneshot::Sender<Result<Outcome, SendError>>>,
     partly: Arc<Partly>,
@@ -34,7 +34,7 @@ type Finished = HashSet<Key>;
 
 impl Ticket {
     /// A ticket for the batch of that identity, and what the queue waits for.
-    pub(super) fn new(batch: &Arc<()>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
+    pub(super) fn new(batch: &Arc<Identity>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
         let (tell, outcome) = oneshot::channel();
         let state = State {
             finished: partly.take(batch).unwrap_or_default(),

@@ -26,6 +26,10 @@ impl holding::Bytes for Piece {
     fn bytes(&self) -> usize {
         self.batch.bytes()
     }
+
+    fn is_patient(&self) -> bool {
+        self.senders.are_patient()
+    }
 }
 
 /// Requests of one partition, in the order in which they came.

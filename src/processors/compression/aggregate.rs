@@ -112,6 +112,13 @@ impl holding::Bytes for Ready {
             Ready::Batch(batch, _) => batch.bytes(),
         }
     }
+
+    fn is_patient(&self) -> bool {
+        match self {
+            Ready::Window(pending) => pending.senders.are_patient(),
+            Ready::Batch(_, senders) => senders.are_patient(),
+        }
+    }
 }
 
 impl Gatherer {

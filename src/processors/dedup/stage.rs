@@ -10,7 +10,7 @@ use super::Config;
 use super::keys::{DUPLICATE, NONE};
 use super::memory::Memory;
 use super::offer::Offer;
-use crate::batch::{Batch, Nack, Signal};
+use crate::batch::{Batch, Nack, Patience, Signal};
 use crate::component::{BuildContext, Next};
 use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Consumer};
@@ -49,7 +49,7 @@ impl Dedup {
         }
         let examined = before.saturating_sub(known);
         let needed = examined.saturating_mul(ITEM_BYTES);
-        let Ok(_working) = self.budget.acquire(needed) else {
+        let Ok(mut working) = self.budget.acquire(needed) else {
             // Better twice than not at all: nobody knows whether there will be memory later.
             self.memory.metrics.unexamined.increment(examined as u64);
             let (items, requests) = (examined, offer.requests());
@@ -73,7 +73,10 @@ impl Dedup {
                 return Ok(());
             }
         }
-        let claim = self.claim(&mut offer).await;
+        let patience = batch.patience.clone();
+        let claim = self.claim(&mut offer, patience.as_deref()).await;
+        // For profiles it was a guess. What follows may take long.
+        working.shrink_to(claim.keys.len().saturating_mul(ITEM_BYTES));
         let rest = offer.rest(&claim.keys, &self.budget).await;
         if !rest.requests.is_empty() {
             let items = before.saturating_sub(known + rest.dropped);
@@ -93,7 +96,7 @@ impl Dedup {
     }
 
     /// Marks duplicates, and puts the others down as under way; waits while some of them are on another's way.
-    async fn claim(&self, offer: &mut Offer) -> Claim<'_> {
+    async fn claim(&self, offer: &mut Offer, patience: Option<&Patience>) -> Claim<'_> {
         loop {
             let settled = self.memory.settled.notified();
             if let Some((delivery, count)) = self.memory.state().claim(&mut offer.keys) {
@@ -106,6 +109,10 @@ impl Dedup {
                     keys,
                     accepted: false,
                 };
+            }
+            if let Some(patience) = patience {
+                // That may take as long as what it waits for.
+                patience.taken_in();
             }
             settled.await;
         }

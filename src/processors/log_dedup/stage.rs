@@ -92,6 +92,13 @@ impl holding::Bytes for Ready {
             Ready::Passing(batch, _) => batch.bytes(),
         }
     }
+
+    fn is_patient(&self) -> bool {
+        match self {
+            Ready::Interval(interval) => interval.senders.are_patient(),
+            Ready::Passing(_, senders) => senders.are_patient(),
+        }
+    }
 }
 
 /// What is counted until it leaves.
@@ -271,9 +278,9 @@ impl Holder for LogCounter {
             return;
         };
         let left = batches.iter().map(Batch::items).sum::<usize>();
-        self.holding.merged(items, left);
         let held = senders.held();
         senders.became(left);
+        let merging = self.holding.merging(items, left, &senders);
         self.holding.became(held, senders.held());
         // Given back only now: the budget counts what is here, not what will be.
         drop(others);
@@ -293,6 +300,7 @@ impl Holder for LogCounter {
             let handed_on = self.holding.hand_on(batch, &mut senders, apart);
             outcome = outcome.and(handed_on.await);
         }
+        merging.over(&outcome);
         senders.tell(&outcome);
     }
 }
@@ -317,7 +325,7 @@ impl Consumer for Entrance {
             }
             let requests = batch.wire().clone();
             let needed = batch.items().saturating_mul(FOUND_BYTES);
-            let _working = counter.budget.acquire(needed).map_err(|_| {
+            let working = counter.budget.acquire(needed).map_err(|_| {
                 Nack::unavailable("no memory to count log records: the memory budget is used up")
             })?;
             let mut found = Found::default();
@@ -328,6 +336,9 @@ impl Consumer for Entrance {
             counter.holding.with_patience(FULL, take_in).await?;
             // What was counted and what passes has them by now.
             senders.tell(&Ok(()));
+            // Of what is waited for nothing is in memory but its counts.
+            drop(found);
+            drop((requests, working, batch));
             answer.outcome().await
         })
     }

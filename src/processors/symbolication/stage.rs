@@ -108,6 +108,10 @@ impl holding::Bytes for Kept {
     fn bytes(&self) -> usize {
         self.0.bytes()
     }
+
+    fn is_patient(&self) -> bool {
+        self.1.are_patient()
+    }
 }
 
 impl Keeper {
@@ -219,6 +223,11 @@ impl Consumer for Entrance {
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.0.holding.next.consumer.clone()]
+    }
+
+    /// What is held is in memory.
+    fn stores(&self) -> bool {
+        false
     }
 
     fn settle(&self, why: Settle) {

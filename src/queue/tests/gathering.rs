@@ -12,7 +12,7 @@ pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
     asked: Mutex<Vec<Settle>>,
     /// Identities of all batches, by attempt.
-    attempts: Mutex<Vec<Arc<()>>>,
+    attempts: Mutex<Vec<Arc<Identity>>>,
     /// Whether it does not settle when it is asked.
     stubborn: bool,
     /// Bytes that wait in memory, as it was told, of all attempts.

@@ -64,11 +64,10 @@ impl Process {
             ..Services::default()
         };
         cx.extensions = Extensions::from_iter([("file_storage".parse().unwrap(), services)]);
-        let mut settings = settings(QueueConfig {
+        let settings = settings(QueueConfig {
             storage: Some("file_storage".parse().unwrap()),
             ..queue
         });
-        settings.retry.as_mut().unwrap().max_elapsed_time = Setting::secs(0);
         let mut terminal = metrics::with_local_recorder(&self.recorder, || {
             terminal(&cx, &[Signal::Traces], &settings, sender).unwrap()
         });
@@ -152,6 +151,22 @@ async fn what_a_process_could_not_deliver_the_next_one_does() {
     let exporter = process.exporter(QueueConfig::default(), accept);
     until(|| exporter.idle()).await;
     assert_eq!(exporter.attempts(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_disk_outlasts_any_outage_unless_that_is_not_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let back = Instant::now() + SECS(3 * 24 * 3600);
+    let exporter = process.exporter(QueueConfig::default(), move |names| {
+        match Instant::now() < back {
+            true => unavailable(names),
+            false => accept(names),
+        }
+    });
+    exporter.consume(request("a", 2)).await.unwrap();
+    sleep(SECS(3 * 24 * 3600 + 60)).await;
+    assert_eq!(exporter.accepted(), ["a-0", "a-1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -252,7 +252,7 @@ impl ErrorBackoff {
             randomization_factor: self.randomization_factor,
             multiplier: self.multiplier,
             max_interval: self.max_interval,
-            max_elapsed_time: self.max_elapsed_time,
+            max_elapsed_time: Some(self.max_elapsed_time),
         }
     }
 }

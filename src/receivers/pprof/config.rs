@@ -176,4 +176,8 @@ impl Validate for Config {
         let server = server.map(|auth| auth.server_use(&["server", "auth"]));
         remote.into_iter().chain(targets).chain(server).collect()
     }
+
+    fn uses_resource(&self) -> bool {
+        self.own.is_some()
+    }
 }

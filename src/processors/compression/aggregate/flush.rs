@@ -43,20 +43,23 @@ impl Holder for Gatherer {
 
     async fn hand_on(&self, ready: Ready) {
         let ready = match ready {
-            Ready::Batch(batch, senders) => Some((batch, senders)),
+            Ready::Batch(batch, senders) => Some((batch.items(), batch, senders)),
             Ready::Window(pending) => sum_up(self, *pending).await,
         };
-        if let Some((batch, mut senders)) = ready {
+        if let Some((items, batch, mut senders)) = ready {
             let pieces = batch.clone();
+            let left = batch.items();
             let apart = || in_pieces(pieces);
+            let merging = self.holding.merging(items, left, &senders);
             let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+            merging.over(&outcome);
             senders.tell(&outcome);
         }
     }
 }
 
-/// A window as a request. Its memory is exactly that request's from here on.
-async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(Batch, Senders)> {
+/// A window as a request, with how many items became it. Its memory is exactly that request's from here on.
+async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(usize, Batch, Senders)> {
     let Pending {
         aggregator,
         items,
@@ -67,7 +70,6 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(Batch, Senders
     let summary = away(aggregator.bytes(), move || aggregator.finish()).await?;
     let left = summary.samples;
     gatherer.metrics.saturated.increment(summary.saturated);
-    gatherer.holding.merged(items, left);
     let held = senders.held();
     senders.became(left);
     gatherer.holding.became(held, senders.held());
@@ -79,5 +81,5 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(Batch, Senders
     }
     // Given back only now: the budget counts what is here, not what will be.
     drop(others);
-    Some((batch, senders))
+    Some((items, batch, senders))
 }
