@@ -43,7 +43,7 @@ struct Duplicate {
 /// Why items came more than once.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Excuses {
-    /// The zone ended in between: it forgot what it had seen, and sends again what it had not noted.
+    /// The zone ended after they were made: it forgot what it had seen, and sends again what it had not noted.
     pub zone_ended: usize,
     /// The first time its connection broke, so the answer may be lost.
     pub answer_lost: usize,
@@ -168,8 +168,8 @@ impl Arrivals {
             .count()
     }
 
-    /// Why items came more than once, given when lives of the zone ended.
-    pub fn excuses(&self, zone_ends: &[Duration]) -> Excuses {
+    /// Why items came more than once, given when lives of the zone ended and when items were made.
+    pub fn excuses(&self, zone_ends: &[Duration], made: impl Fn(u64) -> Duration) -> Excuses {
         let books = locked(&self.books);
         let mut excuses = Excuses::default();
         for Duplicate {
@@ -178,10 +178,8 @@ impl Arrivals {
             again,
         } in &books.duplicates
         {
-            let second = Duration::from_secs(1);
-            let ended = zone_ends
-                .iter()
-                .any(|end| *end + second >= first.at && *end <= *again);
+            let lived = made(*number)..=*again;
+            let ended = zone_ends.iter().any(|end| lived.contains(end));
             let connection = books.connections.get(first.connection as usize);
             let broke = connection
                 .copied()

@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 
 use super::backend::Mood;
 use super::disk;
-use super::locked;
 use super::plan::{Fault, What};
 use super::site::{FLUSH, OTHER_FLUSH, Site, make_certificates};
 
@@ -245,15 +244,4 @@ async fn waiting(binary: &Path, queues: &Path) -> Result<u64, String> {
         items.split(' ').next()?.parse::<u64>().ok()
     });
     Ok(counts.sum())
-}
-
-impl super::tier::Tier {
-    /// That an orderly end had nothing to report.
-    pub fn expect_success(&self, status: std::process::ExitStatus) -> Result<(), String> {
-        // It said that it had lost something; the end of the run compares how much.
-        if status.success() || locked(&self.history).lost_records > 0 {
-            return Ok(());
-        }
-        Err(format!("{} ended with {status} after SIGTERM", self.name))
-    }
 }

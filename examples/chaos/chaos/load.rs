@@ -25,9 +25,11 @@ use super::status::Status;
 use super::telemetry::Telemetry;
 
 /// What was sent, and what of it was acknowledged.
-#[derive(Default)]
 pub struct Ledger {
-    next: AtomicU64,
+    began: std::time::Instant,
+    /// The first number of each request, and when it was given out.
+    made: Mutex<Vec<(u64, Duration)>>,
+    last: AtomicU64,
     acknowledged: Mutex<Vec<u64>>,
     pub requests: AtomicUsize,
     pub refusals: AtomicUsize,
@@ -36,15 +38,37 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    pub fn new(began: std::time::Instant) -> Self {
+        Ledger {
+            began,
+            made: Mutex::default(),
+            last: AtomicU64::new(0),
+            acknowledged: Mutex::default(),
+            requests: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            permanent: Mutex::default(),
+        }
+    }
+
     /// So many numbers that no item has. They begin with 1.
     fn numbers(&self, items: u64) -> Vec<u64> {
-        let first = self.next.fetch_add(items, Relaxed) + 1;
+        let mut made = locked(&self.made);
+        let first = self.last.fetch_add(items, Relaxed) + 1;
+        made.push((first, self.began.elapsed()));
         (first..first + items).collect()
+    }
+
+    /// When a number was given out, since the beginning of the run.
+    pub fn made(&self, number: u64) -> Duration {
+        let made = locked(&self.made);
+        let behind = made.partition_point(|(first, _)| *first <= number);
+        let request = made.get(behind.saturating_sub(1));
+        request.map_or(Duration::ZERO, |(_, at)| *at)
     }
 
     /// The last number that was given out.
     pub fn last(&self) -> u64 {
-        self.next.load(Relaxed)
+        self.last.load(Relaxed)
     }
 
     /// The numbers of all items that were acknowledged.

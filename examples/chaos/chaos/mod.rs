@@ -13,15 +13,17 @@
 //! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
 //! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
 //!   rack and in the zone drops that. Behind the zone's nobody does. So an item may come to a sink once more if the
-//!   connection that brought it before broke (the answer was lost), or if a life of the zone ended in between (what its
-//!   `dedup` had seen was in memory; what it delivered last was not noted). Parquet files have an item twice only if a
-//!   life of the zone ended in between. With `--once` neither happens to the zone, and then nothing may come twice.
+//!   connection that brought it before broke (the answer was lost), or if a life of the zone ended between when it was
+//!   made and when it came again (what the zone's `dedup` had seen was in memory, and what it delivered last was not
+//!   noted). Parquet files have an item twice only for the second reason. With `--once` neither happens to the zone, and
+//!   then nothing may come twice.
 //! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused + kept,
 //!   nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus` does not
 //!   show because it has a later one. Accounts of lives that were killed are gone with
 //!   them; over those, that nothing is lost says more.
 //! - **Memory**: no life of any process had more than `memory_limiter`'s limit and the 48 MiB of docs/deployment.md.
-//! - **Ends and starts**: every SIGTERM ends with 0, every start succeeds unless the disk was full, every configuration
+//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 where data was damaged or refused for good), nobody says
+//!   that something is lost that was not damaged, every start succeeds unless the disk was full, every configuration
 //!   that is good is taken, one that is not is not, nothing panics, and no client is told never to send again.
 
 #![allow(
@@ -141,7 +143,7 @@ pub async fn run(options: Options) -> Result<Report, String> {
 
     let kept = Arc::new(Arrivals::new(site.began));
     let collecting = collect(&site, &kept);
-    let ledger = Arc::new(Ledger::default());
+    let ledger = Arc::new(Ledger::new(site.began));
     let stop = CancellationToken::new();
     let clients = clients(&options, &site, &ledger, &stop)?;
     let memory = Arc::new(Mutex::new(Memory::default()));
@@ -262,17 +264,19 @@ async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
         tokio::time::sleep(LOOK).await;
         let sinks = site.sinks.each_ref().map(|sink| sink.arrivals.counts().0);
         let owed = ledger.owed();
-        println!(
-            "{:>8.1?}  {owed} acknowledged, {} refused requests, at the sinks {sinks:?}",
-            site.began.elapsed(),
-            ledger.refusals.load(Relaxed),
-        );
         let mut now = Vec::new();
         for tier in &site.tiers {
             // A fault may have it in its hands.
-            let memory = tokio::time::timeout(Duration::from_secs(1), tier.memory()).await;
+            let memory = tokio::time::timeout(Duration::from_millis(200), tier.memory()).await;
             now.push(memory.unwrap_or_default());
         }
+        let mib = |memory: &Option<u64>| memory.map(|bytes| bytes >> 20).unwrap_or_default();
+        println!(
+            "{:>8.1?}  {owed} acknowledged, {} requests refused, at the sinks {sinks:?}, MiB {:?}",
+            site.began.elapsed(),
+            ledger.refusals.load(Relaxed),
+            now.iter().map(mib).collect::<Vec<_>>(),
+        );
         locked(&seen).0.push(now);
     }
 }

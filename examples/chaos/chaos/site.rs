@@ -123,6 +123,7 @@ impl Site {
             tiers.push(Arc::new(Tier {
                 name: name.to_owned(),
                 memory_bound: kind.limit * MIB + BESIDE_TELEMETRY,
+                may_lose: options.damage || (options.permanent && name == "zone"),
                 binary: binary.to_owned(),
                 configurations: vec![example(kind.example), own],
                 variables,

@@ -31,6 +31,8 @@ pub struct Tier {
     pub name: String,
     /// The most memory that it may take, in bytes: `memory_limiter`'s limit and what docs/deployment.md adds.
     pub memory_bound: u64,
+    /// Data is taken from it, or refused for good behind it: it has to say so when it ends.
+    pub may_lose: bool,
     pub binary: PathBuf,
     /// Read in this order. The last one is the program's own, and changes with reloads.
     pub configurations: Vec<PathBuf>,
@@ -168,6 +170,15 @@ impl Tier {
             .map_err(|error| format!("{}: no outcome of a reload: {error}", self.name))?;
         self.lead_to(Some(life));
         Ok(life.log.borrow().reloaded > before.0)
+    }
+
+    /// That an orderly end had nothing to report.
+    pub fn expect_success(&self, status: ExitStatus) -> Result<(), String> {
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(1) if self.may_lose => Ok(()),
+            _ => Err(format!("{} ended with {status} after SIGTERM", self.name)),
+        }
     }
 
     /// Its own metrics, now.

@@ -88,9 +88,9 @@ impl Report {
         let ends = site.zone_ends();
         let places = site.sinks.iter().map(|sink| (sink.name, &sink.arrivals));
         for (name, arrivals) in places.chain([("parquet", kept)]) {
-            self.arrivals(name, arrivals, &acknowledged, options, site, ledger.last());
+            self.arrivals(name, arrivals, &acknowledged, site, ledger.last());
             let (items, duplicates) = arrivals.counts();
-            let excuses = arrivals.excuses(&ends);
+            let excuses = arrivals.excuses(&ends, |number| ledger.made(number));
             let Excuses {
                 zone_ended,
                 answer_lost,
@@ -112,7 +112,7 @@ impl Report {
             }
         }
         for tier in &site.tiers {
-            self.history(tier);
+            self.history(tier, options);
         }
         if options.soak {
             self.flat(site, memory);
@@ -133,7 +133,6 @@ impl Report {
         name: &str,
         arrivals: &Arrivals,
         acknowledged: &[u64],
-        options: &Options,
         site: &Site,
         last: u64,
     ) {
@@ -163,7 +162,7 @@ impl Report {
         }
     }
 
-    fn history(&mut self, tier: &Tier) {
+    fn history(&mut self, tier: &Tier, options: &Options) {
         let history = locked(&tier.history);
         println!(
             "{}: {} starts ({} failed), peak memory {:.1} MiB of {:.0} MiB",
@@ -175,6 +174,14 @@ impl Report {
         );
         for (complaint, times) in &history.complaints {
             println!("    {times} times: {complaint}");
+        }
+        if history.lost_records > 0 && !options.damage {
+            let lost = history.lost_records;
+            let failure = format!(
+                "{} said that {lost} records are lost; nothing was damaged",
+                tier.name
+            );
+            self.failures.push(failure);
         }
         if history.peak > tier.memory_bound {
             let peak = history.peak;
