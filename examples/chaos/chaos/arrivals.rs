@@ -45,6 +45,8 @@ struct Duplicate {
 pub struct Excuses {
     /// The zone ended after they were made: it forgot what it had seen, and sends again what it had not noted.
     pub zone_ended: usize,
+    /// The zone was interrupted after they were made: it took them in part, or its answer was lost.
+    pub zone_interrupted: usize,
     /// The first time its connection broke, so the answer may be lost.
     pub answer_lost: usize,
     /// Neither: a defect. The first few of them, with when they came.
@@ -168,8 +170,14 @@ impl Arrivals {
             .count()
     }
 
-    /// Why items came more than once, given when lives of the zone ended and when items were made.
-    pub fn excuses(&self, zone_ends: &[Duration], made: impl Fn(u64) -> Duration) -> Excuses {
+    /// Why items came more than once, given when lives of the zone ended, when it was interrupted, and when items were
+    /// made.
+    pub fn excuses(
+        &self,
+        zone_ends: &[Duration],
+        interruptions: &[Duration],
+        made: impl Fn(u64) -> Duration,
+    ) -> Excuses {
         let books = locked(&self.books);
         let mut excuses = Excuses::default();
         for Duplicate {
@@ -180,21 +188,22 @@ impl Arrivals {
         {
             let lived = made(*number)..=*again;
             let ended = zone_ends.iter().any(|end| lived.contains(end));
+            let interrupted = interruptions.iter().any(|at| lived.contains(at));
             let connection = books.connections.get(first.connection as usize);
             let broke = connection
                 .copied()
                 .flatten()
                 .is_some_and(|broke| broke <= *again + AT_ONCE);
-            match (ended, broke) {
-                (true, _) => excuses.zone_ended += 1,
-                (false, true) => excuses.answer_lost += 1,
-                (false, false) => {
+            match (broke, ended, interrupted) {
+                (true, _, _) => excuses.answer_lost += 1,
+                (_, true, _) => excuses.zone_ended += 1,
+                (_, _, true) => excuses.zone_interrupted += 1,
+                _ => {
                     excuses.none += 1;
                     if excuses.examples.len() < 5 {
-                        let at = first.at;
-                        excuses
-                            .examples
-                            .push(format!("item {number}: {at:.1?}, {again:.1?}"));
+                        let (made, at) = (made(*number), first.at);
+                        let example = format!("item {number}: {made:.1?}, {at:.1?}, {again:.1?}");
+                        excuses.examples.push(example);
                     }
                 }
             }

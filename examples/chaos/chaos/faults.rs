@@ -10,8 +10,10 @@ use tokio::task::JoinSet;
 
 use super::backend::Mood;
 use super::disk;
+use super::locked;
 use super::plan::{Fault, What};
 use super::site::{FLUSH, OTHER_FLUSH, Site, make_certificates};
+use super::tier::Tier;
 
 /// What faults came to, beside what the tiers say themselves.
 #[derive(Default)]
@@ -133,7 +135,10 @@ impl Site {
             What::Certificates => {
                 let directory = self.certificates.clone();
                 let renewal = move || make_certificates(&directory, true);
+                // Keys and certificates are replaced one after the other: who starts in between finds no pair.
+                self.tiers.iter().for_each(|tier| trouble_starts(tier));
                 let renewed = tokio::task::spawn_blocking(renewal).await;
+                self.tiers.iter().for_each(trouble_ends_soon);
                 renewed.map_err(|error| error.to_string())?
             }
             What::Damage(tier) => self.damage(tier, lasts).await,
@@ -168,30 +173,32 @@ impl Site {
         if !good {
             std::fs::write(own, before).map_err(io)?;
         }
-        // What cannot be set up on a full disk may be rejected.
+        // What could not start may be rejected, too.
         match (taken?, good) {
             (true, false) => Err("a configuration that cannot be run was taken".to_owned()),
-            (false, true) if !tier.may_fail_to_start.load(Relaxed) => {
+            (false, true) if tier.start_troubles.load(Relaxed) == 0 => {
                 Err("a good configuration was not taken".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    async fn fill(&self, tier: usize, lasts: Duration) -> Result<(), String> {
-        let (tier, disk) = (&self.tiers[tier], &self.disks[tier]);
+    async fn fill(&self, number: usize, lasts: Duration) -> Result<(), String> {
+        let (tier, disk) = (&self.tiers[number], &self.disks[number]);
         let io = |error: std::io::Error| error.to_string();
-        tier.may_fail_to_start.store(true, Relaxed);
-        disk.fill().map_err(io)?;
-        tokio::time::sleep(lasts).await;
+        trouble_starts(tier);
+        let filled = disk.fill().map_err(io);
+        let end = tokio::time::Instant::now() + lasts;
+        while tokio::time::Instant::now() < end {
+            if number + 1 == self.tiers.len() {
+                locked(&self.zone_disk_full).push(self.began.elapsed());
+            }
+            let soon = tokio::time::Instant::now() + Duration::from_millis(50);
+            tokio::time::sleep_until(soon.min(end)).await;
+        }
         let freed = disk.free().map_err(io);
-        // A start that is under way may have seen the full disk yet.
-        let tier = tier.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            tier.may_fail_to_start.store(false, Relaxed);
-        });
-        freed
+        trouble_ends_soon(tier);
+        filled.and(freed)
     }
 
     async fn damage(&self, number: usize, lasts: Duration) -> Result<(), String> {
@@ -224,6 +231,19 @@ impl Site {
         }
         started
     }
+}
+
+fn trouble_starts(tier: &Tier) {
+    tier.start_troubles.fetch_add(1, Relaxed);
+}
+
+/// Not at once: a start that is under way may have seen the trouble.
+fn trouble_ends_soon(tier: &Arc<Tier>) {
+    let tier = tier.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        tier.start_troubles.fetch_sub(1, Relaxed);
+    });
 }
 
 /// How many items the collector finds in the queues of a process that has ended.

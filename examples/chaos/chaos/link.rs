@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -44,6 +44,9 @@ struct Shared {
     target: Mutex<Option<SocketAddr>>,
     state: watch::Sender<State>,
     connections: AtomicU64,
+    /// When connections ended, since the beginning of the run.
+    ends: Mutex<Vec<Duration>>,
+    began: Instant,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,13 +60,15 @@ struct State {
 
 impl Link {
     /// A link that leads nowhere yet, at a free port of 127.0.0.1.
-    pub async fn open(name: &str) -> std::io::Result<Self> {
+    pub async fn open(name: &str, began: Instant) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             target: Mutex::new(None),
             state: watch::Sender::new(State::default()),
             connections: AtomicU64::new(0),
+            ends: Mutex::default(),
+            began,
         });
         tokio::spawn(accept(listener, shared.clone()));
         Ok(Link {
@@ -109,6 +114,11 @@ impl Link {
             // Bytes are missing in the middle of them.
             self.reset();
         }
+    }
+
+    /// When connections ended, since the beginning of the run.
+    pub fn ends(&self) -> Vec<Duration> {
+        locked(&self.shared.ends).clone()
     }
 
     fn reset(&self) {
@@ -159,6 +169,7 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
         () = pump(from_server, to_client, &shared, number, false) => {}
         () = resets => {}
     }
+    locked(&shared.ends).push(shared.began.elapsed());
 }
 
 fn is_cut(shared: &Shared) -> bool {

@@ -12,11 +12,12 @@
 //!   damaged (`--damage`), if the collector said that it lost them.
 //! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
 //! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
-//!   rack and in the zone drops that. Behind the zone's nobody does. So an item may come to a sink once more if the
-//!   connection that brought it before broke (the answer was lost), or if a life of the zone ended between when it was
-//!   made and when it came again (what the zone's `dedup` had seen was in memory, and what it delivered last was not
-//!   noted). Parquet files have an item twice only for the second reason. With `--once` neither happens to the zone, and
-//!   then nothing may come twice.
+//!   rack and in the zone drops that, if it saw to the end that it was taken the first time. Behind the zone's nobody
+//!   does. So an item may come to a sink once more if the connection that brought it before broke (the answer was lost).
+//!   It may come to any place once more if, between when it was made and when it came again, a life of the zone ended
+//!   (what `dedup` had seen was in memory, and what was delivered last was not noted), or a connection from the rack to
+//!   the zone ended or the zone's disk was full (some of its exporters took it, and nobody was told, so it counts as not
+//!   taken). With `--once` there are only faults that are no such reason, and nothing may come twice.
 //! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused + kept,
 //!   nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus` does not
 //!   show because it has a later one. Accounts of lives that were killed are gone with
@@ -86,7 +87,7 @@ pub struct Options {
     /// Items a second, of all signals and clients together
     #[arg(long, default_value_t = 1000)]
     pub rate: u32,
-    /// No fault ends the zone or disturbs its way to the backend, and nothing may come twice
+    /// Only faults for which nothing may come twice: not the zone, nor its ways in and out
     #[arg(long)]
     pub once: bool,
     /// The backend also refuses for good; what it refused is not missed

@@ -111,28 +111,46 @@ pub fn draw(options: &Options, targets: Targets) -> Vec<Fault> {
 }
 
 fn what(random: &mut Rng, options: &Options, targets: Targets) -> What {
-    // The zone and the way from there to the backend are last in the lists.
-    let (tiers, links, sinks) = match options.once {
-        true => (targets.tiers - 1, targets.links - 2, 0),
-        false => (targets.tiers, targets.links, targets.sinks),
-    };
     loop {
-        let tier = random.usize(0..tiers);
-        return match random.u8(0..100) {
+        let (tier, link) = (
+            random.usize(0..targets.tiers),
+            random.usize(0..targets.links),
+        );
+        let what = match random.u8(0..100) {
             0..12 => What::Kill(tier),
             12..17 => What::KillTwice(tier),
             17..22 => What::KillAtStart(tier, millis(random, 0..800)),
             22..30 => What::Stop(tier),
             30..35 => What::Freeze(tier),
-            35..41 => What::Reload(random.usize(0..targets.tiers)),
-            41..45 => What::BadReload(random.usize(0..targets.tiers)),
-            45..70 => What::Link(random.usize(0..links), trouble(random)),
-            70..78 if targets.disks => What::FullDisk(random.usize(0..targets.tiers)),
-            78..95 if sinks > 0 => What::Sink(random.usize(0..sinks), mood(random, options)),
+            35..41 => What::Reload(tier),
+            41..45 => What::BadReload(tier),
+            45..70 => What::Link(link, trouble(random)),
+            70..78 if targets.disks => What::FullDisk(tier),
+            78..95 => What::Sink(random.usize(0..targets.sinks), mood(random, options)),
             95..98 => What::Certificates,
             98..100 if options.damage => What::Damage(tier),
             _ => continue,
         };
+        if !options.once || comes_once(&what, targets) {
+            return what;
+        }
+    }
+}
+
+/// Whether nothing comes twice for it: the zone goes on, and has an answer for all that it took and sent. The rack, the
+/// zone, and the ways between them and to the backend are last in the lists.
+fn comes_once(what: &What, targets: Targets) -> bool {
+    let (rack, zone) = (targets.tiers - 2, targets.tiers - 1);
+    match what {
+        What::Kill(tier)
+        | What::KillTwice(tier)
+        | What::KillAtStart(tier, _)
+        | What::Freeze(tier)
+        | What::Damage(tier) => *tier < rack,
+        What::Stop(tier) | What::FullDisk(tier) => *tier < zone,
+        What::Reload(_) | What::BadReload(_) | What::Certificates => true,
+        What::Link(link, _) => *link + 3 < targets.links,
+        What::Sink(_, mood) => matches!(mood, Mood::Refuses(_)),
     }
 }
 

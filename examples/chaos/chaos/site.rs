@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -13,6 +13,7 @@ use super::Options;
 use super::backend::Sink;
 use super::disk::Disk;
 use super::link::Link;
+use super::locked;
 use super::tier::Tier;
 
 /// Everything that faults are drawn for.
@@ -30,6 +31,8 @@ pub struct Site {
     pub scratch: Scratch,
     /// Items that this program has taken from queues, by damage.
     pub damaged_items: AtomicU64,
+    /// When the zone's disk was full: again and again while it was.
+    pub zone_disk_full: Mutex<Vec<Duration>>,
 }
 
 /// Where everything is.
@@ -95,7 +98,7 @@ impl Site {
         let mut links = Vec::new();
         let mut tiers = Vec::new();
         let mut disks = Vec::new();
-        let link = async |name: &str| Link::open(name).await.map(Arc::new).map_err(failed);
+        let link = async |name: &str| Link::open(name, began).await.map(Arc::new).map_err(failed);
 
         let to_rack = link("to the rack").await?;
         let to_zone = link("rack to zone").await?;
@@ -132,7 +135,7 @@ impl Site {
                 http,
                 life: tokio::sync::Mutex::default(),
                 history: std::sync::Mutex::default(),
-                may_fail_to_start: AtomicBool::new(false),
+                start_troubles: AtomicUsize::new(0),
                 began,
             }));
             disks.push(disk);
@@ -165,6 +168,7 @@ impl Site {
             certificates,
             scratch,
             damaged_items: AtomicU64::new(0),
+            zone_disk_full: Mutex::default(),
         })
     }
 
@@ -174,7 +178,15 @@ impl Site {
 
     /// When lives of the zone ended.
     pub fn zone_ends(&self) -> Vec<Duration> {
-        super::locked(&self.zone().history).ends.clone()
+        locked(&self.zone().history).ends.clone()
+    }
+
+    /// When the zone took something in part, or could not say that it had taken it: connections from the rack ended,
+    /// or its disk was full.
+    pub fn zone_interruptions(&self) -> Vec<Duration> {
+        let mut interruptions = self.zone().grpc.ends();
+        interruptions.extend(locked(&self.zone_disk_full).iter());
+        interruptions
     }
 
     pub fn may_fill_disks(&self) -> bool {

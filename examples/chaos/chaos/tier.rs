@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ pub struct Tier {
     /// One fault at a time has its hands on the process.
     pub life: tokio::sync::Mutex<Option<Life>>,
     pub history: Mutex<History>,
-    /// While its disk is full, a start may fail.
-    pub may_fail_to_start: AtomicBool,
+    /// How many faults there are now for which a start may fail: a full disk, or certificates that are half renewed.
+    pub start_troubles: AtomicUsize,
     pub began: Instant,
 }
 
@@ -103,7 +103,7 @@ impl Tier {
             let status = new.child.try_wait();
             let said = new.log.borrow().last.clone();
             locked(&self.history).failed_starts += 1;
-            if !self.may_fail_to_start.load(Relaxed) || began.elapsed() > PATIENCE {
+            if self.start_troubles.load(Relaxed) == 0 || began.elapsed() > PATIENCE {
                 let name = &self.name;
                 return Err(format!(
                     "{name} did not start ({status:?}); it said last: {said}"

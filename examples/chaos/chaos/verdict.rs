@@ -85,21 +85,23 @@ impl Report {
         for told in locked(&ledger.permanent).iter().take(5) {
             self.fail(format!("a client was told never to send again: {told}"));
         }
-        let ends = site.zone_ends();
+        let (ends, interruptions) = (site.zone_ends(), site.zone_interruptions());
         let places = site.sinks.iter().map(|sink| (sink.name, &sink.arrivals));
         for (name, arrivals) in places.chain([("parquet", kept)]) {
             self.arrivals(name, arrivals, &acknowledged, site, ledger.last());
             let (items, duplicates) = arrivals.counts();
-            let excuses = arrivals.excuses(&ends, |number| ledger.made(number));
+            let excuses = arrivals.excuses(&ends, &interruptions, |number| ledger.made(number));
             let Excuses {
                 zone_ended,
+                zone_interrupted,
                 answer_lost,
                 none,
                 examples,
             } = &excuses;
             println!(
                 "{name}: {items} items, {duplicates} came once more: {answer_lost} after a lost answer, {zone_ended} \
-                 after an end of the zone, {none} without a reason; {} were refused for good",
+                 after an end of the zone, {zone_interrupted} after an interruption of it, {none} without a reason; \
+                 {} were refused for good",
                 arrivals.refused()
             );
             if *none > 0 {
