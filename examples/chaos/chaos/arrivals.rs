@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::load::Made;
 use super::locked;
 
 /// The books of one place where items arrive.
@@ -176,7 +177,7 @@ impl Arrivals {
         &self,
         zone_ends: &[Duration],
         interruptions: &[Duration],
-        made: impl Fn(u64) -> Duration,
+        made: impl Fn(u64) -> Made,
     ) -> Excuses {
         let books = locked(&self.books);
         let mut excuses = Excuses::default();
@@ -186,7 +187,7 @@ impl Arrivals {
             again,
         } in &books.duplicates
         {
-            let lived = made(*number)..=*again;
+            let lived = made(*number).at..=*again;
             let ended = zone_ends.iter().any(|end| lived.contains(end));
             let interrupted = interruptions.iter().any(|at| lived.contains(at));
             let connection = books.connections.get(first.connection as usize);
@@ -201,9 +202,13 @@ impl Arrivals {
                 _ => {
                     excuses.none += 1;
                     if excuses.examples.len() < 5 {
-                        let (made, at) = (made(*number), first.at);
-                        let example = format!("item {number}: {made:.1?}, {at:.1?}, {again:.1?}");
-                        excuses.examples.push(example);
+                        let Made {
+                            at: made, signal, ..
+                        } = made(*number);
+                        let at = first.at;
+                        excuses.examples.push(format!(
+                            "item {number} of {signal}: made {made:.1?}, came {at:.1?} and {again:.1?}"
+                        ));
                     }
                 }
             }

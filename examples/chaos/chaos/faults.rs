@@ -133,7 +133,8 @@ impl Site {
                 Ok(())
             }
             What::Certificates => {
-                let directory = self.certificates.clone();
+                let certificates = self.certificates.lock().await;
+                let directory = certificates.clone();
                 let renewal = move || make_certificates(&directory, true);
                 // Keys and certificates are replaced one after the other: who starts in between finds no pair.
                 self.tiers.iter().for_each(|tier| trouble_starts(tier));

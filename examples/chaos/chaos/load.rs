@@ -27,14 +27,23 @@ use super::telemetry::Telemetry;
 /// What was sent, and what of it was acknowledged.
 pub struct Ledger {
     began: std::time::Instant,
-    /// The first number of each request, and when it was given out.
-    made: Mutex<Vec<(u64, Duration)>>,
+    /// Of each request.
+    made: Mutex<Vec<Made>>,
     last: AtomicU64,
     acknowledged: Mutex<Vec<u64>>,
     pub requests: AtomicUsize,
     pub refusals: AtomicUsize,
     /// Refusals after which a client by the specification does not send again. There is no reason for any.
     pub permanent: Mutex<Vec<String>>,
+}
+
+/// A request that was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    first: u64,
+    /// When its numbers were given out, since the beginning of the run.
+    pub at: Duration,
+    pub signal: Signal,
 }
 
 impl Ledger {
@@ -51,19 +60,24 @@ impl Ledger {
     }
 
     /// So many numbers that no item has. They begin with 1.
-    fn numbers(&self, items: u64) -> Vec<u64> {
+    fn numbers(&self, items: u64, signal: Signal) -> Vec<u64> {
         let mut made = locked(&self.made);
         let first = self.last.fetch_add(items, Relaxed) + 1;
-        made.push((first, self.began.elapsed()));
+        let at = self.began.elapsed();
+        made.push(Made { first, at, signal });
         (first..first + items).collect()
     }
 
-    /// When a number was given out, since the beginning of the run.
-    pub fn made(&self, number: u64) -> Duration {
+    /// The request in which a number was.
+    pub fn made(&self, number: u64) -> Made {
         let made = locked(&self.made);
-        let behind = made.partition_point(|(first, _)| *first <= number);
-        let request = made.get(behind.saturating_sub(1));
-        request.map_or(Duration::ZERO, |(_, at)| *at)
+        let behind = made.partition_point(|made| made.first <= number);
+        let request = made.get(behind.saturating_sub(1)).copied();
+        request.unwrap_or(Made {
+            first: 0,
+            at: Duration::ZERO,
+            signal: Signal::Traces,
+        })
     }
 
     /// The last number that was given out.
@@ -147,7 +161,7 @@ impl Client {
 
     /// Sends one request until it is acknowledged, or the client gives up.
     async fn insist(&self, stop: &CancellationToken, items: u64) {
-        let numbers = self.ledger.numbers(items);
+        let numbers = self.ledger.numbers(items, self.signal);
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

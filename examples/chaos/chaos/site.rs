@@ -27,7 +27,8 @@ pub struct Site {
     pub disks: Vec<Disk>,
     /// Where the zone's Parquet files are.
     pub files: PathBuf,
-    pub certificates: PathBuf,
+    /// Whoever renews them holds this.
+    pub certificates: tokio::sync::Mutex<PathBuf>,
     pub scratch: Scratch,
     /// Items that this program has taken from queues, by damage.
     pub damaged_items: AtomicU64,
@@ -165,7 +166,7 @@ impl Site {
             sinks,
             disks,
             files,
-            certificates,
+            certificates: tokio::sync::Mutex::new(certificates),
             scratch,
             damaged_items: AtomicU64::new(0),
             zone_disk_full: Mutex::default(),
