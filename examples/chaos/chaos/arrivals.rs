@@ -1,6 +1,6 @@
 //! What arrived at one place, how often, when and by which connection.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ pub struct Excuses {
     pub answer_lost: usize,
     /// Neither: a defect. The first few of them, with when they came.
     pub none: usize,
+    /// By signal, whatever the reason.
+    pub signals: BTreeMap<&'static str, usize>,
     pub examples: Vec<String>,
 }
 
@@ -187,7 +189,11 @@ impl Arrivals {
             again,
         } in &books.duplicates
         {
-            let lived = made(*number).at..=*again;
+            let Made {
+                at: made, signal, ..
+            } = made(*number);
+            *excuses.signals.entry(signal.name()).or_default() += 1;
+            let lived = made..=*again;
             let ended = zone_ends.iter().any(|end| lived.contains(end));
             let interrupted = interruptions.iter().any(|at| lived.contains(at));
             let connection = books.connections.get(first.connection as usize);
@@ -202,9 +208,6 @@ impl Arrivals {
                 _ => {
                     excuses.none += 1;
                     if excuses.examples.len() < 5 {
-                        let Made {
-                            at: made, signal, ..
-                        } = made(*number);
                         let at = first.at;
                         excuses.examples.push(format!(
                             "item {number} of {signal}: made {made:.1?}, came {at:.1?} and {again:.1?}"

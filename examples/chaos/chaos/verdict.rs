@@ -96,6 +96,7 @@ impl Report {
                 zone_interrupted,
                 answer_lost,
                 none,
+                signals,
                 examples,
             } = &excuses;
             println!(
@@ -110,7 +111,7 @@ impl Report {
                 ));
             }
             if options.once && duplicates > 0 {
-                self.fail(format!("{name}: {duplicates} items came twice"));
+                self.fail(format!("{name}: items came twice: {signals:?}"));
             }
         }
         for tier in &site.tiers {
