@@ -56,7 +56,7 @@ pub enum Mood {
     Slow { by: Duration, taken_before: bool },
     /// Closes the connection instead of every second answer, and may have taken the data.
     Resets { taken: bool },
-    /// Takes so many items a second, and refuses with a time to come back when it is two seconds behind.
+    /// Takes so many items a second: after each request it refuses until it has had time for its items, and says when.
     Limited { rate: u32 },
 }
 
@@ -170,17 +170,21 @@ impl Sink {
                 return None;
             }
             Mood::Limited { rate } => {
-                let turn = {
-                    let mut pace = locked(&self.pace);
-                    let now = Instant::now();
-                    if *pace > now + Duration::from_secs(2) {
-                        return Some(Err(BUSY));
-                    }
-                    let takes = Duration::from_secs_f64(numbers.len() as f64 / f64::from(rate));
-                    *pace = now.max(*pace) + takes;
-                    *pace
+                let mut pace = locked(&self.pace);
+                let now = Instant::now();
+                let Some(behind) = pace.checked_duration_since(now).filter(|d| !d.is_zero()) else {
+                    // However large it is: to make it wait would be another fault.
+                    *pace = now + Duration::from_secs_f64(numbers.len() as f64 / f64::from(rate));
+                    drop(pace);
+                    self.arrivals.arrived(&numbers, connection);
+                    return Some(Ok(()));
                 };
-                tokio::time::sleep_until(turn).await;
+                return Some(Err(Refusal {
+                    code: Code::ResourceExhausted,
+                    http: 429,
+                    retry_after: Some(Duration::from_secs(behind.as_secs())),
+                    permanent: false,
+                }));
             }
             _ => {}
         }
@@ -188,14 +192,6 @@ impl Sink {
         Some(Ok(()))
     }
 }
-
-/// "Not now, but in a second."
-const BUSY: Refusal = Refusal {
-    code: Code::ResourceExhausted,
-    http: 429,
-    retry_after: Some(Duration::from_secs(1)),
-    permanent: false,
-};
 
 type Stream = TokioIo<tokio::net::TcpStream>;
 

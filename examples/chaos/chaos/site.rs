@@ -232,11 +232,16 @@ fn overlay(
 ) -> String {
     let backend_http = variables.get("BACKEND_HTTP").cloned().unwrap_or_default();
     let any = "'127.0.0.1:0'";
-    let quick =
+    let retries =
         "retry_on_failure: {initial_interval: 100ms, max_interval: 1s, max_elapsed_time: 0s}";
+    // Whoever gives up waiting sends again, and on a busy machine that is no fault that was drawn.
+    let hop = match options.once {
+        true => format!("timeout: 60s\n    {retries}"),
+        false => retries.to_owned(),
+    };
     // Small, so that a soak reaches its bounds soon.
     let (bound, http_bound) = match options.soak {
-        true => (", queue_size: 4194304", 4 << 20),
+        true => (", queue_size: 2097152", 2 << 20),
         false => ("", 256 << 20),
     };
     let server_tls = match example {
@@ -260,7 +265,7 @@ processors:
   memory_limiter: {{limit_mib: {limit}}}
 exporters:
   otlp_grpc:
-{client_tls}    {quick}
+{client_tls}    {hop}
     sending_queue: {{batch: {{flush_timeout: {FLUSH}}}{bound}}}
 "
     );
@@ -269,13 +274,13 @@ exporters:
         yaml += &format!(
             "  otlp_http:
     endpoint: {backend_http}
-    {quick}
+    {hop}
     sending_queue: {{storage: file_storage, sizer: bytes, queue_size: {http_bound}}}
   parquet:
     promote: {{item: [test.id]}}
     rotation: {{interval: 2s}}
     max_memory: 48MiB
-    {quick}
+    {retries}
     sending_queue: {{sizer: bytes{bound}}}
   prometheus: {{endpoint: {any}}}
   debug: {{verbosity: basic}}
