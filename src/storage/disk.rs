@@ -20,8 +20,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Cuts a file that nobody writes to any more, and makes that durable.
     fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
-    /// Replaces a file by another with this content, as a whole. From the second time on it takes no new room on the disk,
-    /// unless the content is longer than any before.
+    /// Replaces a file by another with this content, as a whole. From the second time on it takes no new room on the
+    /// disk, unless the content is longer than any before.
     fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
 }
 

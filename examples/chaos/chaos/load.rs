@@ -115,7 +115,7 @@ pub struct Client {
 
 pub enum Transport {
     Grpc(Channel),
-    Http(String, legacy::Client<HttpConnector, Full<Bytes>>),
+    Http(String, Box<legacy::Client<HttpConnector, Full<Bytes>>>),
 }
 
 enum Refused {
@@ -138,7 +138,7 @@ impl Transport {
 
     pub fn http(link: &Link) -> Self {
         let client = legacy::Client::builder(TokioExecutor::new()).build_http();
-        Transport::Http(format!("http://{}", link.address), client)
+        Transport::Http(format!("http://{}", link.address), Box::new(client))
     }
 }
 

@@ -1,31 +1,33 @@
-//! Chaos: sidecars, a rack and a zone as real processes with the configurations of the examples, in front of a backend
-//! of this program, under load; and faults that are drawn from a seed. In the end nothing may be lost.
+//! Chaos: sidecars, a rack and a zone as real processes with the configurations of the examples, in front of a
+//! backend of this program, under load; and faults that are drawn from a seed. In the end nothing may be lost.
 //!
 //! The same seed and options draw the same faults, in the same order, at the same times since the load began. What
 //! processes do at that moment is theirs, so two runs are alike and not equal.
 //!
 //! What is checked, when all faults are undone, the load has stopped and everything has drained:
 //!
-//! - **Nothing is lost.** Every item that a client was told has arrived is at the backend's gRPC sink, at its HTTP sink
-//!   and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status that is
-//!   final by OTLP's specification (`--permanent`); anywhere, not more items than were in the blocks that this program
-//!   damaged (`--damage`), if the collector said that it lost them.
+//! - **Nothing is lost.** Every item that a client was told has arrived is at the backend's gRPC sink, at its HTTP
+//!   sink and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status
+//!   that is final by OTLP's specification (`--permanent`); anywhere, not more items than were in the blocks that
+//!   this program damaged (`--damage`), if the collector said that it lost them.
 //! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
 //! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
 //!   rack and in the zone drops that, if it saw to the end that it was taken the first time. Behind the zone's nobody
-//!   does. So an item may come to a sink once more if the connection that brought it before broke (the answer was lost).
-//!   It may come to any place once more if, between when it was made and when it came again, a life of the zone ended
-//!   (what `dedup` had seen was in memory, and what was delivered last was not noted), or a connection from the rack to
-//!   the zone ended or the zone's disk was full (some of its exporters took it, and nobody was told, so it counts as not
-//!   taken). With `--once` there are only faults that are no such reason, and nothing may come twice.
-//! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused + kept,
-//!   nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus` does not
-//!   show because it has a later one. Accounts of lives that were killed are gone with
-//!   them; over those, that nothing is lost says more.
+//!   does. So an item may come to a sink once more if the connection that brought it before broke (the answer was
+//!   lost). It may come to any place once more if, between when it was made and when it came again, a life of the
+//!   zone ended (what `dedup` had seen was in memory, and what was delivered last was not noted), or a connection
+//!   from the rack to the zone ended or the zone's disk was full (some of its exporters took it, and nobody was told,
+//!   so it counts as not taken). With `--once` there are only faults that are no such reason, exporters wait a minute
+//!   for an answer, and nothing may come twice.
+//! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused +
+//!   kept, nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus`
+//!   does not show because it has a later one. Accounts of lives that were killed are gone with them; over those,
+//!   that nothing is lost says more.
 //! - **Memory**: no life of any process had more than `memory_limiter`'s limit and the 48 MiB of docs/deployment.md.
-//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 where data was damaged or refused for good), nobody says
-//!   that something is lost that was not damaged, every start succeeds unless the disk was full, every configuration
-//!   that is good is taken, one that is not is not, nothing panics, and no client is told never to send again.
+//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 where data was damaged or refused for good), nobody
+//!   says that something is lost that was not damaged, every start succeeds unless the disk was full or a key was
+//!   replaced and its certificate not yet (it is tried again), every configuration that is good is taken, one that is
+//!   not is not, nothing panics, and no client is told never to send again.
 
 #![allow(
     unreachable_pub,
@@ -159,7 +161,6 @@ pub async fn run(options: Options) -> Result<Report, String> {
 
     let mut report = Report {
         failures: outcome.failures,
-        ..Report::default()
     };
     drain(&site, &kept, &ledger, &mut report).await;
     looking.abort();

@@ -1,5 +1,5 @@
-//! Requests of all four signals. Each item has a number of its own, in two places: who finds two numbers in one item has
-//! found a defect.
+//! Requests of all four signals. Each item has a number of its own, in two places: who finds two numbers in one item
+//! has found a defect.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
