@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 /// Where a log writes.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// A new file; an error if there is one of that name.
@@ -18,7 +20,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Cuts a file that nobody writes to any more, and makes that durable.
     fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
-    /// Replaces a file by another with this content, as a whole.
+    /// Replaces a file by another with this content, as a whole. From the second time on it takes no new room on the
+    /// disk, unless the content is longer than any before.
     fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
 }
 
@@ -74,10 +77,11 @@ impl Disk for Local {
         beside.push(".new");
         let beside = Path::new(&beside);
         let mut options = OpenOptions::new();
+        // It is written over, so that it keeps the room it has.
         options
             .write(true)
             .create(true)
-            .truncate(true)
+            .truncate(false)
             .mode(self.mode);
         let mut file = options.open(beside)?;
         // Whoever it is written by: a queue that root drains is the collector's still.
@@ -89,10 +93,15 @@ impl Disk for Local {
             fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
         }
         file.write_all(content)?;
+        file.set_len(content.len() as u64)?;
         if durable {
             file.sync_all()?;
         }
-        std::fs::rename(beside, path)?;
+        // The old one stays beside it, with its room: on a full disk there may be no other.
+        if renameat_with(CWD, beside, CWD, path, RenameFlags::EXCHANGE).is_err() {
+            // There is no old one, or the file system cannot do it.
+            std::fs::rename(beside, path)?;
+        }
         match path.parent() {
             Some(directory) if durable => self.sync_directory(directory),
             _ => Ok(()),
@@ -111,5 +120,33 @@ impl Output for File {
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         self.set_len(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_a_file_needs_no_room_for_another_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("position");
+        let disk = Local { mode: 0o600 };
+        let files = || {
+            let entries = std::fs::read_dir(directory.path()).unwrap();
+            let mut files: Vec<u64> = entries
+                .map(|entry| entry.unwrap().metadata().unwrap().ino())
+                .collect();
+            files.sort_unstable();
+            files
+        };
+        disk.replace(&path, b"the first", true).unwrap();
+        disk.replace(&path, b"another", true).unwrap();
+        let before = files();
+        for content in ["shorter", "as long", "x"] {
+            disk.replace(&path, content.as_bytes(), true).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), content.as_bytes());
+            assert_eq!(files(), before);
+        }
     }
 }

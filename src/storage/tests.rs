@@ -488,6 +488,29 @@ fn a_position_that_cannot_be_written_is_written_later() {
 }
 
 #[test]
+fn what_makes_room_for_the_position_on_a_full_disk_does_not_count_as_lost_after_a_crash() {
+    let mut bench = Bench::new(Options {
+        segment_bytes: 60,
+        ..options()
+    });
+    bench.fill(&["a", "b", "c", "d"]);
+    let each = bench.log().usage().bytes / 4;
+    let records = bench.take();
+    bench.acknowledge(&records[..1]);
+    while bench.log().usage().bytes > 3 * each {
+        std::thread::yield_now();
+    }
+    bench.disk.fail(Fault::Replace, 1);
+    bench.acknowledge(&records[1..3]);
+    while bench.log().usage().bytes > each {
+        std::thread::yield_now();
+    }
+    bench.crash();
+    assert_eq!(bench.recovered.lost_records, 0);
+    assert_eq!(bench.texts(), ["d"]);
+}
+
+#[test]
 fn what_a_failed_fsync_left_in_doubt_is_on_the_disk_before_it_is_answered() {
     let mut bench = Bench::new(options());
     bench.fill(&["before"]);

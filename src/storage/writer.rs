@@ -522,8 +522,8 @@ impl Writer {
             finished.append(&mut self.unremoved);
             finished
         };
-        // Where that fails they go all the same: on a full disk nothing else makes room for it.
-        self.write_position(options);
+        // Where that fails the first one goes all the same: on a full disk nothing else makes room for it.
+        let mut noted = self.write_position(options);
         self.tried = None;
         for segment in finished {
             match self.disk.remove(&self.shared.path(segment.name)) {
@@ -532,7 +532,13 @@ impl Writer {
                     self.unremoved.push(segment);
                     self.tried = Some(Instant::now());
                 }
-                _ => self.shared.lock().segments.removed(&segment),
+                _ => {
+                    // At once: a crash before it is written takes what is removed for lost.
+                    if !noted {
+                        noted = self.write_position(options);
+                    }
+                    self.shared.lock().segments.removed(&segment);
+                }
             }
         }
         self.shared.lock().stuck = !self.unremoved.is_empty();
@@ -554,7 +560,8 @@ impl Writer {
         }
     }
 
-    fn write_position(&mut self, options: &Options) {
+    /// Whether the position is written; if not, it is tried again later.
+    fn write_position(&mut self, options: &Options) -> bool {
         let position = {
             let mut state = self.shared.lock();
             state.moved = false;
@@ -567,10 +574,12 @@ impl Writer {
         // Also after a failure: not with every acknowledgement.
         self.saved = Some(Instant::now());
         let durable = options.fsync != Fsync::Never;
-        if let Err(error) = position.save(&*self.disk, &self.shared.directory, durable) {
-            self.failed("write the position", &error);
+        let outcome = position.save(&*self.disk, &self.shared.directory, durable);
+        if let Err(error) = &outcome {
+            self.failed("write the position", error);
             self.shared.lock().moved = true;
         }
+        outcome.is_ok()
     }
 
     fn failed(&mut self, doing: &'static str, error: &io::Error) {

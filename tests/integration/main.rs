@@ -16,6 +16,7 @@ mod arrival;
 mod authentication;
 mod backpressure;
 mod bombs;
+mod chaos;
 mod command_line;
 mod debug_exporter;
 mod deployment;

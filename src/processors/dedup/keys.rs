@@ -77,15 +77,20 @@ impl Keys {
     /// Appends the key of each item of a request, in order; [`NONE`] for those that have none.
     ///
     /// Log records, and spans without ids, may well be equal without having been sent twice: the second of two equal
-    /// ones in a request has another key than the first.
+    /// ones in an entry of a request has another key than the first. Each entry counts for itself, because requests that
+    /// are put together on the way are entries of one request.
     pub(super) fn of_items(&self, signal: Signal, request: &[u8], keys: &mut Vec<u128>) {
         // Room for all at once: to grow step by step would cost more than all look-ups.
         let expected = match signal {
             Signal::Logs => keys.capacity() - keys.len(),
             _ => 0,
         };
-        let mut equal = Ordinals::with_capacity_and_hasher(expected, Passing);
+        let mut equal = Ordinals {
+            entry: 0,
+            before: HashMap::with_capacity_and_hasher(expected, Passing),
+        };
         for resource in messages(request, 1) {
+            equal.entry += 1;
             let resource_hash = self.resource(resource);
             for scope in messages(resource, 2) {
                 let context = self.scope(resource_hash, scope);
@@ -169,7 +174,9 @@ impl Keys {
 
     /// A key for one of several equal items.
     fn nth(&self, key: u128, equal: &mut Ordinals) -> u128 {
-        let before = equal.entry(key).or_default();
+        // Keys are hashes: those of an entry are found at a distance from themselves where nobody else's are.
+        let here = key.wrapping_add(equal.entry);
+        let before = equal.before.entry(here).or_default();
         let ordinal = *before;
         *before += 1;
         match ordinal {
@@ -258,8 +265,12 @@ const REQUEST: u128 = 1;
 const PROFILE: u128 = 2;
 const POINT: u128 = 3;
 
-/// How many equal items there were in a request.
-type Ordinals = HashMap<u128, u64, Passing>;
+/// How many equal items there were in an entry of a request.
+struct Ordinals {
+    /// Which entry it is.
+    entry: u128,
+    before: HashMap<u128, u64, Passing>,
+}
 
 /// Passes keys through, which are hashes already.
 #[derive(Debug, Clone, Default)]

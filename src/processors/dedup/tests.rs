@@ -432,6 +432,21 @@ async fn equal_items_in_one_request_are_duplicates_only_if_they_have_an_identity
 }
 
 #[tokio::test]
+async fn a_request_that_was_put_together_with_its_repetition_is_known_again() {
+    for (signal, pass) in [(Signal::Traces, 1), (Signal::Metrics, 1), (Signal::Logs, 2)] {
+        let bench = Bench::new(signal);
+        let one = plain(signal, &[7, 7]).wire().parts()[0].clone();
+        let both = Bytes::from([one.clone(), one].concat());
+        bench
+            .dedup
+            .consume(Batch::new(signal, 4, both))
+            .await
+            .unwrap();
+        assert_eq!(bench.next.taken(), [pass], "{signal}");
+    }
+}
+
+#[tokio::test]
 async fn profiles_get_an_id_that_the_next_hop_finds_whatever_else_has_changed() {
     let first = Bench::new(Signal::Profiles);
     first
