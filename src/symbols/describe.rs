@@ -20,7 +20,8 @@ pub struct Description {
     /// The build id of the file that it has parts of its debug information in common with others in
     /// (`.gnu_debugaltlink`, as dwz writes it).
     pub common: Option<BuildId>,
-    /// Where the other parts of its split units are: `.dwo` files, by the names that the compiler gave them. At most 1,024.
+    /// Where the other parts of its split units are: `.dwo` files, by the names that the compiler gave them. At most
+    /// 1,024.
     pub units: Vec<SplitUnit>,
 }
 
@@ -36,8 +37,8 @@ pub struct DebugLink {
 /// The longest name of a file: that of Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
-/// Reads what a file says of itself; nothing if it is no ELF file. Of what is compressed so many bytes are read. To be called in the worker process: the file may be a
-/// stranger's.
+/// Reads what a file says of itself; nothing if it is no ELF file. Of what is compressed so many bytes are read. To be
+/// called in the worker process: the file may be a stranger's.
 ///
 /// # Errors
 /// When it cannot be read.

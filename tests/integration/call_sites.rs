@@ -8,8 +8,8 @@ use prost::Message as _;
 
 use crate::symbolication::{PLAIN, Program, World, frames, profile};
 
-/// A function that ends with a call, for that never returns: it returns to the next function. It says how far behind the
-/// start of that.
+/// A function that ends with a call, for that never returns: it would return to the next function. `stop` says how far
+/// behind the start of that.
 const SOURCE: &str = "#include <stdio.h>
 #include <stdlib.h>
 int next(int x);
@@ -62,7 +62,7 @@ async fn a_caller_is_named_by_its_call_where_addresses_are_those_behind_it() {
     assert_eq!(said, "0\n", "the call is the last instruction of `last`");
     let returns_to = program.address("next");
     const CALL: &str = "last program.c:9";
-    const BEHIND: &str = "next program.c:11";
+    const BEHIND: &str = "next program.c:12";
     for (call_sites, scope, alone, expected) in [
         ("{}", "any", false, BEHIND),
         ("{default: return_addresses}", "any", false, CALL),

@@ -20,8 +20,8 @@ use crate::symbols::worker::WorkerLimits;
 pub struct Config {
     /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug`
     /// of a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put
-    /// there is found within a minute; so is a package of split debug information (`.dwp`) beside a file. Default:
-    /// `/usr/lib/debug`.
+    /// there is found within a minute. Split debug information is a package (`.dwp`) beside a file, or `.dwo` files
+    /// below a directory, under the paths at which they were built. Default: `/usr/lib/debug`.
     pub directories: Vec<PathBuf>,
     /// A bucket with the same, asked when no directory has it. Default: off.
     pub object_store: Section<StoreConfig>,
@@ -43,8 +43,8 @@ pub struct Config {
     pub worker: WorkerConfig,
 }
 
-/// What the addresses of callers are, that is, of all frames but the innermost one. Only the lookup depends on it: in the
-/// profile addresses stay as they are.
+/// What the addresses of callers are, that is, of all frames but the innermost one. Only the lookup depends on it: in
+/// the profile addresses stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallSites {
@@ -62,8 +62,9 @@ pub enum CallSite {
     /// Inside of the call instruction, as OTLP and pprof have it. It is looked up as it is.
     #[default]
     Adjusted,
-    /// Of the instruction behind the call, as it is on the stack. What is looked up is the address before it, unless the
-    /// same location is the innermost frame of another stack, or a caller in a profile whose addresses are adjusted.
+    /// Of the instruction behind the call, as it is on the stack. What is looked up is the address before it, unless
+    /// the same location is the innermost frame of another stack, or a caller in a profile whose addresses are
+    /// adjusted.
     ReturnAddresses,
 }
 

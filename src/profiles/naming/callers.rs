@@ -4,11 +4,11 @@ use super::unnamed::entries;
 use crate::profiles::entries::{Entries, bytes, fields, number, numbers};
 use crate::profiles::reindex::Fault;
 
-/// The locations of a request whose addresses are return addresses. The instruction there is the one behind the call: it
-/// may be of another line, of another inlined function, or, behind a call that never returns, of the next function.
+/// The locations of a request whose addresses are return addresses. The instruction there is the one behind the call:
+/// it may be of another line, of another inlined function, or, behind a call that never returns, of the next function.
 ///
-/// Only callers have one. A location that is anywhere the innermost frame of a stack, or a caller in a profile of whoever
-/// adjusts addresses, is none: it was the instruction that ran there, or is in the call already.
+/// Only callers have one. A location that is anywhere the innermost frame of a stack, or a caller in a profile of
+/// whoever adjusts addresses, is none: it was the instruction that ran there, or is in the call already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnAddresses {
     /// By the place of a location.

@@ -22,8 +22,8 @@ pub struct RecentNames {
     parts: [Mutex<Part>; PARTS],
 }
 
-/// What was used since the last turn, and what was used in the one before. When the first is full it becomes the second,
-/// and what was not used for so long goes: that needs no order of uses.
+/// What was used since the last turn, and what was used in the one before. When the first is full it becomes the
+/// second, and what was not used for so long goes: that needs no order of uses.
 #[derive(Debug, Default)]
 struct Part {
     new: Entries,

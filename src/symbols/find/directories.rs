@@ -2,8 +2,8 @@
 //!
 //! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in
 //! one of the directories under its own path. What it has in common with others (`dwz`) is found by its build id. Split
-//! debug information is a package (`.dwp`) beside it, or `.dwo` files under the paths at which they were built, below one of
-//! the directories and nowhere else.
+//! debug information is a package (`.dwp`) beside it, or `.dwo` files under the paths at which they were built, below
+//! one of the directories and nowhere else.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -88,8 +88,8 @@ impl Directories {
         })
     }
 
-    /// The `.dwo` files of units. Their paths are a stranger's word: they are looked for below the directories, and what is a
-    /// link to elsewhere is left alone.
+    /// The `.dwo` files of units. Their paths are a stranger's word: they are looked for below the directories, and
+    /// what is a link to elsewhere is left alone.
     fn units(&self, units: &[SplitUnit]) -> Vec<PathBuf> {
         let roots = self.directories.iter();
         let roots: Vec<PathBuf> = roots.filter_map(|root| root.canonicalize().ok()).collect();
