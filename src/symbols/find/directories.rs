@@ -412,7 +412,7 @@ mod tests {
         ]);
         let root = directory.path().canonicalize().unwrap();
         std::os::unix::fs::symlink(&secret, root.join("link.dwo")).unwrap();
-        let directories = Directories::new(&[root.clone()]);
+        let directories = Directories::new(std::slice::from_ref(&root));
         for (built_in, name, expected) in [
             ("/src/build", "a.dwo", Some("src/build/a.dwo")),
             ("/src/build/lib", "../a.dwo", Some("src/build/a.dwo")),
