@@ -179,7 +179,7 @@ fn naming(
     let _inside = runtime.enter();
     let (processor, _life) = connect(next);
     let request = Bytes::from(profile(id, addresses));
-    let mut name = |runs| {
+    let name = |runs| {
         let before = page_faults();
         let time = best(runs, || {
             let batch = Batch::new(Signal::Profiles, 1, request.clone());
