@@ -179,18 +179,34 @@ fn naming(
     let _inside = runtime.enter();
     let (processor, _life) = connect(next);
     let request = Bytes::from(profile(id, addresses));
-    // The first one opens the symbols.
-    let time = best(runs + 1, || {
-        let batch = Batch::new(Signal::Profiles, 1, request.clone());
-        Ok(runtime.block_on(processor.consume(batch))?)
-    })?;
+    let name = |runs| {
+        let before = page_faults();
+        let time = best(runs, || {
+            let batch = Batch::new(Signal::Profiles, 1, request.clone());
+            Ok(runtime.block_on(processor.consume(batch))?)
+        })?;
+        Ok::<_, Box<dyn Error>>((time, page_faults() - before))
+    };
+    // It opens the symbols and compares them with their checksums.
+    let (first, first_faults) = name(1)?;
+    let (again, faults) = name(runs)?;
     println!(
-        "name     {} locations from {of} in {time:?}: {} bytes become {}",
+        "name     {} locations from {of}, first in {first:?} with {first_faults} page faults, then in {again:?} with {}: \
+         {} bytes become {}",
         addresses.len(),
+        faults / runs as u64,
         request.len(),
         taker.bytes.load(std::sync::atomic::Ordering::Relaxed),
     );
     Ok(())
+}
+
+/// Of this process until now, as far as no disk was needed (proc_pid_stat(5)); 0 where that is not known.
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    let faults = behind_name.split_whitespace().nth(7);
+    faults.and_then(|faults| faults.parse().ok()).unwrap_or(0)
 }
 
 /// Takes everything, and remembers how large the last one was.

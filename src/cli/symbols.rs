@@ -140,7 +140,7 @@ fn compile(file: &Path, companions: &Companions, output: Option<&Path>) -> Done 
     let compiled = symbols::compile(&inputs, &Limits::default(), &mut writer);
     drop(writer);
     let compiled = compiled
-        .map_err(|error| format!("{}: {error}", file.display()))
+        .map_err(|error| error.about(file))
         .and_then(|summary| {
             std::fs::rename(part, path).map_err(failed)?;
             Ok(summary)
@@ -169,6 +169,12 @@ fn lookup(
                 with: found.supplementary,
             };
             open(&found.binary, &companions)?
+        }
+        None if !file.exists() => {
+            return Err(format!(
+                "{}: there is no such file, and a build id is 8 to 128 hexadecimal digits",
+                file.display()
+            ));
         }
         None => open(file, companions)?,
     };
@@ -214,15 +220,15 @@ fn open(path: &Path, companions: &Companions) -> Result<SymbolFile, String> {
 }
 
 fn compiled(path: &Path, companions: &Companions) -> Result<(SymbolFile, Summary), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let inputs = Inputs {
         binary: path,
         supplementary: &companions.with,
     };
     let mut output = Cursor::new(Vec::new());
     let summary = symbols::compile(&inputs, &Limits::default(), &mut output);
-    let summary = summary.map_err(|error| failed(&error))?;
-    let file = SymbolFile::from_bytes(output.into_inner()).map_err(|error| failed(&error))?;
+    let summary = summary.map_err(|error| error.about(path))?;
+    let file = SymbolFile::from_bytes(output.into_inner());
+    let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
     Ok((file, summary))
 }
 
@@ -259,7 +265,7 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
         Err(OpenError::NotSymbolFile) => {}
         Err(error) => return Err(format!("{}: {error}", path.display())),
     }
-    let found = symbols::inspect(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let found = symbols::inspect(path).map_err(|error| error.about(path))?;
     let kind = match found.is_debug_file {
         true => "A debug file",
         false => "A binary",
@@ -292,8 +298,17 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
     if let Some(link) = &found.alternative_link {
         let _ = writeln!(
             text,
-            "Its debug information needs {}",
+            "Its debug information needs {} (see --with)",
             printable(&link.to_string_lossy())
+        );
+    }
+    if let Some(unit) = found.units.first() {
+        let _ = writeln!(
+            text,
+            "Its debug information is split: {} units like {} in /{}",
+            found.units.len(),
+            printable(&unit.name),
+            printable(&unit.directory)
         );
     }
     match compiled(path, companions) {

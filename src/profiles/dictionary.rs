@@ -238,6 +238,23 @@ impl Dictionary {
         id
     }
 
+    /// The index of a location that is a function's, of which nothing but the name is known.
+    pub(super) fn named_location(&mut self, name: &str) -> LocationId {
+        let name = self.string(name);
+        let function = self.function(Function {
+            name,
+            ..Function::default()
+        });
+        let lines = self.lines(&[Line {
+            function,
+            ..Line::default()
+        }]);
+        self.location(Location {
+            lines,
+            ..Location::default()
+        })
+    }
+
     /// A location with this mapping and address, if there is an address: probably the one that is meant, because
     /// nothing else has been compared. The zero value if none is known.
     #[inline]

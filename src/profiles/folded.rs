@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::dictionary::{Dictionary, Function, Line, Location, SampleKey, ValueType};
+use super::dictionary::{Dictionary, SampleKey, ValueType};
 use super::id::{LocationId, StackId};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::top::{frame_names, of_type};
@@ -45,19 +45,7 @@ pub fn read(text: &str) -> Result<Profiles, BadLine> {
         let mut locations = Vec::new();
         let frames = stack.rsplit(';').filter(|_| !stack.is_empty());
         for name in frames {
-            let name = dictionary.string(name);
-            let function = dictionary.function(Function {
-                name,
-                ..Function::default()
-            });
-            let lines = dictionary.lines(&[Line {
-                function,
-                ..Line::default()
-            }]);
-            locations.push(dictionary.location(Location {
-                lines,
-                ..Location::default()
-            }));
+            locations.push(dictionary.named_location(name));
         }
         let stack = dictionary.stack(&locations);
         let key = SampleKey {

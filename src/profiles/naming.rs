@@ -1,11 +1,13 @@
 //! Names for locations that have none, written into an encoded request: its dictionary is read and edited in place, its
 //! samples are not looked at.
 //!
-//! [`Unnamed`] tells which locations have an address but no lines, by binary and mapping. [`Naming`] takes functions,
+//! [`Unnamed`] tells which locations have an address but no lines, by binary and mapping; [`ReturnAddresses`], which of them
+//! have the address behind a call. [`Naming`] takes functions,
 //! and the lines in them of some locations, and writes the request with them: strings and functions that are there
 //! already are referred to, others are added at the end of their tables, so that no index changes. Addresses and
 //! mappings stay as they are.
 
+mod callers;
 mod flags;
 mod strings;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
+pub use self::callers::ReturnAddresses;
 pub use self::unnamed::{Unnamed, UnnamedBinary, UnnamedMapping};
 
 use self::flags::{Attributes, Flags};
@@ -99,7 +102,7 @@ impl<'r> Naming<'r> {
     /// About how many bytes longer the request becomes with what was named so far.
     pub fn added(&self) -> usize {
         let functions = self.functions.added.len() * FUNCTION_BYTES;
-        self.lines_bytes + self.strings.added_bytes + functions
+        self.lines_bytes + self.strings.added_bytes() + functions
     }
 
     /// Where that function is in the table; it is added if it was not there, unless it has neither a name nor a file.
@@ -222,7 +225,7 @@ impl<'r> Naming<'r> {
         for function in &self.functions.added {
             put_scalars(3, *function, out);
         }
-        for string in &self.strings.added {
+        for string in self.strings.added() {
             put_delimited(5, string, out);
         }
         for attribute in &self.attributes.added {

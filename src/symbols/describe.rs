@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::build_id::BuildId;
+use super::compile::{SplitUnit, split_units};
 use super::elf::Elf;
 use super::map::Map;
 
@@ -19,6 +20,9 @@ pub struct Description {
     /// The build id of the file that it has parts of its debug information in common with others in
     /// (`.gnu_debugaltlink`, as dwz writes it).
     pub common: Option<BuildId>,
+    /// Where the other parts of its split units are: `.dwo` files, by the names that the compiler gave them. At most
+    /// 1,024.
+    pub units: Vec<SplitUnit>,
 }
 
 /// A debug link, see [GDB](https://sourceware.org/gdb/current/onlinedocs/gdb.html/Separate-Debug-Files.html).
@@ -33,16 +37,15 @@ pub struct DebugLink {
 /// The longest name of a file: that of Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
-/// Reads what a file says of itself; nothing if it is no ELF file. To be called in the worker process: the file may be a
-/// stranger's.
+/// Reads what a file says of itself; nothing if it is no ELF file. Of what is compressed so many bytes are read. To be
+/// called in the worker process: the file may be a stranger's.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn describe(path: &Path) -> io::Result<Description> {
+pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description> {
     let map = Map::of(&File::open(path)?)?;
-    // Nothing that is wanted here is compressed.
-    let nothing = Cell::new(0);
-    let Ok(elf) = Elf::parse(&map, &nothing) else {
+    let budget = Cell::new(decompressed_bytes);
+    let Ok(elf) = Elf::parse(&map, &budget) else {
         return Ok(Description::default());
     };
     Ok(Description {
@@ -51,6 +54,8 @@ pub fn describe(path: &Path) -> io::Result<Description> {
             .or_else(|| elf.go_build_id().map(BuildId::from_go)),
         debug_link: debug_link(&elf),
         common: common(&elf),
+        // Of no use then, which is found out when it is compiled.
+        units: split_units(&elf).unwrap_or_default(),
     })
 }
 
@@ -95,7 +100,9 @@ impl Description {
         let common = self.common.iter().map(|id| format!("common {id}\n"));
         let link = self.debug_link.iter();
         let link = link.map(|link| format!("debug-link {:08x} {}\n", link.crc, link.name));
-        build_id.chain(common).chain(link).collect()
+        let units = self.units.iter();
+        let units = units.map(|unit| format!("unit {}\t{}\n", unit.directory, unit.name));
+        build_id.chain(common).chain(link).chain(units).collect()
     }
 
     /// What the worker told. It may be anything: a stranger's file may have made it say so.
@@ -113,6 +120,11 @@ impl Description {
                         })
                     });
                 }
+                Some(("unit", unit)) => {
+                    let unit = unit.split_once('\t');
+                    let unit = unit.and_then(|(directory, name)| SplitUnit::new(directory, name));
+                    description.units.extend(unit);
+                }
                 _ => {}
             }
         }
@@ -128,7 +140,7 @@ mod tests {
     fn described(bytes: &[u8]) -> Description {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        let description = describe(file.path()).unwrap();
+        let description = describe(file.path(), 1 << 20).unwrap();
         assert_eq!(
             Description::from_lines(&description.to_lines()),
             description
@@ -150,6 +162,7 @@ mod tests {
                 crc: 0x1234_5678,
             }),
             common: Some(id(2)),
+            units: Vec::new(),
         };
         assert_eq!(description, expected);
         assert_eq!(described(b"#!/bin/sh\n"), Description::default());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::SectionHeader as _;
 
 use super::build_id::BuildId;
-use super::compile::CompileError;
+use super::compile::{CompileError, SplitUnit, split_units};
 use super::elf::{ENDIAN, Elf};
 use super::map::Map;
 
@@ -28,6 +28,8 @@ pub struct Inspection {
     pub debug_link: Option<PathBuf>,
     /// The path of the supplementary file of dwz (`.gnu_debugaltlink`), which the debug information needs.
     pub alternative_link: Option<PathBuf>,
+    /// The `.dwo` files of its split debug information, as far as it says so without being decompressed.
+    pub units: Vec<SplitUnit>,
 }
 
 const SECTIONS: [&str; 12] = [
@@ -70,5 +72,6 @@ pub fn inspect(path: &Path) -> Result<Inspection, CompileError> {
             .collect(),
         debug_link: link(".gnu_debuglink"),
         alternative_link: link(".gnu_debugaltlink"),
+        units: split_units(&elf).unwrap_or_default(),
     })
 }

@@ -15,8 +15,13 @@ pub(super) struct Map(Option<Mmap>);
 
 impl Map {
     pub(super) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        // Mapping it would say that there is no such device.
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         // An empty file cannot be mapped.
-        if file.metadata()?.len() == 0 {
+        if metadata.len() == 0 {
             return Ok(Map(None));
         }
         memory::map(file).map(|map| Map(Some(map)))

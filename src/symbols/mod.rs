@@ -33,6 +33,7 @@ pub mod worker;
 pub use self::build_id::{BuildId, BuildIdError};
 pub use self::compile::{CompileError, Inputs, Limits, Summary, compile};
 pub use self::file::{
-    Cursor, Frame, Frames, Function, FunctionId, MappingRange, Names, OpenError, Source, SymbolFile,
+    Cursor, Frame, Frames, Function, FunctionId, MappingRange, Names, OpenError, RecentNames,
+    Source, SymbolFile,
 };
 pub use self::inspect::{Inspection, inspect};

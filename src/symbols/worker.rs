@@ -89,8 +89,10 @@ const SECONDS_TO_END: u64 = 5;
 const DESCRIBED_AT_ONCE: usize = 4;
 static DESCRIBING: Semaphore = Semaphore::const_new(DESCRIBED_AT_ONCE);
 
-/// The most bytes that are read of what a worker says.
-const WORDS: u64 = 4096;
+/// The most bytes that are read of what a worker says of a file: mostly paths of `.dwo` files.
+const WORDS: u64 = 256 << 10;
+/// The most bytes that are read of what a worker complains about.
+const COMPLAINT: u64 = 4096;
 
 /// What an entry of [`Limits::entries`] takes at most, with what is made of it.
 const BYTES_PER_ENTRY: u64 = 96;
@@ -132,7 +134,7 @@ impl Worker {
         let mut child = command.spawn().map_err(local)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let done = async {
-            let (words, complaint) = tokio::join!(said(stdout), said(stderr));
+            let (words, complaint) = tokio::join!(said(stdout, WORDS), said(stderr, COMPLAINT));
             child.wait().await.map(|status| (status, words, complaint))
         };
         let patience = self.limits.cpu.saturating_mul(PATIENCE);
@@ -208,11 +210,11 @@ impl Compiler for Worker {
 }
 
 /// What a worker says, as far as anybody wants to hear it. Behind that its pipe is closed.
-async fn said(pipe: Option<impl AsyncRead + Unpin>) -> String {
+async fn said(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> String {
     let mut words = Vec::new();
     if let Some(pipe) = pipe {
         // What came before an error counts.
-        let _ = pipe.take(WORDS).read_to_end(&mut words).await;
+        let _ = pipe.take(most).read_to_end(&mut words).await;
     }
     String::from_utf8_lossy(&words).into_owned()
 }
@@ -258,7 +260,8 @@ impl Task {
         }
         self.limits.enter(input).map_err(not_readable)?;
         let Some(output) = &self.output else {
-            let description = describe(binary).map_err(not_readable)?;
+            // The other half is for what is made of it.
+            let description = describe(binary, self.limits.memory / 2).map_err(not_readable)?;
             return Ok(description.to_lines());
         };
         let inputs = Inputs {

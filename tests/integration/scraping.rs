@@ -55,7 +55,12 @@ impl Service {
                 let answer = service_fn(move |request: Request<Incoming>| {
                     let uri = request.uri().to_string();
                     seen.lock().unwrap().push(uri.clone());
-                    async move { Ok::<_, Infallible>(answer(&uri)) }
+                    async move {
+                        if uri.starts_with("/never") {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<_, Infallible>(answer(&uri))
+                    }
                 });
                 let http = hyper::server::conn::http1::Builder::new();
                 let connection = http.serve_connection(TokioIo::new(stream), answer);
@@ -242,4 +247,21 @@ async fn what_is_no_profile_is_said_once_and_clearly() {
             about[0].field("error")
         );
     }
+}
+
+#[tokio::test]
+async fn a_profile_that_is_given_up_at_the_end_is_named() {
+    let (backend, service) = (Backend::start().await, Service::start().await);
+    let url = format!("http://{}/never/profile?seconds=30", service.address);
+    let receivers = format!(
+        "  pprof: {{remote: {{endpoint: '{url}', collection_interval: 60s, initial_delay: 0s}}}}"
+    );
+    let collector = Collector::start(&config(&receivers, "pprof", &backend)).await;
+    let asked = |_: &_| !service.asked.lock().unwrap().is_empty();
+    collector.wait_for_metrics("a request", asked).await;
+    let ended = collector.terminate().await;
+    let line = ended
+        .line("Gave up a profile that was being taken: the receiver ends, or the target is gone");
+    assert_eq!(line.field("url"), url);
+    assert!(line.field("after").ends_with('s'), "{}", line.text);
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Backend, Collector, Signal, Telemetry, grpc_to, raw};
 
-const SOURCE: &str = "static inline __attribute__((always_inline)) int twice(int x) {
+pub(crate) const SOURCE: &str = "static inline __attribute__((always_inline)) int twice(int x) {
     return x * 2 + __builtin_ffs(x);
 }
 int work(int x) {
@@ -47,26 +47,24 @@ pub(crate) fn address(file: &Path, is_it: impl Fn(&str) -> bool) -> u64 {
 impl Program {
     /// Compiled by the system's C compiler.
     pub(crate) fn compile() -> Self {
+        Self::of(SOURCE, &["-g"])
+    }
+
+    /// Compiled from this source with these flags: `program.o`, then `program`.
+    pub(crate) fn of(source: &str, flags: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
-        let (source, file) = (
-            directory.path().join("program.c"),
-            directory.path().join("program"),
-        );
-        fs::write(&source, SOURCE).unwrap();
+        let file = directory.path().join("program");
+        fs::write(directory.path().join("program.c"), source).unwrap();
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let done = Command::new(compiler)
-            .args([
-                "-g",
-                "-O1",
-                "-fno-ipa-icf",
-                "-fno-inline-functions",
-                "-Wl,--build-id=sha1",
-                "-o",
-            ])
-            .args([&file, &source])
-            .status()
-            .unwrap();
-        assert!(done.success());
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(&compiler);
+            command.args(arguments).args(flags);
+            let done = command.current_dir(directory.path()).status().unwrap();
+            assert!(done.success());
+        };
+        let quiet = ["-O1", "-fno-ipa-icf", "-fno-inline-functions"];
+        run(&[&quiet[..], &["-c", "program.c", "-o", "program.o"]].concat());
+        run(&["program.o", "-o", "program", "-Wl,--build-id=sha1"]);
         let bytes = fs::read(&file).unwrap();
         // The note: its name's length, that of the id, its type, its name.
         let head = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
@@ -91,7 +89,7 @@ impl Program {
 }
 
 /// Where the debug file of a build id is.
-fn in_layout(root: &Path, build_id: &str) -> PathBuf {
+pub(crate) fn in_layout(root: &Path, build_id: &str) -> PathBuf {
     let (first, rest) = build_id.split_at(2);
     root.join(".build-id")
         .join(first)
@@ -99,7 +97,7 @@ fn in_layout(root: &Path, build_id: &str) -> PathBuf {
 }
 
 /// A profile with a sample at each of these addresses of each of these binaries.
-fn profile(build_ids: &[&str], addresses: &[u64]) -> Vec<u8> {
+pub(crate) fn profile(build_ids: &[&str], addresses: &[u64]) -> Vec<u8> {
     let attribute = |build_id: &&str| {
         let value = any_value::Value::StringValue((*build_id).to_owned());
         proto::KeyValueAndUnit {
@@ -172,7 +170,7 @@ fn profile(build_ids: &[&str], addresses: &[u64]) -> Vec<u8> {
 }
 
 /// The frames at each location, as `function file:line`, innermost first.
-fn frames(request: &ExportProfilesServiceRequest) -> Vec<Vec<String>> {
+pub(crate) fn frames(request: &ExportProfilesServiceRequest) -> Vec<Vec<String>> {
     let tables = request.dictionary.as_ref().unwrap();
     let text = |index: i32| tables.string_table[usize::try_from(index).unwrap()].as_str();
     let frame = |line: &proto::Line| {
@@ -187,15 +185,15 @@ fn frames(request: &ExportProfilesServiceRequest) -> Vec<Vec<String>> {
         .collect()
 }
 
-struct World {
-    directory: TempDir,
-    backend: Backend,
-    collector: Collector,
+pub(crate) struct World {
+    pub(crate) directory: TempDir,
+    pub(crate) backend: Backend,
+    pub(crate) collector: Collector,
 }
 
 impl World {
     /// A collector that takes symbols from `symbols` and keeps them in `cache`; profiles wait for them.
-    async fn start(more: &str, extensions: &str) -> Self {
+    pub(crate) async fn start(more: &str, extensions: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let backend = Backend::start().await;
         let root = directory.path().display().to_string();
@@ -218,17 +216,22 @@ exporters: {{otlp_grpc: {exporter}}}
         }
     }
 
-    fn symbols(&self) -> PathBuf {
+    pub(crate) fn symbols(&self) -> PathBuf {
         self.directory.path().join("symbols")
     }
 
     /// Sends a profile of one binary.
-    async fn send(&self, build_id: &str, addresses: &[u64]) -> Vec<Vec<String>> {
+    pub(crate) async fn send(&self, build_id: &str, addresses: &[u64]) -> Vec<Vec<String>> {
         self.send_all(&[build_id], addresses).await
     }
 
     /// Sends a profile and waits until it has arrived: its frames, by binary and address.
     async fn send_all(&self, build_ids: &[&str], addresses: &[u64]) -> Vec<Vec<String>> {
+        frames(&self.send_request(profile(build_ids, addresses)).await)
+    }
+
+    /// Sends a request and waits until it has arrived, as it is then.
+    pub(crate) async fn send_request(&self, request: Vec<u8>) -> ExportProfilesServiceRequest {
         let before = self.backend.record().telemetry(Signal::Profiles).count();
         let headers = [("content-type", "application/x-protobuf")];
         let response = raw::http(
@@ -236,7 +239,7 @@ exporters: {{otlp_grpc: {exporter}}}
             Method::POST,
             "/v1development/profiles",
             &headers,
-            profile(build_ids, addresses),
+            request,
         )
         .await;
         assert_eq!(response.status, 200, "{}", response.text());
@@ -247,13 +250,13 @@ exporters: {{otlp_grpc: {exporter}}}
             .await;
         let record = self.backend.record();
         match record.telemetry(Signal::Profiles).last() {
-            Some(Telemetry::Profiles(request)) => frames(request),
+            Some(Telemetry::Profiles(request)) => request.clone(),
             other => panic!("{other:?}"),
         }
     }
 }
 
-const PLAIN: &str = "service:";
+pub(crate) const PLAIN: &str = "service:";
 
 #[tokio::test]
 async fn addresses_of_a_real_program_become_names_and_lines_with_inlined_functions() {

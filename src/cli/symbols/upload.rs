@@ -116,7 +116,7 @@ impl Uploader {
     }
 
     fn upload(&self, path: &Path) -> Result<BuildId, String> {
-        let description = describe(path).map_err(|error| error.to_string())?;
+        let description = describe(path, 0).map_err(|error| error.to_string())?;
         let id = description.build_id.ok_or(
             "it is no ELF file with a build id; let the linker make one: `-Wl,--build-id` for gcc and clang",
         )?;

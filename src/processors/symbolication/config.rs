@@ -1,5 +1,6 @@
 //! The configuration.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -7,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::units::{ByteSize, Duration};
 use crate::config::{Problems, Section, Validate};
+use crate::profiles::naming::ReturnAddresses;
+use crate::profiles::reindex::Fault;
 use crate::symbols::find::debuginfod::Debuginfod;
 use crate::symbols::find::object_store::StoreConfig;
 use crate::symbols::worker::WorkerLimits;
@@ -17,8 +20,8 @@ use crate::symbols::worker::WorkerLimits;
 pub struct Config {
     /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug`
     /// of a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put
-    /// there is found within a minute; so is a package of split debug information (`.dwp`) beside a file. Default:
-    /// `/usr/lib/debug`.
+    /// there is found within a minute. Split debug information is a package (`.dwp`) beside a file, or `.dwo` files
+    /// below a directory, under the paths at which they were built. Default: `/usr/lib/debug`.
     pub directories: Vec<PathBuf>,
     /// A bucket with the same, asked when no directory has it. Default: off.
     pub object_store: Section<StoreConfig>,
@@ -34,8 +37,35 @@ pub struct Config {
     /// Keep requests here while their symbols are being fetched, after `wait`. Present but empty means on with its
     /// defaults. Default: off, requests go on without the names that are missing.
     pub hold: Section<HoldConfig>,
+    /// Which profilers send the addresses of callers as they are on the stack.
+    pub call_sites: CallSites,
     /// What the process may use that reads the binaries.
     pub worker: WorkerConfig,
+}
+
+/// What the addresses of callers are, that is, of all frames but the innermost one. Only the lookup depends on it: in
+/// the profile addresses stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallSites {
+    /// For the profiles of all scopes that are not in `scopes`. Default: `adjusted`.
+    pub default: CallSite,
+    /// By the name of a profile's scope, which says who made it: `tributary/receiver/pprof` for what came as pprof.
+    /// Default: none.
+    pub scopes: BTreeMap<String, CallSite>,
+}
+
+/// What the address of a caller is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallSite {
+    /// Inside of the call instruction, as OTLP and pprof have it. It is looked up as it is.
+    #[default]
+    Adjusted,
+    /// Of the instruction behind the call, as it is on the stack. What is looked up is the address before it, unless
+    /// the same location is the innermost frame of another stack, or a caller in a profile whose addresses are
+    /// adjusted.
+    ReturnAddresses,
 }
 
 /// A directory for compiled symbols. Several processes of one user may share it, and it may be lost: then it is filled
@@ -85,6 +115,7 @@ impl Default for Config {
             missing_for: Duration::secs(60 * 60),
             wait: Duration::default(),
             hold: Section::default(),
+            call_sites: CallSites::default(),
             worker: WorkerConfig::default(),
         }
     }
@@ -115,6 +146,29 @@ impl Default for WorkerConfig {
             max_cpu: Duration::secs(60),
             max_output: ByteSize::mib(512),
         }
+    }
+}
+
+impl CallSites {
+    /// The locations of a request that have return addresses.
+    ///
+    /// # Errors
+    /// When these bytes are no request.
+    pub(super) fn return_addresses(&self, request: &[u8]) -> Result<ReturnAddresses, Fault> {
+        let all_are = |call_site| {
+            self.default == call_site && self.scopes.values().all(|scope| *scope == call_site)
+        };
+        if all_are(CallSite::Adjusted) {
+            return Ok(ReturnAddresses::none());
+        }
+        if all_are(CallSite::ReturnAddresses) {
+            return ReturnAddresses::of_all(request);
+        }
+        ReturnAddresses::of_scopes(request, |scope| {
+            let scope = str::from_utf8(scope).ok();
+            let of_scope = scope.and_then(|scope| self.scopes.get(scope));
+            *of_scope.unwrap_or(&self.default) == CallSite::ReturnAddresses
+        })
     }
 }
 

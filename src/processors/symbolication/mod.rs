@@ -16,7 +16,7 @@ mod symbolizer;
 #[cfg(test)]
 mod tests;
 
-pub use self::config::{CacheConfig, Config, HoldConfig, WorkerConfig};
+pub use self::config::{CacheConfig, CallSite, CallSites, Config, HoldConfig, WorkerConfig};
 
 use std::sync::Arc;
 

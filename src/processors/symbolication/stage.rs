@@ -24,7 +24,9 @@ pub(super) fn connect(
     library: Arc<Library>,
     next: Next,
 ) -> Held {
-    let symbolizer = Symbolizer::new(library, Metrics::new(&cx.id), cx.budget.clone());
+    let metrics = Metrics::new(&cx.id);
+    let call_sites = config.call_sites.clone();
+    let symbolizer = Symbolizer::new(library, call_sites, metrics, cx.budget.clone());
     let passing = Passing {
         symbolizer,
         wait: config.wait.0,

@@ -7,20 +7,24 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
+use super::config::CallSites;
 use super::metrics::{Metrics, Outcomes};
 use super::room::Room;
 use crate::batch::{Batch, Requests};
 use crate::memory::Budget;
 use crate::processors::offer::away;
 use crate::profiles::naming::{
-    FunctionIndex, NamedFunction, NamedLine, Naming, Unnamed, UnnamedBinary, UnnamedMapping,
+    FunctionIndex, NamedFunction, NamedLine, Naming, ReturnAddresses, Unnamed, UnnamedBinary,
+    UnnamedMapping,
 };
 use crate::symbols::library::{Asked, Library, Lookup, Pending};
-use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, SymbolFile};
+use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
 
 /// Names locations.
 pub(super) struct Symbolizer {
     library: Arc<Library>,
+    call_sites: Arc<CallSites>,
+    recent: Arc<RecentNames>,
     metrics: Arc<Metrics>,
     budget: Arc<Budget>,
 }
@@ -38,6 +42,7 @@ pub(super) struct Binaries {
 /// What has no names in a request.
 struct Addresses {
     binaries: Vec<(Option<BuildId>, UnnamedBinary)>,
+    return_addresses: ReturnAddresses,
     without_build_id: usize,
 }
 
@@ -48,9 +53,16 @@ enum Symbols {
 }
 
 impl Symbolizer {
-    pub(super) fn new(library: Arc<Library>, metrics: Metrics, budget: Arc<Budget>) -> Self {
+    pub(super) fn new(
+        library: Arc<Library>,
+        call_sites: CallSites,
+        metrics: Metrics,
+        budget: Arc<Budget>,
+    ) -> Self {
         Symbolizer {
             library,
+            call_sites: Arc::new(call_sites),
+            recent: Arc::default(),
             metrics: Arc::new(metrics),
             budget,
         }
@@ -59,11 +71,12 @@ impl Symbolizer {
     /// What is known of the binaries of a batch's locations that have no names. Begins to fetch what is missing.
     pub(super) async fn binaries(&self, batch: &mut Batch, asked: Asked) -> Binaries {
         let requests = batch.wire().clone();
+        let call_sites = self.call_sites.clone();
         let read = move || {
             let requests = requests.parts().iter();
             // What cannot be read is counted when it goes on.
             requests
-                .map(|request| Addresses::read(request))
+                .map(|request| Addresses::read(request, &call_sites))
                 .collect::<Vec<_>>()
         };
         // None when the runtime ends: then nothing is named.
@@ -95,7 +108,7 @@ impl Symbolizer {
     pub(super) async fn name(&self, mut batch: Batch, binaries: Binaries) -> Batch {
         let requests = batch.wire().clone();
         let bytes = batch.bytes();
-        let metrics = self.metrics.clone();
+        let (metrics, recent) = (self.metrics.clone(), self.recent.clone());
         let mut room = Room::new(self.budget.nothing(), bytes);
         let name = move || {
             let Binaries {
@@ -105,7 +118,14 @@ impl Symbolizer {
             } = binaries;
             let read = requests.parts().iter().zip(addresses);
             let parts = read.map(|(request, addresses)| {
-                let named = named(request, addresses, &known, &mut room, &metrics);
+                let named = addresses.map(|addresses| {
+                    let symbols = (&known, &*recent);
+                    named(request, addresses, symbols, &mut room, &metrics)
+                });
+                if named.is_none() {
+                    metrics.unreadable();
+                }
+                let named = named.flatten();
                 (named.is_some(), named.unwrap_or_else(|| request.clone()))
             });
             let (changed, parts): (Vec<bool>, Vec<Bytes>) = parts.unzip();
@@ -122,14 +142,19 @@ impl Symbolizer {
 
 impl Addresses {
     /// What has no names in a request; none if that cannot be read.
-    fn read(request: &[u8]) -> Option<Self> {
+    fn read(request: &[u8], call_sites: &CallSites) -> Option<Self> {
         let unnamed = Unnamed::read(request).ok()?;
+        let return_addresses = match unnamed.binaries.is_empty() {
+            true => ReturnAddresses::none(),
+            false => call_sites.return_addresses(request).ok()?,
+        };
         let binaries = unnamed.binaries.into_iter();
         let mut binaries: Vec<_> = binaries.map(|binary| (build_id(&binary), binary)).collect();
         // Those that are the same one are named together.
         binaries.sort_by(|(one, _), (other, _)| one.cmp(other));
         Some(Addresses {
             binaries,
+            return_addresses,
             without_build_id: unnamed.without_build_id,
         })
     }
@@ -145,15 +170,11 @@ fn build_id(binary: &UnnamedBinary) -> Option<BuildId> {
 /// A request with names; none if there are none.
 fn named(
     request: &Bytes,
-    addresses: Option<Addresses>,
-    known: &HashMap<BuildId, Symbols>,
+    addresses: Addresses,
+    (known, recent): (&HashMap<BuildId, Symbols>, &RecentNames),
     room: &mut Room,
     metrics: &Metrics,
 ) -> Option<Bytes> {
-    let Some(addresses) = addresses else {
-        metrics.unreadable();
-        return None;
-    };
     let mut outcomes = Outcomes {
         without_build_id: addresses.without_build_id,
         ..Outcomes::default()
@@ -175,7 +196,12 @@ fn named(
                     none => none.insert(Naming::new(request).ok()?),
                 };
                 let mappings = same.iter().flat_map(|(_, binary)| &binary.mappings);
-                name_binary(mappings, file, naming, room, &mut outcomes);
+                let found = Found {
+                    file,
+                    recent,
+                    return_addresses: &addresses.return_addresses,
+                };
+                found.name(mappings, naming, room, &mut outcomes);
             }
             Some(Some(Symbols::Pending)) => outcomes.pending += locations,
             Some(Some(Symbols::Absent) | None) => outcomes.without_symbols += locations,
@@ -190,56 +216,75 @@ fn named(
 /// About what a line takes in a request, in bytes.
 const LINE_BYTES: usize = 12;
 
-/// Names what there are names for, as long as there is room for them.
-fn name_binary<'m>(
-    mappings: impl Iterator<Item = &'m UnnamedMapping>,
-    file: &SymbolFile,
-    naming: &mut Naming<'_>,
-    room: &mut Room,
-    outcomes: &mut Outcomes,
-) {
-    let mut cursor = file.cursor();
-    let mut functions = Functions {
-        names: file.names(),
-        known: HashMap::default(),
-    };
-    for mapping in mappings {
+/// A binary whose symbols are here.
+struct Found<'f> {
+    file: &'f SymbolFile,
+    recent: &'f RecentNames,
+    return_addresses: &'f ReturnAddresses,
+}
+
+impl Found<'_> {
+    /// Names what there are names for, as long as there is room for them.
+    fn name<'m>(
+        &self,
+        mappings: impl Iterator<Item = &'m UnnamedMapping>,
+        naming: &mut Naming<'_>,
+        room: &mut Room,
+        outcomes: &mut Outcomes,
+    ) {
+        let mut cursor = self.file.cursor();
+        let mut functions = Functions {
+            names: self.file.names_with(self.recent),
+            known: HashMap::default(),
+        };
+        for mapping in mappings {
+            let mut left = mapping.locations.len();
+            // In the order of the addresses, which the cursor is fast with.
+            for (address, location) in &mapping.locations {
+                let Some(address) = self.address(*address, *location, mapping) else {
+                    (outcomes.unknown, left) = (outcomes.unknown + 1, left - 1);
+                    continue;
+                };
+                let frames = cursor.frames(address);
+                let source = frames.source();
+                let mut full = false;
+                let mut count = 0;
+                let lines: SmallVec<[NamedLine; 8]> = frames
+                    .map_while(|frame| {
+                        let line = functions.line(&frame, naming)?;
+                        count += 1;
+                        full |= !room.has(naming.added() + count * LINE_BYTES);
+                        (!full).then_some(line)
+                    })
+                    .collect();
+                if full {
+                    break;
+                }
+                left -= 1;
+                let named = naming.name(mapping, *location, lines);
+                let source = source.filter(|_| named).map(|source| source as usize);
+                match source.and_then(|source| outcomes.named.get_mut(source)) {
+                    Some(named) => *named += 1,
+                    None => outcomes.unknown += 1,
+                }
+            }
+            outcomes.without_room += left;
+        }
+    }
+
+    /// The address in the binary that is looked up for a location.
+    fn address(&self, address: u64, location: usize, mapping: &UnnamedMapping) -> Option<u64> {
+        // Before it is made one of the binary: behind a call at the very end of a mapping there is none.
+        let address = match self.return_addresses.has(location) {
+            true => address.saturating_sub(1),
+            false => address,
+        };
         let range = MappingRange {
             memory_start: mapping.memory_start,
             memory_limit: mapping.memory_limit,
             file_offset: mapping.file_offset,
         };
-        let mut left = mapping.locations.len();
-        // In the order of the addresses, which the cursor is fast with.
-        for (address, location) in &mapping.locations {
-            let Some(address) = file.normalise(*address, &range) else {
-                (outcomes.unknown, left) = (outcomes.unknown + 1, left - 1);
-                continue;
-            };
-            let frames = cursor.frames(address);
-            let source = frames.source();
-            let mut full = false;
-            let mut count = 0;
-            let lines: SmallVec<[NamedLine; 8]> = frames
-                .map_while(|frame| {
-                    let line = functions.line(&frame, naming)?;
-                    count += 1;
-                    full |= !room.has(naming.added() + count * LINE_BYTES);
-                    (!full).then_some(line)
-                })
-                .collect();
-            if full {
-                break;
-            }
-            left -= 1;
-            let named = naming.name(mapping, *location, lines);
-            let source = source.filter(|_| named).map(|source| source as usize);
-            match source.and_then(|source| outcomes.named.get_mut(source)) {
-                Some(named) => *named += 1,
-                None => outcomes.unknown += 1,
-            }
-        }
-        outcomes.without_room += left;
+        self.file.normalise(address, &range)
     }
 }
 

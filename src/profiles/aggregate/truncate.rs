@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::super::dictionary::{Dictionary, Function, Line, Location, SampleKey};
+use super::super::dictionary::{Dictionary, SampleKey};
 use super::super::id::{Id as _, LocationId, SampleId};
 use super::super::model::Samples;
 use super::super::table::Records;
@@ -52,7 +52,7 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
             *keep = true;
         }
     }
-    let other = other(dictionary);
+    let other = dictionary.named_location(OTHER);
     let mut keys = Records::<SampleId, SampleKey>::without_zero();
     let mut totals: Vec<i64> = Vec::new();
     let mut saturated = 0;
@@ -95,20 +95,4 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
     }
     *samples = truncated;
     saturated
-}
-
-fn other(dictionary: &mut Dictionary) -> LocationId {
-    let name = dictionary.string(OTHER);
-    let function = dictionary.function(Function {
-        name,
-        ..Function::default()
-    });
-    let lines = dictionary.lines(&[Line {
-        function,
-        ..Line::default()
-    }]);
-    dictionary.location(Location {
-        lines,
-        ..Location::default()
-    })
 }

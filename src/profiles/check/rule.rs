@@ -94,7 +94,7 @@ rules! {
     DuplicateEntry "duplicate-entry" Warning,
     /// Something refers to every entry of a table but the first.
     Orphan "orphan" Warning,
-    /// Lists do not contain index 0, which means none.
+    /// Lists do not contain index 0, which means none, and lines have a function, unless nothing is known of their code.
     NullInList "null-in-list" Warning,
     /// Resources, scopes and profiles are not empty.
     Empty "empty" Warning,

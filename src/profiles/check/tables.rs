@@ -137,10 +137,14 @@ impl Checker<'_> {
         let valid = self.index(Table::Mapping, entry.mapping_index, &field);
         self.attribute_indices(&entry.attribute_indices, &path.field("attribute_indices"));
         let lines = path.field("lines");
+        // Of code that nobody knows there is nothing to say: Go's `threadcreate` has one such location, behind address 0.
+        let nowhere = entry.mapping_index == 0 && matches!(entry.address, 0 | u64::MAX);
         for (index, line) in entry.lines.iter().enumerate() {
             let path = lines.at(index);
             let field = path.field("function_index");
-            if self.index(Table::Function, line.function_index, &field) && line.function_index == 0
+            if self.index(Table::Function, line.function_index, &field)
+                && line.function_index == 0
+                && !nowhere
             {
                 self.add(Rule::NullInList, &field, || {
                     "is 0: a line without a function".to_owned()

@@ -299,6 +299,28 @@ fn a_good_request_breaks_no_rule_in_either_form_of_the_zero_link() {
 }
 
 #[test]
+fn a_line_of_code_that_nobody_knows_needs_no_function() {
+    for (mapping, address, good_so) in [(0, 0, true), (0, u64::MAX, true), (1, u64::MAX, false)] {
+        let mut request = good();
+        let location = proto::Location {
+            mapping_index: mapping,
+            address,
+            lines: vec![proto::Line::default()],
+            ..proto::Location::default()
+        };
+        let at = i32::try_from(tables(&mut request).location_table.len()).unwrap();
+        tables(&mut request).location_table.push(location);
+        tables(&mut request).stack_table[1]
+            .location_indices
+            .push(at);
+        let report = check(&request);
+        let found = report.findings().iter();
+        let lines = found.filter(|found| found.rule == Rule::NullInList);
+        assert_eq!(lines.count() == 0, good_so, "{mapping} {address:#x}");
+    }
+}
+
+#[test]
 fn every_defect_is_found_where_it_is() {
     for (rule, path, plant) in DEFECTS {
         let mut request = good();

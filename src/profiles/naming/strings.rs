@@ -11,9 +11,9 @@ use crate::wire::reader::{Fields, Value};
 /// The table of strings, with what is added.
 pub(super) struct Strings<'r> {
     table: Vec<&'r [u8]>,
-    pub(super) added: Vec<Box<[u8]>>,
-    /// What those take in a request.
-    pub(super) added_bytes: usize,
+    added: Vec<u8>,
+    /// Where each of those ends.
+    ends: Vec<usize>,
     /// The indices of both.
     known: HashTable<usize>,
     hasher: RandomState,
@@ -28,7 +28,7 @@ impl<'r> Strings<'r> {
             known: HashTable::with_capacity(table.len()),
             table,
             added: Vec::new(),
-            added_bytes: 0,
+            ends: Vec::new(),
             hasher: RandomState::default(),
         };
         for index in 0..strings.table.len() {
@@ -43,25 +43,32 @@ impl<'r> Strings<'r> {
     }
 
     pub(super) fn index(&mut self, string: &str) -> u64 {
-        let next = self.table.len() + self.added.len();
+        let next = self.table.len() + self.ends.len();
         let index = self.find_or_insert(string.as_bytes(), next);
         if index == next {
-            self.added.push(string.as_bytes().into());
-            self.added_bytes += string.len() + FRAMING;
+            self.added.extend_from_slice(string.as_bytes());
+            self.ends.push(self.added.len());
         }
         index as u64
+    }
+
+    /// What was added, in its order.
+    pub(super) fn added(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| piece(&self.added, &self.ends, at))
+    }
+
+    /// What that takes in a request.
+    pub(super) fn added_bytes(&self) -> usize {
+        self.added.len() + self.ends.len() * FRAMING
     }
 
     /// The index of a string; `next` if it was not known until now.
     fn find_or_insert(&mut self, string: &[u8], next: usize) -> usize {
         let hash = self.hasher.hash_one(string);
-        let (table, added, hasher) = (&self.table, &self.added, &self.hasher);
+        let (table, hasher) = (&self.table, &self.hasher);
         let get = |index: usize| match index.checked_sub(table.len()) {
             None => table.get(index).copied().unwrap_or_default(),
-            Some(behind) => added
-                .get(behind)
-                .map(|string| &**string)
-                .unwrap_or_default(),
+            Some(behind) => piece(&self.added, &self.ends, behind),
         };
         if let Some(index) = self.known.find(hash, |index| get(*index) == string) {
             return *index;
@@ -70,6 +77,15 @@ impl<'r> Strings<'r> {
         self.known.insert_unique(hash, next, hash_of);
         next
     }
+}
+
+/// One of the pieces that end there.
+fn piece<'p>(bytes: &'p [u8], ends: &[usize], at: usize) -> &'p [u8] {
+    let start = at.checked_sub(1).and_then(|before| ends.get(before));
+    let end = ends.get(at).copied().unwrap_or_default();
+    bytes
+        .get(start.copied().unwrap_or_default()..end)
+        .unwrap_or_default()
 }
 
 /// The table of functions, with what is added. A function is its name, its system name, its file and its first line.

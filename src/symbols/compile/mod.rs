@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::SectionHeader as _;
 
+pub use self::dwarf::SplitUnit;
+pub(super) use self::dwarf::split_units;
+
 use self::dwarf::Sections;
 use self::model::{Model, NO_CONTEXT, Range};
 use self::parts::Parts;
@@ -291,6 +294,17 @@ fn name_lines(ranges: Vec<Range>, symbols: &[Range]) -> Vec<Range> {
 }
 
 impl CompileError {
+    /// As a sentence about the binary at `path`; errors of some kinds name the file that they are about themselves.
+    pub fn about(&self, path: &Path) -> String {
+        match self {
+            CompileError::NotElf(_)
+            | CompileError::Unsupported(_)
+            | CompileError::Mismatch(_)
+            | CompileError::Malformed(_) => self.to_string(),
+            _ => format!("{}: {self}", path.display()),
+        }
+    }
+
     pub(super) fn new(error: ElfError, path: &Path) -> Self {
         let path = path.to_owned();
         match error {

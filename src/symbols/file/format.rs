@@ -1,4 +1,4 @@
-//! The layout of a compiled symbol file, version 2. All numbers are little-endian.
+//! The layout of a compiled symbol file, version 3. All numbers are little-endian.
 //!
 //! ```text
 //! header      the magic number, version, checksums, build id, where the sections are
@@ -6,9 +6,9 @@
 //! blocks      for each 32 ranges: the first address, and where they are in `ranges`
 //! ranges      from an address on: context, file, line, column, source; or nothing is known
 //! contexts    a function, and where it was inlined to: parent context, file, line, column
-//! groups      for each 16 functions: where they are in `functions`
-//! functions   file, first line, system name, name; compressed (zstd), 16 at a time
-//! dictionary  what they are compressed with: some of them
+//! groups      for each 8 functions: where they are in `functions`
+//! functions   file, first line, system name, name; compressed (zstd), 8 at a time
+//! dictionary  what they are compressed with: what they have in common
 //! files       paths, each once: its length, its bytes
 //! ```
 //!
@@ -18,9 +18,10 @@
 //! which addresses need them first: who looks addresses up in order reads the file in order.
 //!
 //! Names are most of a file, and repeat themselves: the linker's name is nearly the other one, and so are those of the same
-//! module. Compressed they take a sixth. Groups of 16 are decompressed in microseconds, once for all addresses in them; what
-//! is read for every address is not compressed. Arrays of strings, each once, made a file of half the size of its binary where
-//! there is little debug information, as in release builds.
+//! module. Compressed they take a sixth. A group of 8 is decompressed in 2 us, once for all addresses in it; what is read for
+//! every address is not compressed. Groups of 16 are a tenth smaller and take 3 us; and without a dictionary that has zstd's
+//! tables in it they take 5, most of it for tables. Arrays of strings, each once, made a file of half the size of its binary
+//! where there is little debug information, as in release builds.
 
 use std::ops::Range;
 
@@ -29,11 +30,11 @@ use crate::symbols::build_id::BuildId;
 /// Of the first eight bytes.
 pub(in crate::symbols) const MAGIC: [u8; 8] = *b"tribsyms";
 /// Files of other versions are made again, not converted.
-pub(in crate::symbols) const VERSION: u32 = 2;
+pub(in crate::symbols) const VERSION: u32 = 3;
 /// So many ranges are a block.
 pub(in crate::symbols) const BLOCK: usize = 32;
 /// So many functions are compressed together.
-pub(in crate::symbols) const GROUP: usize = 16;
+pub(in crate::symbols) const GROUP: usize = 8;
 /// The most bytes of a group before it is compressed. A name has at most 64 KiB; what is no text becomes three times as long.
 pub(in crate::symbols) const LARGEST_GROUP: usize = GROUP * (256 << 10);
 /// No chain of inlined functions is longer: what is further out is left away.

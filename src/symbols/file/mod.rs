@@ -8,15 +8,18 @@ pub(in crate::symbols) mod format;
 mod frames;
 mod names;
 mod normalise;
+mod recent;
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::cursor::Cursor;
 pub use self::frames::{Frame, Frames, FunctionId};
 pub use self::names::{Function, Names};
 pub use self::normalise::MappingRange;
+pub use self::recent::RecentNames;
 
 use self::format::{HEADER, Layout, MAGIC, SUMMED_FROM, Section, VERSION};
 use super::build_id::BuildId;
@@ -27,6 +30,8 @@ use super::map::Map;
 pub struct SymbolFile {
     data: Data,
     layout: Layout,
+    /// No other one that this process has opened has it.
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -129,7 +134,12 @@ impl SymbolFile {
             return Err(OpenError::Damaged);
         }
         let layout = Layout::read(header, bytes.len()).ok_or(OpenError::Damaged)?;
-        Ok(SymbolFile { data, layout })
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        Ok(SymbolFile {
+            data,
+            layout,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
+        })
     }
 
     /// The build id of the binary that this is made of.
@@ -180,7 +190,12 @@ impl SymbolFile {
 
     /// What the functions of frames are called.
     pub fn names(&self) -> Names<'_> {
-        Names::new(self)
+        Names::new(self, None)
+    }
+
+    /// The same, with what was read before in mind.
+    pub fn names_with<'a>(&'a self, recent: &'a RecentNames) -> Names<'a> {
+        Names::new(self, Some(recent))
     }
 
     fn section(&self, section: Section) -> &[u8] {

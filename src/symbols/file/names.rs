@@ -1,10 +1,13 @@
 //! From a function to what it is called.
 
+use std::sync::Arc;
+
 use zstd::bulk::Decompressor;
 
 use super::SymbolFile;
 use super::format::{GROUP, GROUP_ENTRY, LARGEST_GROUP, Section, Varints, u32_at};
 use super::frames::FunctionId;
+use super::recent::RecentNames;
 
 /// What a function is called, and where it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,10 @@ pub struct Names<'a> {
     decompressor: Option<Decompressor<'static>>,
     /// A group has its place by its number.
     kept: [Group; KEPT],
+    /// What was read before, by whomever, and the number of the file there.
+    recent: Option<(&'a RecentNames, u64)>,
+    /// The last function that was read there.
+    last: Arc<[u8]>,
 }
 
 /// So many groups are kept: what was inlined was mostly written near to what it was inlined into.
@@ -51,7 +58,7 @@ struct Record<'n> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(file: &'a SymbolFile) -> Self {
+    pub(super) fn new(file: &'a SymbolFile, recent: Option<&'a RecentNames>) -> Self {
         Names {
             groups: file.section(Section::Groups),
             functions: file.section(Section::Functions),
@@ -59,18 +66,30 @@ impl<'a> Names<'a> {
             files: file.section(Section::Files),
             decompressor: None,
             kept: Default::default(),
+            recent: recent.map(|recent| (recent, file.number)),
+            last: Arc::default(),
         }
     }
 
     /// What a function of the same file is called; `None` only where that is damaged.
     pub fn of(&mut self, function: FunctionId) -> Option<Function<'_>> {
         let files = self.files;
-        let number = function.number as usize;
-        let mut rest = Varints(self.group(number / GROUP)?);
-        let mut record = Record::read(&mut rest)?;
-        for _ in 0..number % GROUP {
-            record = Record::read(&mut rest)?;
-        }
+        let record = match self.recent {
+            None => self.record(function.number)?,
+            Some((recent, file)) => {
+                let key = (file, function.number);
+                self.last = match recent.get(key) {
+                    Some(known) => known,
+                    None => {
+                        let read: Arc<[u8]> = Arc::from(self.record(function.number)?);
+                        recent.add(key, read.clone());
+                        read
+                    }
+                };
+                &self.last
+            }
+        };
+        let record = Record::read(&mut Varints(record))?;
         let system_name = str::from_utf8(record.system_name).ok()?;
         Some(Function {
             name: match record.name {
@@ -81,6 +100,18 @@ impl<'a> Names<'a> {
             file: path(files, function.file.unwrap_or(record.file))?,
             start_line: record.start_line,
         })
+    }
+
+    /// What is written of a function.
+    fn record(&mut self, number: u32) -> Option<&[u8]> {
+        let number = number as usize;
+        let mut rest = Varints(self.group(number / GROUP)?);
+        for _ in 0..number % GROUP {
+            Record::read(&mut rest)?;
+        }
+        let from = rest.0;
+        Record::read(&mut rest)?;
+        from.get(..from.len() - rest.0.len())
     }
 
     fn group(&mut self, number: usize) -> Option<&[u8]> {

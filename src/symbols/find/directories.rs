@@ -1,8 +1,9 @@
 //! Files of this machine, by the names that GDB, elfutils and distributions have for them.
 //!
 //! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in
-//! one of the directories under its own path. What it has in common with others (`dwz`) is found by its build id, and a
-//! package of split debug information (`.dwp`) beside it.
+//! one of the directories under its own path. What it has in common with others (`dwz`) is found by its build id. Split
+//! debug information is a package (`.dwp`) beside it, or `.dwo` files under the paths at which they were built, below
+//! one of the directories and nowhere else.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,6 +14,7 @@ use super::remembered::{Remembered, stamp};
 use super::{Found, Source, Tools, blocking, layout};
 use crate::pipeline::BoxFuture;
 use crate::symbols::build_id::BuildId;
+use crate::symbols::compile::SplitUnit;
 use crate::symbols::describe::{DebugLink, Description};
 use crate::symbols::failure::Failure;
 use crate::symbols::worker::Compiler;
@@ -26,6 +28,9 @@ pub struct Directories {
     described: Arc<Remembered<Description>>,
     sums: Arc<Remembered<u32>>,
 }
+
+/// The most bytes of paths of units that are remembered of a file: there may be thousands of files.
+const REMEMBERED_UNITS: usize = 8 << 10;
 
 /// The files of a build id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,6 +88,28 @@ impl Directories {
         })
     }
 
+    /// The `.dwo` files of units. Their paths are a stranger's word: they are looked for below the directories, and
+    /// what is a link to elsewhere is left alone.
+    fn units(&self, units: &[SplitUnit]) -> Vec<PathBuf> {
+        let roots = self.directories.iter();
+        let roots: Vec<PathBuf> = roots.filter_map(|root| root.canonicalize().ok()).collect();
+        let find = |unit: &SplitUnit| {
+            let candidates = roots.iter().flat_map(|root| {
+                let whole = root.join(&unit.directory).join(&unit.name);
+                [(root, whole), (root, root.join(&unit.name))]
+            });
+            let mut there = candidates.filter_map(|(root, path)| {
+                let path = path.canonicalize().ok()?;
+                (path.starts_with(root) && path.is_file()).then_some(path)
+            });
+            there.next()
+        };
+        let mut found: Vec<PathBuf> = units.iter().filter_map(find).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// Looks into the directories on a thread that may wait for a disk.
     async fn look<T: Send + 'static>(
         &self,
@@ -100,7 +127,14 @@ impl Directories {
             return Ok(known);
         }
         let description = compiler.describe(file).await;
-        if let (Ok(description), Some(stamp)) = (&description, stamp) {
+        if let (Ok(description), Some(stamp)) = (&description, stamp)
+            && description
+                .units
+                .iter()
+                .map(SplitUnit::bytes)
+                .sum::<usize>()
+                <= REMEMBERED_UNITS
+        {
             self.described.insert(stamp, description.clone());
         }
         Ok(description.unwrap_or_default())
@@ -125,24 +159,30 @@ impl Directories {
             (None, None) => return Err(Failure::NotFound),
         };
         let mut common = None;
+        let mut units = Vec::new();
         let files: Vec<PathBuf> = found.files().cloned().collect();
         let alone = files.len() == 1;
         for file in files {
             let description = self.describe(&file, compiler).await?;
             common = common.or(description.common);
+            units.extend(description.units);
             if let Some(link) = description.debug_link.filter(|_| alone) {
                 let debug = self.look(move |here| here.follow(&link, &file)).await?;
                 if let Some(debug) = debug {
                     let description = self.describe(&debug, compiler).await?;
                     common = common.or(description.common);
+                    units.extend(description.units);
                     found.add(Found::file(debug));
                 }
             }
         }
         let files: Vec<PathBuf> = found.files().cloned().collect();
-        let package = self.look(move |_| package(&files)).await?;
-        if let Some(package) = package {
-            found.add(Found::file(package));
+        let split = move |here: &Self| match package(&files) {
+            Some(package) => vec![package],
+            None => here.units(&units),
+        };
+        for file in self.look(split).await? {
+            found.add(Found::file(file));
         }
         if let Some(common) = common {
             let Files { debug, binary } = self.look(move |here| here.files(&common)).await?;
@@ -358,5 +398,34 @@ mod tests {
         std::os::unix::fs::symlink(directory.path().join("bin/two"), link).unwrap();
         let expected = ["bin/two", "bin/two.dwp"].map(str::to_owned).to_vec();
         assert_eq!(search(&directory, &two).await, Ok(expected));
+    }
+
+    #[test]
+    fn units_are_looked_for_below_the_directories_and_nowhere_else() {
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret.dwo");
+        fs::write(&secret, b"units").unwrap();
+        let directory = directory(&[
+            ("src/build/a.dwo", b"units"),
+            ("obj/b.dwo", b"units"),
+            ("etc/shadow", b"not the system's"),
+        ]);
+        let root = directory.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&secret, root.join("link.dwo")).unwrap();
+        let directories = Directories::new(std::slice::from_ref(&root));
+        for (built_in, name, expected) in [
+            ("/src/build", "a.dwo", Some("src/build/a.dwo")),
+            ("/src/build/lib", "../a.dwo", Some("src/build/a.dwo")),
+            ("/elsewhere", "obj/b.dwo", Some("obj/b.dwo")),
+            ("/src", "../../../../../etc/shadow", Some("etc/shadow")),
+            ("/src", secret.to_str().unwrap(), None),
+            ("/", "link.dwo", None),
+            ("/src", "build", None),
+        ] {
+            let unit = SplitUnit::new(built_in, name).unwrap();
+            let found = directories.units(&[unit.clone(), unit]);
+            let expected: Vec<PathBuf> = expected.iter().map(|path| root.join(path)).collect();
+            assert_eq!(found, expected, "{built_in} {name}");
+        }
     }
 }

@@ -29,7 +29,7 @@ impl Compiler for InProcess {
     }
 
     fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>> {
-        Box::pin(async move { Ok(describe(file).unwrap_or_default()) })
+        Box::pin(async move { Ok(describe(file, 1 << 30).unwrap_or_default()) })
     }
 
     fn compile<'a>(

@@ -62,6 +62,33 @@ enum Ended {
     Dropped(Refused),
 }
 
+/// A request that a target has not answered yet. If that is given up, it says so: a CPU profile of a minute may be lost.
+struct UnderWay<'j> {
+    job: &'j Job,
+    shared: &'j Shared,
+    began: Instant,
+    ended: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Some(suppressed) = self.shared.failures.admit() {
+            info!(
+                otelcol.component.id = %self.shared.id,
+                otelcol.component.kind = "receiver",
+                profile = %self.job.profile,
+                url = %self.job.url,
+                after = ?self.began.elapsed(),
+                suppressed,
+                "Gave up a profile that was being taken: the receiver ends, or the target is gone"
+            );
+        }
+    }
+}
+
 impl Job {
     /// Runs until it is dropped.
     pub(super) async fn run(self, shared: Arc<Shared>) {
@@ -134,10 +161,17 @@ impl Job {
             budget: self.intake.budget.clone(),
         };
         let fetch = timeout(self.timeout, self.fetch.fetch(&self.url, &bounds));
+        let mut under_way = UnderWay {
+            job: self,
+            shared,
+            began,
+            ended: false,
+        };
         let fetched = match fetch.await {
             Ok(fetched) => fetched,
             Err(_) => Err(Failure::Slow(self.timeout)),
         };
+        under_way.ended = true;
         drop(slot);
         let _alone = alone.filter(|_| self.delta);
         let took = began.elapsed();

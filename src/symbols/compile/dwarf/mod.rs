@@ -6,6 +6,7 @@
 
 mod functions;
 mod lines;
+mod skeletons;
 mod unit;
 
 use std::borrow::Cow;
@@ -14,6 +15,9 @@ use std::ops;
 use gimli::{
     Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections, EndianSlice, LittleEndian, SectionId,
 };
+
+pub use self::skeletons::SplitUnit;
+pub(in crate::symbols) use self::skeletons::split_units;
 
 use self::functions::Functions;
 use super::CompileError;

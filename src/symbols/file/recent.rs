@@ -1,0 +1,101 @@
+//! Names that were read lately, as they are once they are decompressed: requests mostly have the functions of those
+//! before them, and decompressing takes most of the time that names take.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::fast::RandomState;
+
+/// A function: the number of its file in this process, and its own in the file.
+pub(super) type Key = (u64, u32);
+
+/// The most bytes of them: those of some 70,000 functions.
+const MOST: usize = 16 << 20;
+/// Parts with a lock each, so that requests do not wait for each other.
+const PARTS: usize = 16;
+/// About what an entry takes besides its bytes.
+const ENTRY: usize = 64;
+
+/// Names that were read lately, at most 16 MiB of them; for any number of files.
+#[derive(Debug, Default)]
+pub struct RecentNames {
+    parts: [Mutex<Part>; PARTS],
+}
+
+/// What was used since the last turn, and what was used in the one before. When the first is full it becomes the
+/// second, and what was not used for so long goes: that needs no order of uses.
+#[derive(Debug, Default)]
+struct Part {
+    new: Entries,
+    /// What the above takes, in bytes.
+    bytes: usize,
+    old: Entries,
+}
+
+type Entries = HashMap<Key, Arc<[u8]>, RandomState>;
+
+impl RecentNames {
+    pub(super) fn get(&self, key: Key) -> Option<Arc<[u8]>> {
+        self.with(key, |part| match part.new.get(&key) {
+            Some(found) => Some(found.clone()),
+            None => {
+                let found = part.old.remove(&key)?;
+                part.add(key, found.clone());
+                Some(found)
+            }
+        })
+    }
+
+    pub(super) fn add(&self, key: Key, record: Arc<[u8]>) {
+        self.with(key, |part| {
+            part.add(key, record);
+            Some(())
+        });
+    }
+
+    fn with<T>(&self, (_, number): Key, work: impl FnOnce(&mut Part) -> Option<T>) -> Option<T> {
+        let part = self.parts.get(number as usize % PARTS)?;
+        work(&mut part.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Part {
+    fn add(&mut self, key: Key, record: Arc<[u8]>) {
+        let bytes = record.len() + ENTRY;
+        if self.bytes + bytes > MOST / PARTS / 2 {
+            self.old = std::mem::take(&mut self.new);
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.new.insert(key, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_goes_so_that_there_is_never_more_than_the_bound() {
+        let recent = RecentNames::default();
+        let record: Arc<[u8]> = Arc::from([0; 1000]);
+        let held = || {
+            let parts = recent.parts.iter().map(|part| part.lock().unwrap());
+            let entries = parts.map(|part| part.new.len() + part.old.len());
+            entries.sum::<usize>() * (record.len() + ENTRY)
+        };
+        for number in 0..100_000 {
+            recent.add((1, number), record.clone());
+            assert!(recent.get((1, 0)).is_some(), "it is used all the time");
+            if number % 1000 == 0 {
+                assert!(held() <= MOST, "{}", held());
+            }
+        }
+        assert!(recent.get((1, 99_999)).is_some(), "it is the last one");
+        assert!(
+            recent.get((1, 1)).is_none(),
+            "nobody has asked for it since"
+        );
+        assert!(recent.get((2, 0)).is_none(), "it is another file's");
+    }
+}

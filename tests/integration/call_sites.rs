@@ -1,0 +1,94 @@
+//! Callers' addresses as they are on the stack: of the instruction behind the call.
+
+use std::process::Command;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use prost::Message as _;
+
+use crate::symbolication::{PLAIN, Program, World, frames, profile};
+
+/// A function that ends with a call, for that never returns: it would return to the next function. `stop` says how far
+/// behind the start of that.
+const SOURCE: &str = "#include <stdio.h>
+#include <stdlib.h>
+int next(int x);
+__attribute__((noipa, noreturn)) void stop(void) {
+    printf(\"%ld\\n\", (long)((char *)__builtin_return_address(0) - (char *)&next));
+    exit(0);
+}
+__attribute__((noipa)) void last(int x) {
+    stop();
+}
+__attribute__((noipa)) int next(int x) {
+    return x + 1;
+}
+int main(int count, char **arguments) {
+    last(next(count));
+}
+";
+
+/// A stack of `stop` and where it returns to, in a profile of this scope; with `alone`, that is innermost elsewhere.
+fn stack(program: &Program, returns_to: u64, scope: &str, alone: bool) -> Vec<u8> {
+    let addresses = [program.address("stop"), returns_to];
+    let bytes = profile(&[&program.build_id], &addresses);
+    let mut request = ExportProfilesServiceRequest::decode(&bytes[..]).unwrap();
+    let scopes = &mut request.resource_profiles[0].scope_profiles[0];
+    scopes.scope = Some(InstrumentationScope {
+        name: scope.to_owned(),
+        ..InstrumentationScope::default()
+    });
+    let tables = request.dictionary.as_mut().unwrap();
+    tables.stack_table[1].location_indices = vec![1, 2];
+    if !alone {
+        // There is a stack of the second location alone for the second sample.
+        scopes.profiles[0].samples.pop();
+        tables.stack_table.pop();
+    }
+    request.encode_to_vec()
+}
+
+#[tokio::test]
+async fn a_caller_is_named_by_its_call_where_addresses_are_those_behind_it() {
+    let flags = [
+        "-g",
+        "-fno-align-functions",
+        "-fno-toplevel-reorder",
+        "-fno-reorder-functions",
+    ];
+    let program = Program::of(SOURCE, &flags);
+    let said = Command::new(&program.file).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said, "0\n", "the call is the last instruction of `last`");
+    let returns_to = program.address("next");
+    const CALL: &str = "last program.c:9";
+    const BEHIND: &str = "next program.c:12";
+    for (call_sites, scope, alone, expected) in [
+        ("{}", "any", false, BEHIND),
+        ("{default: return_addresses}", "any", false, CALL),
+        ("{default: return_addresses}", "any", true, BEHIND),
+        ("{scopes: {raw: return_addresses}}", "raw", false, CALL),
+        ("{scopes: {raw: return_addresses}}", "other", false, BEHIND),
+        (
+            "{default: return_addresses, scopes: {fine: adjusted}}",
+            "fine",
+            false,
+            BEHIND,
+        ),
+    ] {
+        let world = World::start(&format!("call_sites: {call_sites},"), PLAIN).await;
+        let place = program.place_in(&world.symbols());
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::copy(&program.file, place).unwrap();
+        let request = stack(&program, returns_to, scope, alone);
+        let arrived = world.send_request(request).await;
+        let found = frames(&arrived);
+        assert!(found[0][0].starts_with("stop program.c:"), "{found:?}");
+        assert_eq!(found[1], [expected], "{call_sites} {scope}");
+        let tables = arrived.dictionary.unwrap();
+        assert_eq!(
+            tables.location_table[2].address, returns_to,
+            "it stays as it was"
+        );
+    }
+}
