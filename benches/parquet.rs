@@ -76,9 +76,9 @@ struct Tables {
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, _: &Partition) -> &mut Table {
+    fn table(&mut self, kind: Kind, _: &Partition) -> Option<&mut Table> {
         let table = self.tables.entry(kind);
-        table.or_insert_with(|| Table::new(kind, &self.layout))
+        Some(table.or_insert_with(|| Table::new(kind, &self.layout)))
     }
 }
 

@@ -24,9 +24,9 @@ struct Tables {
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, partition: &Partition) -> &mut Table {
+    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
         let table = self.tables.entry((kind, partition.clone()));
-        table.or_insert_with(|| Table::new(kind, &self.layout))
+        Some(table.or_insert_with(|| Table::new(kind, &self.layout)))
     }
 }
 

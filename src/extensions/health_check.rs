@@ -8,7 +8,6 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::auth::{self, Auth, Guarded};
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
@@ -17,9 +16,8 @@ use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::entry;
 use crate::health::{Health, Phase};
 use crate::net::Owner;
-use crate::net::server::{Bound, Limits, Options, Protocol, Server, SimpleHandler, tls_source};
+use crate::net::server::{Bound, Limits, Options, Protocol, Serving, SimpleHandler, tls_source};
 use crate::net::tls::ServerTls;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -121,33 +119,8 @@ impl ExtensionConfig for Config {
             .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Extension {
-            component: Box::new(HealthCheck {
-                bound: Some(bound),
-                server: None,
-            }),
+            component: Box::new(Serving::new(bound)),
             services: Services::default(),
-        })
-    }
-}
-
-struct HealthCheck {
-    bound: Option<Bound<Guarded>>,
-    server: Option<Server>,
-}
-
-impl Component for HealthCheck {
-    fn start(&mut self) {
-        if let Some(bound) = self.bound.take() {
-            self.server = Some(bound.start());
-        }
-    }
-
-    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            if let Some(server) = self.server {
-                server.shutdown(deadline).await;
-            }
-            Undelivered::default()
         })
     }
 }

@@ -42,8 +42,11 @@ impl Bucket<'_> {
             );
         }
         #[cfg(feature = "object-store")]
-        if let Some(name) = client::unknown_option(self) {
-            problems.error(&["options"], format!("the store has no option `{name}`"));
+        for name in client::unknown_options(self) {
+            problems.error(
+                &["options", name],
+                format!("the store has no option `{name}`"),
+            );
         }
         if self.timeout.is_zero() {
             problems.error(&["timeout"], "must be above 0");
@@ -76,21 +79,20 @@ mod client {
 
     use super::Bucket;
 
-    /// What is wrong with the options, if anything: the first that the store does not have.
-    pub(super) fn unknown_option(bucket: &Bucket<'_>) -> Option<String> {
+    /// The options that the store does not have.
+    pub(super) fn unknown_options<'c>(bucket: &Bucket<'c>) -> Vec<&'c str> {
         fn known<K: FromStr>(name: &str) -> bool {
             name.parse::<K>().is_ok()
         }
-        let url = Url::parse(bucket.url).ok()?;
-        let (scheme, _) = ObjectStoreScheme::parse(&url).ok()?;
-        let is_known = match scheme {
-            ObjectStoreScheme::AmazonS3 => known::<AmazonS3ConfigKey>,
-            ObjectStoreScheme::GoogleCloudStorage => known::<GoogleConfigKey>,
-            ObjectStoreScheme::MicrosoftAzure => known::<AzureConfigKey>,
-            _ => return None,
+        let url = Url::parse(bucket.url).ok();
+        let is_known = match url.and_then(|url| ObjectStoreScheme::parse(&url).ok()) {
+            Some((ObjectStoreScheme::AmazonS3, _)) => known::<AmazonS3ConfigKey>,
+            Some((ObjectStoreScheme::GoogleCloudStorage, _)) => known::<GoogleConfigKey>,
+            Some((ObjectStoreScheme::MicrosoftAzure, _)) => known::<AzureConfigKey>,
+            _ => return Vec::new(),
         };
-        let mut names = bucket.options.keys();
-        names.find(|name| !is_known(name)).cloned()
+        let names = bucket.options.keys().map(String::as_str);
+        names.filter(|name| !is_known(name)).collect()
     }
 
     /// A client with the settings of the environment and, before them, those of the configuration.
@@ -139,19 +141,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_the_store_does_not_have_are_named() {
-        let unknown = |url: &str, name: &str| {
-            let options = StoreOptions::from([(name.to_owned(), "".into())]);
-            client::unknown_option(&Bucket {
+    fn options_that_the_store_does_not_have_are_reported_each_at_its_key() {
+        let unknown = |url: &str, names: &[&str]| {
+            let options = names.iter().map(|name| ((*name).to_owned(), "".into()));
+            let bucket = Bucket {
                 url,
-                options: &options,
+                options: &options.collect(),
                 timeout: Duration::secs(1),
-            })
+            };
+            let mut problems = Problems::default();
+            bucket.validate("", &mut problems);
+            let found = problems.found().iter();
+            found
+                .map(|problem| problem.path.join("::"))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(unknown("s3://bucket", "region"), None);
-        assert_eq!(unknown("s3://bucket", "regoin").as_deref(), Some("regoin"));
-        assert_eq!(unknown("gs://bucket", "service_account"), None);
-        assert_eq!(unknown("gs://bucket", "region").as_deref(), Some("region"));
-        assert_eq!(unknown("az://bucket", "account_name"), None);
+        let none: [&str; 0] = [];
+        assert_eq!(unknown("s3://bucket", &["region"]), none);
+        let found = unknown("s3://bucket", &["allow_htpp", "region", "regoin"]);
+        assert_eq!(found, ["options::allow_htpp", "options::regoin"]);
+        assert_eq!(unknown("gs://bucket", &["service_account"]), none);
+        assert_eq!(unknown("gs://bucket", &["region"]), ["options::region"]);
+        assert_eq!(unknown("az://bucket", &["account_name"]), none);
     }
 }

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 use super::dictionary::{Dictionary, Line, ValueType};
 use super::frames::{Cut, Pruning, Selection, kept};
-use super::id::{AttributeSetId, LocationId, StringId};
+use super::id::{AttributeSetId, LocationId, StackId, StringId};
 use super::model::{Profile, Profiles};
 use super::names;
 
@@ -160,16 +160,14 @@ pub fn count<'p>(
     let mut views = Views::default();
     let mut notes = Vec::new();
     let mut total: i64 = 0;
-    // Which sample a node was seen in last: recursion counts once.
+    // Which stack a node was seen in last: recursion counts once.
     let mut seen: Vec<usize> = Vec::new();
     let mut at = 0;
     for profile in profiles {
         let view = views.of(dictionary, profile, &mut notes);
-        for sample in profile.samples.iter() {
+        for (stack, value) in by_stack(profile, &mut total) {
             at += 1;
-            let (value, _) = sample.total();
-            total = total.saturating_add(value.saturating_abs());
-            let stack = dictionary.locations(sample.key.stack);
+            let stack = dictionary.locations(stack);
             for location in stack {
                 view.look_at(dictionary, *location, selection, &mut nodes);
             }
@@ -192,11 +190,11 @@ pub fn count<'p>(
                     continue;
                 };
                 if std::mem::take(&mut leaf) {
-                    row.1 = row.1.saturating_add(value);
+                    row.1 = sum(row.1, value);
                 }
                 if *seen != at {
                     *seen = at;
-                    row.2 = row.2.saturating_add(value);
+                    row.2 = sum(row.2, value);
                 }
             }
         }
@@ -206,6 +204,31 @@ pub fn count<'p>(
         notes,
         rows: nodes.rows,
     }
+}
+
+/// What the samples of each stack have together, so that a stack is walked once however many samples share it. Their
+/// values, without their signs, are added to `total`.
+fn by_stack(profile: &Profile, total: &mut i64) -> Vec<(StackId, i128)> {
+    let mut places: HashMap<StackId, usize, RandomState> = HashMap::default();
+    let mut stacks: Vec<(StackId, i128)> = Vec::new();
+    for sample in profile.samples.iter() {
+        let (value, _) = sample.total();
+        *total = total.saturating_add(value.saturating_abs());
+        let next = stacks.len();
+        let place = *places.entry(sample.key.stack).or_insert(next);
+        match stacks.get_mut(place) {
+            Some((_, sum)) => *sum += i128::from(value),
+            None => stacks.push((sample.key.stack, value.into())),
+        }
+    }
+    stacks
+}
+
+/// The sum, or the bound that it is beyond.
+fn sum(a: i64, b: i128) -> i64 {
+    let sum = i128::from(a) + b;
+    let bounded = sum.clamp(i64::MIN.into(), i64::MAX.into());
+    i64::try_from(bounded).unwrap_or_default()
 }
 
 /// The rows: their names, own values, and values with what they call.

@@ -112,6 +112,13 @@ pub struct Identity {
     pub is_awaited: bool,
 }
 
+impl Encoded {
+    /// How large the body is.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
+    }
+}
+
 /// What the next hop said to a batch it accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {

@@ -6,14 +6,15 @@ use std::path::Path;
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tempfile::TempDir;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use crate::harness::parquet::{files, texts};
 use crate::harness::telemetry::ID;
-use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, Telemetry, within, yaml};
+use crate::harness::{Client, Collector, Oracle, Signal, Telemetry, within, yaml};
 
 /// A request of log records whose bodies are their ids.
 fn logs(client: &Client, items: usize) -> Telemetry {
@@ -62,24 +63,32 @@ impl Moment {
                         .await
                         .unwrap();
                 }
-                Moment::Writing => {
-                    while !is_writing(directory) {
-                        sleep(GLANCE).await;
-                    }
-                }
+                Moment::Writing => writing(directory).await,
             }
         })
         .await;
     }
 }
 
-/// Whether a running collector has an unfinished file. What a killed one has left is removed when the next one starts.
-fn is_writing(directory: &Path) -> bool {
+/// Returns when a running collector has an unfinished file. What a killed one has left is removed when the next one
+/// starts.
+#[allow(
+    deprecated,
+    reason = "an owned descriptor stays open as long as it is waited for"
+)]
+async fn writing(directory: &Path) {
     let own = fs::read_dir(directory.join("_unfinished")).unwrap();
     let own = own.map(|entry| entry.unwrap().path());
     // A file may be gone, but not the directory, which is there as long as the collector runs.
-    own.filter(|path| path.is_dir())
-        .any(|path| fs::read_dir(path).unwrap().count() > 1)
+    let own: Vec<_> = own.filter(|path| path.is_dir()).collect();
+    let events = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    for path in &own {
+        inotify::add_watch(&events, path, WatchFlags::CREATE).unwrap();
+    }
+    let has_file = |path| fs::read_dir(path).unwrap().count() > 1;
+    if !own.iter().any(has_file) {
+        let _ = AsyncFd::new(events).unwrap().readable().await.unwrap();
+    }
 }
 
 /// Sends until the collector is gone. Returns the ids that were sent, and those that were acknowledged.

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
+use ring::digest::{SHA256, digest};
 
 use super::kinds::{Kind, Meaning, recognize, recognize_by_period};
 use super::subject::{retained, service};
@@ -28,7 +29,7 @@ pub(super) struct Measured {
     pub(super) retained: Vec<u8>,
     /// Its service.
     pub(super) service: Vec<u8>,
-    /// All of the resource.
+    /// All of the resource, as a hash: the resource may be large, and each of its profiles and series refers to it.
     pub(super) instance: Vec<u8>,
     pub(super) received: Received,
     pub(super) profiles: Vec<Measurement>,
@@ -189,7 +190,9 @@ impl Reader<'_> {
         let mut measured = Measured {
             retained: retained(resource, keys),
             service: service(resource),
-            instance: resource.map_or_else(Vec::new, |resource| resource.encode_to_vec()),
+            instance: resource.map_or_else(Vec::new, |resource| {
+                digest(&SHA256, &resource.encode_to_vec()).as_ref().to_vec()
+            }),
             received: Received::default(),
             profiles: Vec::new(),
             unknown: Vec::new(),

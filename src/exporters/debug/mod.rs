@@ -277,8 +277,8 @@ impl Debug {
 /// What a person is to read beyond the counts; several lines, or none.
 pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
     let mut out = String::new();
-    // Formatting into a string does not fail.
-    let _ = match (verbosity, decoded) {
+    // Formatting into a string does not fail; only a text that is long enough does.
+    let printed = match (verbosity, decoded) {
         (Verbosity::Basic, _) => Ok(()),
         (Verbosity::Normal, decoded) => normal::render(&mut out, decoded),
         (Verbosity::Detailed, Decoded::Traces(request)) => detailed::traces(&mut out, request),
@@ -286,5 +286,11 @@ pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
         (Verbosity::Detailed, Decoded::Logs(request)) => detailed::logs(&mut out, request),
         (Verbosity::Detailed, Decoded::Profiles(request)) => profiles::detailed(&mut out, request),
     };
+    if printed.is_err() {
+        out.push_str("... and more, which is left out: the text is longer than 64MiB\n");
+    }
     out
 }
+
+/// The text of a batch ends there, in bytes.
+const LONGEST: usize = 64 << 20;

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Line, Location, Profile, ProfilesDictionary, Sample,
 };
 
-use super::detailed::{attributes as attribute_list, count, field, resource, scope};
+use super::detailed::{attributes as attribute_list, count, field, resource, room, scope};
 use super::text::{Attribute, Hex, Nanos, Plain, Resolved, Strings, Time};
 
 /// How many samples of a profile are printed, the heaviest first. A profile has thousands.
@@ -171,6 +171,7 @@ fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) ->
     }
     writeln!(out, "    Stack, innermost first:")?;
     for index in &stack.location_indices {
+        room(out)?;
         match get(&dictionary.location_table, *index) {
             Some(location) => frames(out, dictionary, location)?,
             None => writeln!(out, "        {}", Resolved::Invalid(*index))?,
@@ -187,6 +188,7 @@ fn frames(out: &mut String, dictionary: &ProfilesDictionary, location: &Location
         return writeln!(out, "        {frame}");
     }
     for (at, line) in location.lines.iter().enumerate() {
+        room(out)?;
         let mut frame = named(dictionary, line)?;
         if frame.is_empty() {
             address(&mut frame, dictionary, location)?;

@@ -188,6 +188,45 @@ impl Write for Captured {
     }
 }
 
+#[test]
+fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
+    use opentelemetry_proto::tonic::profiles::v1development as proto;
+    let dictionary = proto::ProfilesDictionary {
+        string_table: vec![String::new(), "f".repeat(100_000)],
+        function_table: vec![proto::Function {
+            name_strindex: 1,
+            ..proto::Function::default()
+        }],
+        location_table: vec![proto::Location {
+            lines: vec![proto::Line::default(); 1000],
+            ..proto::Location::default()
+        }],
+        stack_table: vec![proto::Stack {
+            location_indices: vec![0; 10_000],
+        }],
+        ..proto::ProfilesDictionary::default()
+    };
+    let profile = proto::Profile {
+        samples: vec![proto::Sample::default()],
+        ..proto::Profile::default()
+    };
+    let request = proto::ProfilesData {
+        dictionary: Some(dictionary),
+        resource_profiles: vec![proto::ResourceProfiles {
+            scope_profiles: vec![proto::ScopeProfiles {
+                profiles: vec![profile],
+                ..proto::ScopeProfiles::default()
+            }],
+            ..proto::ResourceProfiles::default()
+        }],
+    };
+    let encoded = prost::Message::encode_to_vec(&request);
+    let request = prost::Message::decode(encoded.as_slice()).unwrap();
+    let text = render(&Decoded::Profiles(request), Verbosity::Detailed);
+    assert!(text.len() < LONGEST + 200_000, "{}", text.len());
+    assert!(text.ends_with("is left out: the text is longer than 64MiB\n"));
+}
+
 /// What an exporter logs that is given these batches, and how it counts them.
 async fn logged(config: Config, batches: &[Batch]) -> (String, Recorded) {
     let captured = Captured::default();

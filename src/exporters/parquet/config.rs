@@ -46,7 +46,8 @@ pub struct Config {
     /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its
     /// stack, and a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
     pub layout: ProfilesLayout,
-    /// Whether columns of ids have bloom filters, for looking up single traces. Default: true.
+    /// Whether columns of ids have bloom filters, for looking up single traces, in row groups with at least 256 of them.
+    /// Default: true.
     pub bloom_filters: bool,
     /// The most files that are open at the same time. Where more are needed the oldest are finished early; a batch with
     /// rows for more of them is written in several steps. Default: 64.

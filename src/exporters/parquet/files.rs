@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use bytes::Bytes;
 use metrics::{Counter, Gauge, counter, gauge};
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
@@ -16,10 +15,11 @@ use super::manifest::Manifest;
 use super::memory::{Charge, Memory};
 use super::part::{Finished, Part};
 use super::place::{Place, PlaceError};
-use super::shelf::{Adding, BATCH_BYTES, Limits, Open, OpenFiles, Shelf, Todo};
-use super::table::{self, Layout};
+use super::shelf::{BATCH_BYTES, Closed, Limits, Open, OpenFiles, Shelf, Todo};
+use super::steps::{Ended, Steps};
+use super::table::Layout;
 use super::ticket::{Partly, Ticket};
-use crate::batch::{Code, Requests, Signal};
+use crate::batch::{Code, Signal};
 use crate::config::ComponentId;
 use crate::queue::{Encoded, Fault, SendError, Settled};
 use crate::telemetry::sampled_log::SampledLog;
@@ -48,7 +48,7 @@ pub(super) struct Setup {
 
 /// All unfinished files of an exporter.
 pub(super) struct Files {
-    setup: Setup,
+    pub(super) setup: Setup,
     /// One for each signal. Locked while rows are made, so who comes waits, and takes up no thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
     open: OpenFiles,
@@ -111,49 +111,47 @@ impl Files {
     /// # Errors
     /// No row of it is anywhere.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
-        let reserved = self.make_room(batch).await?;
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
-        let mut left = self.add_rows(batch, &ticket, reserved).await?;
-        while left {
-            let more = async {
-                let reserved = self.make_room(batch).await?;
-                self.add_rows(batch, &ticket, reserved).await
+        let mut is_large = batch.bytes() > BLOCKING_BYTES;
+        loop {
+            let ended = match self.make_room(batch).await {
+                Ok(reserved) => {
+                    let shelf = self.shelf(batch.signal).await;
+                    let mut steps = Steps::new(self.clone(), batch, &ticket, shelf, reserved);
+                    let ended = match is_large {
+                        true => spawn_blocking(move || steps.all()).await,
+                        false => Ok(steps.first()),
+                    };
+                    ended.unwrap_or_else(|panicked| {
+                        Ended::Failed(unreadable(&format!("making rows failed: {panicked}")))
+                    })
+                }
+                Err(error) => Ended::Failed(error),
             };
-            left = more.await.unwrap_or_else(|error| {
-                // Some of it is in files, so this is told once those are finished, and they are known then.
-                ticket.failed(&error);
-                false
-            });
+            match ended {
+                Ended::Complete(todo) => self.write(batch.signal, todo, false).await,
+                Ended::More(todo) => {
+                    // The rest takes time. What is done of it is skipped.
+                    self.write(batch.signal, todo, true).await;
+                    is_large = true;
+                    continue;
+                }
+                Ended::Failed(error) => {
+                    let spoiled = self.shelf(batch.signal).await.take_spoiled();
+                    self.give_up(spoiled);
+                    if !ticket.has_rows() {
+                        return Err(error);
+                    }
+                    // Some of it is in files, so this is told once those are finished, and they are known then.
+                    ticket.failed(&error);
+                }
+            }
+            return Ok(outcome);
         }
-        Ok(outcome)
     }
 
-    /// Adds the rows of a batch that are in no file yet, and writes what is complete. Whether some are left: those of
-    /// more hours, or services, than files may be open. The files that the batch opened are being finished then.
-    async fn add_rows(
-        self: &Arc<Self>,
-        batch: &Encoded,
-        ticket: &Arc<Ticket>,
-        reserved: Charge,
-    ) -> Result<bool, SendError> {
-        let shelf = self.shelf(batch.signal).await;
-        let (files, adding, ticket) = (self.clone(), batch.clone(), ticket.clone());
-        let add = move || files.add(shelf, &adding, &ticket);
-        let added = match bytes_of(batch) > BLOCKING_BYTES {
-            true => spawn_blocking(add).await.unwrap_or_else(|panicked| {
-                Err(unreadable(&format!("making rows failed: {panicked}")))
-            }),
-            false => add(),
-        };
-        drop(reserved);
-        let todo = match added {
-            Ok(todo) => todo,
-            Err(error) => {
-                let spoiled = self.shelf(batch.signal).await.take_spoiled();
-                self.give_up(spoiled);
-                return Err(error);
-            }
-        };
+    /// Writes what is complete, and finishes what the batch opened if it has more rows than for these files.
+    pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: Todo, has_more: bool) {
         for part in todo.write {
             let Setup {
                 place,
@@ -163,13 +161,12 @@ impl Files {
             } = &self.setup;
             let written = part.write(place, layout, memory).await;
             if written.is_err() || self.is_full(&part) {
-                let open = self.shelf(batch.signal).await.take_part(&part);
+                let open = self.shelf(signal).await.take_part(&part);
                 open.into_iter().for_each(|open| self.finish(open, None));
             }
         }
-        let left = todo.surplus.is_some();
-        for part in todo.surplus.into_iter().flatten() {
-            let open = self.shelf(batch.signal).await.take_part(&part);
+        for part in todo.opened.into_iter().filter(|_| has_more) {
+            let open = self.shelf(signal).await.take_part(&part);
             let open = open.into_iter();
             open.for_each(|open| self.finish(open, Some(Early::Files)));
         }
@@ -180,7 +177,6 @@ impl Files {
         if self.ending.load(Relaxed) {
             self.changed.notify_one();
         }
-        Ok(left)
     }
 
     /// Finishes files as they become due, until nobody polls it any more.
@@ -244,38 +240,16 @@ impl Files {
         self.open.get() == 0 && self.tasks.is_empty()
     }
 
-    fn add(
-        &self,
-        mut shelf: OwnedMutexGuard<Shelf>,
-        batch: &Encoded,
-        ticket: &Arc<Ticket>,
-    ) -> Result<Todo, SendError> {
-        let requests = batch.chunks.iter().cloned().collect::<Requests>();
-        let setup = &self.setup;
-        let (layout, memory) = (&setup.layout, &setup.memory);
-        let mut adding = Adding::new(&mut shelf, layout, memory, ticket, &setup.limits);
-        let added = table::append(
-            batch.signal,
-            &requests.to_bytes(),
-            &setup.layout,
-            setup.by_service,
-            &mut adding,
-        );
-        added.map_err(|error| unreadable(&format!("cannot make rows of the batch: {error}")))?;
-        let todo = adding.done(batch.held);
-        // Here, for a client may go away, and the rest of its call with it, while others have rows in the file.
-        if todo.begun {
-            self.changed.notify_one();
-        }
-        Ok(todo)
+    /// A file was begun. It is due at some time.
+    pub(super) fn begun(&self) {
+        self.changed.notify_one();
     }
 
     /// Files with half a batch are lost, so that nobody finds one. Receivers let in nothing that leads here.
     fn give_up(&self, spoiled: Vec<Open>) {
         for open in spoiled {
-            let (part, tickets, _requests) = open.close();
             let error = PlaceError("another batch in it cannot be read".to_owned());
-            self.failed(&part, &tickets, &error);
+            self.failed(&open.close(), &error);
         }
         self.metrics.open.set(self.open.get() as f64);
     }
@@ -286,8 +260,8 @@ impl Files {
     }
 
     /// Waits until a batch and its rows fit; files are finished early for it.
-    async fn make_room(self: &Arc<Self>, batch: &Encoded) -> Result<Charge, SendError> {
-        let bytes = bytes_of(batch);
+    pub(super) async fn make_room(self: &Arc<Self>, batch: &Encoded) -> Result<Charge, SendError> {
+        let bytes = batch.bytes();
         // While rows are made it is there once more where it is held in another form, or not at all, and where it comes
         // in pieces.
         let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
@@ -359,7 +333,7 @@ impl Files {
         if let Some(early) = early {
             self.metrics.early(early).increment(1);
         }
-        let (part, tickets, requests) = open.close();
+        let closed = open.close();
         self.metrics.open.set(self.open.get() as f64);
         self.finishing.fetch_add(1, Relaxed);
         let files = self.clone();
@@ -372,19 +346,19 @@ impl Files {
                 memory,
                 ..
             } = &files.setup;
-            let outcome = part.finish(place, layout, memory).await;
+            let outcome = closed.part.finish(place, layout, memory).await;
             match &outcome {
                 Ok(finished) => {
                     if let Some(finished) = finished {
-                        files.finished(&part, *finished).await;
+                        files.finished(&closed.part, *finished).await;
                     }
-                    tickets.iter().for_each(|ticket| ticket.finished(&part.key));
+                    closed.tell(Ok(()));
                 }
-                Err(error) => files.failed(&part, &tickets, error),
+                Err(error) => files.failed(&closed, error),
             }
             // Before the batches are let go of, so that who waits for room finds it.
             drop(counted);
-            drop((tickets, requests));
+            drop(closed);
         });
     }
 
@@ -411,15 +385,15 @@ impl Files {
         }
     }
 
-    fn failed(&self, part: &Part, tickets: &[Arc<Ticket>], error: &PlaceError) {
+    fn failed(&self, closed: &Closed, error: &PlaceError) {
         let lost = SendError::transient(Code::Unavailable, error.to_string());
-        tickets.iter().for_each(|ticket| ticket.failed(&lost));
+        closed.tell(Err(&lost));
         self.metrics.failures.increment(1);
         if let Some(suppressed) = self.failures.admit() {
             error!(
                 otelcol.component.id = %self.setup.id,
                 otelcol.component.kind = "exporter",
-                file = part.path,
+                file = closed.part.path,
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
                 "Could not write a file; its batches have not been delivered"
@@ -427,20 +401,15 @@ impl Files {
         }
     }
 
-    async fn shelf(&self, signal: Signal) -> OwnedMutexGuard<Shelf> {
+    pub(super) async fn shelf(&self, signal: Signal) -> OwnedMutexGuard<Shelf> {
         #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
         let shelf = &self.shelves[signal.index()];
         shelf.clone().lock_owned().await
     }
 }
 
-/// The bytes of its requests.
-fn bytes_of(batch: &Encoded) -> usize {
-    batch.chunks.iter().map(Bytes::len).sum()
-}
-
 /// There is something about the batch that no file can have: it would be the same the next time.
-fn unreadable(reason: &str) -> SendError {
+pub(super) fn unreadable(reason: &str) -> SendError {
     SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
 }
 

@@ -18,15 +18,17 @@ pub(super) struct Memory {
     encoders: Arc<Semaphore>,
 }
 
-/// A turn at encoding a row group; given back when dropped.
+/// A turn at encoding row groups; given back when dropped.
 pub(super) struct Turn {
     _encoder: Option<OwnedSemaphorePermit>,
     _memory: Permit,
+    set_aside: usize,
+    more: Charge,
 }
 
 /// Row groups that are encoded at the same time: more would only wait for the same processors, each with buffers.
 static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
-/// What one takes besides its rows: the order of the rows, the compressor, a page, and the largest column once more.
+/// What one takes besides its rows, for a small row group. What it takes more counts while it is written.
 const ENCODER_BYTES: usize = 6 << 20;
 
 /// A part of it; given back when dropped.
@@ -60,7 +62,7 @@ impl Memory {
     }
 
     /// Waits for a turn at encoding a row group. Who has one must not wait for another.
-    pub(super) async fn turn(&self) -> Turn {
+    pub(super) async fn turn(self: &Arc<Self>) -> Turn {
         // It is never closed.
         let encoder = self.encoders.clone().acquire_owned().await.ok();
         let mut memory = self.budget.nothing();
@@ -69,6 +71,8 @@ impl Memory {
         Turn {
             _encoder: encoder,
             _memory: memory,
+            set_aside: self.per_encoder(),
+            more: self.rows(),
         }
     }
 
@@ -108,6 +112,13 @@ impl Memory {
             bytes: 0,
             permit,
         }
+    }
+}
+
+impl Turn {
+    /// The row group takes so much besides its rows; what was not set aside for it counts while it is written.
+    pub(super) fn takes(&mut self, bytes: usize) {
+        self.more.set(bytes.saturating_sub(self.set_aside));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `parquet`: writes telemetry as columns, for analysts' tools.
 //!
 //! ```text
-//! queue -> rows of the open files, by signal, hour and service (shelf) -> row groups -> finished files (place)
+//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (shelf) -> finished files (place)
 //!   ^                                                                                        |
 //!   +------------------------------ outcome of each batch (ticket) --------------------------+
 //! ```
@@ -17,6 +17,7 @@ mod part;
 mod partition;
 mod place;
 mod shelf;
+mod steps;
 pub mod table;
 #[cfg(test)]
 mod tests;

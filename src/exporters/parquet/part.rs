@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::spawn_blocking;
 
-use super::memory::{Charge, Memory};
+use super::memory::{Charge, Memory, Turn};
 use super::partition::Key;
 use super::place::{Out, Place, PlaceError, Unfinished};
 use super::table::{FileSummary, FileWriter, Layout, Table, WriteError};
@@ -87,16 +87,15 @@ impl Part {
         memory: &Arc<Memory>,
     ) -> Result<(), PlaceError> {
         let mut writing = self.writing.clone().lock_owned().await;
-        let turn = memory.turn().await;
+        let mut turn = memory.turn().await;
         let (part, place, layout) = (self.clone(), place.clone(), layout.clone());
         let memory = memory.clone();
         // The lock goes along, and so does the duty to say what became of the file: who waits here may go away, and
         // others have rows in it. Should the encoder panic, its row groups are gone, so the file must not be finished.
         let encode = spawn_blocking(move || {
-            let _turn = turn;
             let interrupted = PlaceError("writing it was interrupted".to_owned());
             let before = std::mem::replace(&mut *writing, Writing::Failed(interrupted));
-            let (after, outcome) = match part.encode(before, &place, &layout, &memory) {
+            let (after, outcome) = match part.encode(before, &place, &layout, &memory, &mut turn) {
                 Ok(after) => (after, Ok(())),
                 Err(error) => (Writing::Failed(error.clone()), Err(error)),
             };
@@ -154,6 +153,7 @@ impl Part {
         place: &Place,
         layout: &Arc<Layout>,
         memory: &Arc<Memory>,
+        turn: &mut Turn,
     ) -> Result<Writing, PlaceError> {
         loop {
             if let Writing::Failed(error) = writing {
@@ -175,6 +175,7 @@ impl Part {
                 };
             }
             if let Writing::Begun { writer, memory, .. } = &mut writing {
+                turn.takes(table.memory_to_write());
                 table.write(writer)?;
                 self.bytes.store(writer.bytes_written() as u64, Relaxed);
                 memory.set(writer.memory());

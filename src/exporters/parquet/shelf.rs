@@ -1,6 +1,7 @@
 //! The files of one signal that rows are added to.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::DerefMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -9,8 +10,9 @@ use tokio::time::{Duration, Instant};
 use super::memory::{Charge, Memory};
 use super::part::Part;
 use super::partition::Key;
-use super::table::{Kind, Layout, Partition, Sink, Table};
-use super::ticket::Ticket;
+use super::table::{GROUP_ENTRIES, Kind, Layout, Partition, Sink, Table};
+use super::ticket::{Share, Ticket};
+use crate::queue::SendError;
 
 /// The open files of a signal, by what their rows have in common.
 pub(super) struct Shelf {
@@ -26,8 +28,8 @@ pub(super) struct Open {
     /// The next row group.
     table: Table,
     rows: Charge,
-    /// The batches with rows in it, and their share of the requests.
-    pub(super) tickets: Vec<Arc<Ticket>>,
+    /// The batches with rows in it, each with the step in which they came, and their share of the requests.
+    tickets: Vec<(Arc<Ticket>, usize)>,
     requests: Charge,
     /// What the file and its batches take besides.
     besides: Charge,
@@ -48,6 +50,9 @@ const FILE_BYTES: usize = 1 << 10;
 /// try again.
 pub(super) const BATCH_BYTES: usize = 4 << 10;
 
+/// What each file of a batch takes besides: its entries among what is in files and what is finished.
+const SHARE_BYTES: usize = 256;
+
 /// When row groups and files are complete.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
@@ -60,41 +65,49 @@ pub(super) struct Limits {
     pub(super) most_open: usize,
 }
 
+/// A file that gets no more rows, with what has waited for it.
+pub(super) struct Closed {
+    pub(super) part: Arc<Part>,
+    /// The batches with rows in it, each with the step in which they came.
+    tickets: Vec<(Arc<Ticket>, usize)>,
+    /// Their requests, and what the file and the batches take besides.
+    _charges: [Charge; 2],
+}
+
 /// What is to be done after rows were added.
 pub(super) struct Todo {
     /// A file was begun.
     pub(super) begun: bool,
     /// Files with complete row groups.
     pub(super) write: Vec<Arc<Part>>,
-    /// The batch has rows for further files, which are still to be added. These are the ones that it opened: they are
-    /// to be finished before that.
-    pub(super) surplus: Option<Vec<Arc<Part>>>,
+    /// The files that the batch opened. If it has rows for further files they are to be finished before that.
+    pub(super) opened: Vec<Arc<Part>>,
 }
 
-/// Takes the rows of one batch in, as far as there are files for them. Should something about the batch be wrong, the
-/// files that have some of it are spoiled.
-pub(super) struct Adding<'a> {
-    shelf: &'a mut Shelf,
+/// Takes the rows of one step of a batch in, which has so many partitions as there may be open files. Should something
+/// about the batch be wrong, the files that have some of them are spoiled.
+pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
+    shelf: S,
     layout: &'a Arc<Layout>,
     memory: &'a Arc<Memory>,
     ticket: &'a Arc<Ticket>,
     limits: &'a Limits,
+    step: usize,
+    partitions: HashSet<Partition>,
     touched: HashSet<Key>,
-    /// Rows that are in a file already, or are left for later.
-    dropped: Option<(Kind, Table)>,
     /// What of `touched` was not open before.
     opened: Vec<Key>,
-    left: bool,
 }
 
-impl<'a> Adding<'a> {
+impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
     /// For the batch of `ticket`.
     pub(super) fn new(
-        shelf: &'a mut Shelf,
+        shelf: S,
         layout: &'a Arc<Layout>,
         memory: &'a Arc<Memory>,
         ticket: &'a Arc<Ticket>,
         limits: &'a Limits,
+        step: usize,
     ) -> Self {
         Adding {
             shelf,
@@ -102,14 +115,14 @@ impl<'a> Adding<'a> {
             memory,
             ticket,
             limits,
+            step,
+            partitions: HashSet::new(),
             touched: HashSet::new(),
-            dropped: None,
             opened: Vec::new(),
-            left: false,
         }
     }
 
-    /// All rows of a batch that takes `bytes` while it waits were offered.
+    /// All rows of the step were offered. The batch takes `bytes` while it waits.
     pub(super) fn done(mut self, bytes: usize) -> Todo {
         let limits = self.limits;
         let opened = self.opened.iter();
@@ -117,7 +130,7 @@ impl<'a> Adding<'a> {
         let mut todo = Todo {
             begun: !self.opened.is_empty(),
             write: Vec::new(),
-            surplus: self.left.then(|| opened.collect()),
+            opened: opened.collect(),
         };
         let files = self.touched.len().max(1);
         let share = bytes / files;
@@ -125,13 +138,14 @@ impl<'a> Adding<'a> {
             let Some(open) = self.shelf.open.get_mut(&key) else {
                 continue;
             };
-            open.tickets.push(self.ticket.clone());
+            open.tickets.push((self.ticket.clone(), self.step));
             open.requests.set(open.requests.bytes() + share);
-            let besides = open.besides.bytes() + BATCH_BYTES / files;
+            let besides = open.besides.bytes() + BATCH_BYTES / files + SHARE_BYTES;
             open.besides.set(besides);
             open.rows.set(open.table.memory());
-            let is_complete =
-                open.table.rows() >= limits.group_rows || open.rows.bytes() >= limits.group_bytes;
+            let is_complete = open.table.rows() >= limits.group_rows
+                || open.table.entries() >= GROUP_ENTRIES
+                || open.rows.bytes().max(open.table.expanded()) >= limits.group_bytes;
             if is_complete {
                 let table = Table::new(key.kind, self.layout);
                 let table = std::mem::replace(&mut open.table, table);
@@ -139,30 +153,39 @@ impl<'a> Adding<'a> {
                 open.part.add(table, rows);
                 todo.write.push(open.part.clone());
             }
-            self.ticket.add_file(key);
+            let step = self.step;
+            self.ticket.written(Share { key, step });
         }
         todo
     }
 }
 
-impl Sink for Adding<'_> {
-    fn table(&mut self, kind: Kind, partition: &Partition) -> &mut Table {
-        let key = Key::new(kind, partition);
-        let is_left = !self.shelf.open.contains_key(&key)
-            && self.opened.len() >= self.limits.most_open
-            && !self.ticket.has(&key);
-        self.left |= is_left;
-        if is_left || self.ticket.has(&key) {
-            let dropped = self.dropped.take().filter(|(other, _)| *other == kind);
-            let dropped = dropped.unwrap_or_else(|| (kind, Table::new(kind, self.layout)));
-            return &mut self.dropped.insert(dropped).1;
+impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
+    fn admits(&mut self, partition: &Partition) -> bool {
+        // Whatever is open, so that the same rows are in a step when the batch comes again.
+        let is_full = self.partitions.len() >= self.limits.most_open;
+        if is_full || self.partitions.contains(partition) {
+            return self.partitions.contains(partition);
         }
+        self.partitions.insert(partition.clone())
+    }
+
+    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
+        let key = Key::new(kind, partition);
+        let share = Share {
+            key,
+            step: self.step,
+        };
+        if self.ticket.has(&share) {
+            return None;
+        }
+        let key = share.key;
         if !self.touched.contains(&key) {
             self.touched.insert(key.clone());
         }
         let (layout, memory, opened) = (self.layout, self.memory, &mut self.opened);
-        let count = &self.shelf.count;
-        let open = self.shelf.open.entry(key);
+        let Shelf { count, open, .. } = &mut *self.shelf;
+        let open = open.entry(key);
         let open = open.or_insert_with_key(|key| {
             opened.push(key.clone());
             let mut besides = memory.rows();
@@ -178,11 +201,11 @@ impl Sink for Adding<'_> {
                 _counted: count.count(),
             }
         });
-        &mut open.table
+        Some(&mut open.table)
     }
 }
 
-impl Drop for Adding<'_> {
+impl<S: DerefMut<Target = Shelf>> Drop for Adding<'_, S> {
     fn drop(&mut self) {
         let shelf = &mut *self.shelf;
         let touched = self.touched.drain();
@@ -260,11 +283,30 @@ impl Drop for Counted {
     }
 }
 
+impl Closed {
+    /// The file is finished, or lost for that reason.
+    pub(super) fn tell(&self, outcome: Result<(), &SendError>) {
+        for (ticket, step) in &self.tickets {
+            match outcome {
+                Ok(()) => ticket.finished(Share {
+                    key: self.part.key.clone(),
+                    step: *step,
+                }),
+                Err(error) => ticket.failed(error),
+            }
+        }
+    }
+}
+
 impl Open {
     /// No rows come any more: what there is is the last row group.
-    pub(super) fn close(self) -> (Arc<Part>, Vec<Arc<Ticket>>, [Charge; 2]) {
+    pub(super) fn close(self) -> Closed {
         self.part.add(self.table, self.rows);
-        (self.part, self.tickets, [self.requests, self.besides])
+        Closed {
+            part: self.part,
+            tickets: self.tickets,
+            _charges: [self.requests, self.besides],
+        }
     }
 
     fn memory(&self) -> usize {

@@ -309,8 +309,8 @@ impl Writing {
     fn add(&self, body: &str) {
         struct One(table::Table);
         impl table::Sink for One {
-            fn table(&mut self, _: table::Kind, _: &table::Partition) -> &mut table::Table {
-                &mut self.0
+            fn table(&mut self, _: table::Kind, _: &table::Partition) -> Option<&mut table::Table> {
+                Some(&mut self.0)
             }
         }
         let mut one = One(table::Table::new(table::Kind::Logs, &self.layout));
@@ -392,12 +392,6 @@ fn what_became_of_a_file_is_known_when_who_wrote_to_it_has_gone() {
     });
 }
 
-/// A shelf, and where it counts its files.
-fn shelf() -> (shelf::Shelf, shelf::OpenFiles) {
-    let count = shelf::OpenFiles::default();
-    (shelf::Shelf::new(&count), count)
-}
-
 fn limits(most_open: usize) -> Limits {
     Limits {
         group_rows: 1 << 20,
@@ -409,30 +403,88 @@ fn limits(most_open: usize) -> Limits {
     }
 }
 
+/// Goes on to the next step whenever one is full, and finishes what was opened.
+struct Stepping<'s> {
+    shelf: Arc<tokio::sync::Mutex<shelf::Shelf>>,
+    adding: Option<shelf::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>>,
+    begin: &'s dyn Fn(usize) -> shelf::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>,
+    count: shelf::OpenFiles,
+    step: usize,
+    asked: usize,
+    /// The rows of each file, by step.
+    rows: Vec<Vec<usize>>,
+}
+
+impl Stepping<'_> {
+    fn end(&mut self) {
+        let todo = self.adding.take().unwrap().done(1000);
+        assert!(self.count.get() <= 4, "{}", self.count.get());
+        let mut shelf = self.shelf.try_lock().unwrap();
+        let opened = todo.opened.iter().map(|part| {
+            shelf.take_part(part).unwrap().close();
+            part.rows()
+        });
+        self.rows.push(opened.collect());
+    }
+}
+
+impl table::Sink for Stepping<'_> {
+    fn admits(&mut self, partition: &table::Partition) -> bool {
+        if !self.adding.as_mut().unwrap().admits(partition) {
+            self.end();
+            self.step += 1;
+            self.adding = Some((self.begin)(self.step));
+            assert!(self.adding.as_mut().unwrap().admits(partition));
+        }
+        true
+    }
+
+    fn table(&mut self, kind: table::Kind, of: &table::Partition) -> Option<&mut table::Table> {
+        self.asked += 1;
+        self.adding.as_mut().unwrap().table(kind, of)
+    }
+}
+
 #[test]
-fn a_batch_opens_so_many_files_at_once_and_no_row_is_added_twice() {
+fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
     let layout = Arc::new(Layout::new(&Config::default().layout_options()));
     let memory = Memory::new(1 << 30, &crate::memory::Budget::new(1 << 30));
-    let ((mut shelf, count), limits) = (shelf(), limits(4));
     let (ticket, _outcome) = ticket::Ticket::new(&Arc::default(), &Arc::default());
-    let records: Vec<(&str, u64)> = (0..20).map(|at| ("a", at % 10)).collect();
+    let (count, limits) = (shelf::OpenFiles::default(), limits(4));
+    let shelf = Arc::new(tokio::sync::Mutex::new(shelf::Shelf::new(&count)));
+    // Hours come again in the step that they are in, and in later ones.
+    let hours = [0, 1, 0, 1, 2, 3, 0, 4, 5, 4, 0, 6, 7, 8, 9, 9];
+    let records: Vec<(&str, u64)> = hours.iter().map(|hour| ("a", *hour)).collect();
     let request = logs(&records).into_wire().to_bytes();
-    let mut rows = Vec::new();
-    loop {
-        let mut adding = shelf::Adding::new(&mut shelf, &layout, &memory, &ticket, &limits);
-        table::append(Signal::Logs, &request, &layout, false, &mut adding).unwrap();
-        let todo = adding.done(request.len());
-        assert!(count.get() <= 4, "{}", count.get());
-        let Some(surplus) = todo.surplus else {
-            break;
+    let begin = |step| {
+        let shelf = shelf.clone().try_lock_owned().unwrap();
+        shelf::Adding::new(shelf, &layout, &memory, &ticket, &limits, step)
+    };
+    let read = || {
+        let mut stepping = Stepping {
+            shelf: shelf.clone(),
+            adding: Some(begin(0)),
+            begin: &begin,
+            count: count.clone(),
+            step: 0,
+            asked: 0,
+            rows: Vec::new(),
         };
-        for part in surplus {
-            shelf.take_part(&part).unwrap().close();
-            rows.push(part.rows());
-        }
-    }
-    assert_eq!(rows, [2; 8]);
-    assert_eq!(count.get(), 2);
+        table::append(Signal::Logs, &request, &layout, false, &mut stepping).unwrap();
+        stepping.end();
+        (stepping.asked, stepping.rows)
+    };
+    let (asked, rows) = read();
+    // Once for each change of the hour, and not once more for each step.
+    assert_eq!(asked, 15);
+    let sorted = rows.into_iter().map(|mut rows| {
+        rows.sort_unstable();
+        rows
+    });
+    let sorted: Vec<_> = sorted.collect();
+    assert_eq!(sorted, [vec![1, 1, 2, 3], vec![1, 1, 1, 2], vec![1, 1, 2]]);
+    // When the batch comes again, each step has the same rows: they are in files.
+    assert_eq!(read().1, [[0_usize; 0]; 3].map(Vec::from));
 }
 
 #[tokio::test(start_paused = true)]

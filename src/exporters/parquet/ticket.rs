@@ -8,6 +8,15 @@ use tokio::sync::oneshot;
 use super::partition::Key;
 use crate::queue::{Identity, Outcome, SendError, Settled};
 
+/// The rows of a batch that go into one file. A batch with rows for more files than may be open has them in several
+/// steps, each with so many partitions; which rows these are follows from the batch alone, so it is the same when the
+/// batch comes again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Share {
+    pub(super) key: Key,
+    pub(super) step: usize,
+}
+
 /// A batch that was taken over. Every file that has rows of it has a clone; the last one that is dropped tells the
 /// queue.
 pub(super) struct Ticket {
@@ -19,8 +28,8 @@ pub(super) struct Ticket {
 
 #[derive(Default)]
 struct State {
-    /// Files that have rows of it, by what belongs into them.
-    files: HashSet<Key>,
+    /// What of it is in files.
+    written: HashSet<Share>,
     finished: Finished,
     failed: Option<SendError>,
 }
@@ -29,8 +38,8 @@ struct State {
 /// batch comes again, what is finished is left out.
 pub(super) type Partly = crate::queue::Partly<Finished>;
 
-/// Finished files with rows of a batch, by what belongs into them.
-type Finished = HashSet<Key>;
+/// What of a batch is in finished files.
+type Finished = HashSet<Share>;
 
 impl Ticket {
     /// A ticket for the batch of that identity, and what the queue waits for.
@@ -43,7 +52,7 @@ impl Ticket {
         let ticket = Arc::new(Ticket {
             batch: Arc::downgrade(batch),
             state: Mutex::new(State {
-                files: state.finished.clone(),
+                written: state.finished.clone(),
                 ..state
             }),
             tell: Some(tell),
@@ -52,19 +61,24 @@ impl Ticket {
         (ticket, outcome)
     }
 
-    /// Whether the rows that belong there are in a file already, finished or not.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.lock().files.contains(key)
+    /// Whether these rows are in a file already, finished or not.
+    pub(super) fn has(&self, share: &Share) -> bool {
+        self.lock().written.contains(share)
     }
 
-    /// A file has all rows of it that belong there.
-    pub(super) fn add_file(&self, key: Key) {
-        self.lock().files.insert(key);
+    /// Whether any rows are in a file.
+    pub(super) fn has_rows(&self) -> bool {
+        !self.lock().written.is_empty()
     }
 
-    /// The file with the rows that belong there is finished.
-    pub(super) fn finished(&self, key: &Key) {
-        self.lock().finished.insert(key.clone());
+    /// A file has these rows.
+    pub(super) fn written(&self, share: Share) {
+        self.lock().written.insert(share);
+    }
+
+    /// The file with these rows is finished.
+    pub(super) fn finished(&self, share: Share) {
+        self.lock().finished.insert(share);
     }
 
     /// A file with rows of it is lost.
@@ -85,7 +99,7 @@ impl Drop for Ticket {
             return;
         };
         let outcome = match state.failed {
-            None if state.finished.len() == state.files.len() => Ok(Outcome::default()),
+            None if state.finished.len() == state.written.len() => Ok(Outcome::default()),
             // A file was given up without a word, in the shutdown. Then the queue learns of it by `tell` being dropped.
             None => {
                 self.partly.remember(&self.batch, state.finished);

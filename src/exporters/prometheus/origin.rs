@@ -1,6 +1,6 @@
 //! What all series of a resource and scope have in common: the labels that say where they come from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -145,9 +145,9 @@ impl Target {
     }
 }
 
-/// Labels that are being gathered.
+/// Labels that are being gathered, and their names.
 #[derive(Default)]
-struct Shared(Vec<Label>);
+struct Shared(Vec<Label>, HashSet<Box<str>>);
 
 impl Shared {
     /// Adds a label, unless there is one of that name. One without a value is none. What the lines of some type need
@@ -160,11 +160,7 @@ impl Shared {
             true => Name::of_label(&format!("exported_{name}")),
             false => Name::of_label(&name),
         };
-        if self
-            .0
-            .iter()
-            .any(|label| label.name.escaped == name.escaped)
-        {
+        if !self.1.insert(name.escaped.as_ref().into()) {
             return;
         }
         self.0.push(Label {
@@ -224,6 +220,14 @@ impl Origins {
     /// None yet.
     pub(super) fn new() -> Self {
         Origins(RwLock::new(HashMap::with_hasher(RandomState::default())))
+    }
+
+    /// The bytes that are read to find the origin of a scope.
+    pub(super) fn bytes_to_read(resource: &ResourceEntry<'_>, scope: &ScopeEntry<'_>) -> usize {
+        let resource = resource.resource();
+        let scope = scope.scope();
+        resource.map_or(0, |resource| resource.message().encoded().len())
+            + scope.map_or(0, |scope| scope.message().encoded().len())
     }
 
     /// The origin of the metrics of a scope; none when there is no room for another one. `key` is a buffer.

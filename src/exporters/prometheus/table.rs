@@ -71,6 +71,11 @@ impl Rejected {
     }
 }
 
+/// Bytes of resources and scopes that are read for a request at the most, a resource once for each of its scopes.
+const MOST_ORIGINS: usize = 64 << 20;
+/// And for each byte of the request.
+const MOST_ORIGINS_PER_BYTE: usize = 16;
+
 /// What goes along while a request is read.
 struct Reading {
     now: u32,
@@ -116,8 +121,17 @@ impl Table {
             rejected: Rejected::default(),
             key: Vec::new(),
         };
+        // Who sends a megabyte may send a resource that thousands of scopes share.
+        let mut left = MOST_ORIGINS + request.len().saturating_mul(MOST_ORIGINS_PER_BYTE);
         for resource in Request::new(request).resources() {
             for scope in resource.scopes() {
+                let bytes = Origins::bytes_to_read(&resource, &scope);
+                let Some(others) = left.checked_sub(bytes) else {
+                    let points = scope.metrics().map(points_of).sum();
+                    reading.rejected.count(points, Rejection::NoRoom);
+                    continue;
+                };
+                left = others;
                 let within = (&self.config, &self.namer, &self.room);
                 let (now, key) = (reading.now, &mut reading.key);
                 let origin = self.origins.of(&resource, &scope, within, now, key);

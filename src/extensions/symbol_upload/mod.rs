@@ -28,16 +28,13 @@ pub use self::config::Config;
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use self::handler::Put;
 use self::uploads::Uploads;
 use crate::auth;
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
 use crate::entry;
 use crate::net::Owner;
-use crate::net::server::{Bound, Options, Protocol, Server, tls_source};
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::net::server::{Bound, Options, Protocol, Serving, tls_source};
 use crate::symbols::worker::{Compiler, Worker};
 
 /// The registry's entry.
@@ -55,10 +52,7 @@ impl ExtensionConfig for Config {
         let worker = Worker::new(self.worker_limits());
         let bound = self.bind(cx, Arc::new(worker))?;
         Ok(Extension {
-            component: Box::new(SymbolUpload {
-                bound: Some(bound),
-                server: None,
-            }),
+            component: Box::new(Serving::new(bound)),
             services: Services::default(),
         })
     }
@@ -87,27 +81,5 @@ impl Config {
             .bind(&cx.id, &self.endpoint)
             .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| failed(&error))
-    }
-}
-
-struct SymbolUpload {
-    bound: Option<Bound<Put>>,
-    server: Option<Server>,
-}
-
-impl Component for SymbolUpload {
-    fn start(&mut self) {
-        if let Some(bound) = self.bound.take() {
-            self.server = Some(bound.start());
-        }
-    }
-
-    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            if let Some(server) = self.server {
-                server.shutdown(deadline).await;
-            }
-            Undelivered::default()
-        })
     }
 }

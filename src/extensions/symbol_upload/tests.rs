@@ -9,11 +9,13 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::*;
 use crate::component::{Extensions, Host};
 use crate::config::units::{ByteSize, Endpoint};
 use crate::config::{Problems, Validate as _};
+use crate::net::server::Server;
 use crate::symbols::library::testing::InProcess;
 use crate::symbols::testing::{elf, id};
 

@@ -42,7 +42,7 @@ use crate::memory::Budget;
 use crate::net::Owner;
 use crate::net::tls::rotation::{RotatingServer, Trust};
 use crate::net::tls::{ServerTls, TlsError};
-use crate::pipeline::BoxFuture;
+use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::sampled_log::SampledLog;
 
 pub use gate::Limit;
@@ -226,6 +226,37 @@ pub struct Bound<H> {
     /// For the log.
     name: &'static str,
     owner: Owner,
+}
+
+/// A component that is a server and nothing else.
+pub struct Serving<H> {
+    bound: Option<Bound<H>>,
+    server: Option<Server>,
+}
+
+impl<H> Serving<H> {
+    /// It accepts when the component is started.
+    pub fn new(bound: Bound<H>) -> Self {
+        Serving {
+            bound: Some(bound),
+            server: None,
+        }
+    }
+}
+
+impl<H: Handler> Component for Serving<H> {
+    fn start(&mut self) {
+        self.server = self.bound.take().map(Bound::start);
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            if let Some(server) = self.server {
+                server.shutdown(deadline).await;
+            }
+            Undelivered::default()
+        })
+    }
 }
 
 impl<H: Handler> Bound<H> {

@@ -293,12 +293,16 @@ impl<E: Encoder> Chunk<E> {
         let mut metadata = ColumnChunkMetaData::builder(self.descriptor)
             .set_compression(self.codec)
             .set_encodings(encodings)
-            .set_page_encoding_stats(stats)
             .set_total_compressed_size(bytes.len() as i64)
             .set_total_uncompressed_size(self.uncompressed as i64)
             .set_num_values(self.all_levels as i64)
             .set_data_page_offset(self.first_data_page.unwrap_or_default())
             .set_dictionary_page_offset(self.dictionary_offset);
+        // They say whether a dictionary has all values, for readers that leave row groups out by it: small ones are read
+        // as fast.
+        if page_index {
+            metadata = metadata.set_page_encoding_stats(stats);
+        }
         // How many nulls there are is worth knowing without bounds, too: a column of an attribute that nobody sent has
         // nothing else.
         if flat {

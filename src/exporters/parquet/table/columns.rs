@@ -12,6 +12,9 @@ use super::strings::{NONE, Strings};
 use super::texts::{Column, Source, Texts, Words};
 use super::values::{Bits, Doubles, Fixed, Numbers, Plain64, Whole};
 
+/// Fewer ids have no bloom filter: they take 4 KiB.
+pub(super) const FILTERED_IDS: usize = 256;
+
 impl RowGroup<'_> {
     /// Times and counts that are near each other.
     pub(super) fn deltas(
@@ -143,7 +146,7 @@ impl RowGroup<'_> {
         self.list(name, Fixed::new(None), rows)
     }
 
-    /// Ids by which people look for rows.
+    /// Ids by which people look for rows. A reader finds one among a few as fast as it reads a filter.
     pub(super) fn ids(
         &mut self,
         name: &str,
@@ -153,7 +156,9 @@ impl RowGroup<'_> {
             true => rows.clone().flatten().count(),
             false => 0,
         };
-        let bloom = (count > 0).then(|| bloom_filter(count)).flatten();
+        let bloom = (count >= FILTERED_IDS)
+            .then(|| bloom_filter(count))
+            .flatten();
         self.optional(name, Fixed::new(bloom), rows)
     }
 

@@ -7,6 +7,25 @@ use parquet::basic::Compression as Codec;
 
 use super::layout::Compression;
 
+/// Levels of zstd above this one look back no further than a page may be long, however large a dictionary is: tables for
+/// 16 MiB would take 257 MiB at level 22.
+const SMALL_LEVELS: i32 = 8;
+/// 1 MiB, as a power of two.
+const WINDOW: u32 = 20;
+
+/// The working memory of a compressor, in bytes: what `ZSTD_estimateCCtxSize_usingCParams` of zstd 1.5.7 says for a page.
+pub(super) const fn memory(compression: Compression) -> usize {
+    let tenths_of_mib = match compression {
+        Compression::Zstd(..=3) => 13,
+        Compression::Zstd(4..=5) => 36,
+        Compression::Zstd(6..=SMALL_LEVELS) => 66,
+        Compression::Zstd(9..=12) => 126,
+        Compression::Zstd(_) => 174,
+        Compression::Snappy | Compression::Lz4 | Compression::None => 1,
+    };
+    tenths_of_mib * ((1 << 20) / 10)
+}
+
 /// Compresses page after page with the same working memory.
 pub(super) struct Compressor {
     codec: Codec,
@@ -19,7 +38,13 @@ impl Compressor {
         Ok(Compressor {
             codec: compression.codec(),
             zstd: match compression {
-                Compression::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
+                Compression::Zstd(level) => {
+                    let mut zstd = zstd::bulk::Compressor::new(level)?;
+                    if level > SMALL_LEVELS {
+                        zstd.window_log(WINDOW)?;
+                    }
+                    Some(zstd)
+                }
                 _ => None,
             },
             snappy: snap::raw::Encoder::new(),
@@ -38,5 +63,23 @@ impl Compressor {
             _ => page.to_vec(),
         };
         Ok(compressed.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_takes_more_memory_than_is_counted() {
+        // A dictionary, larger than any page.
+        let page = vec![7; 4 << 20];
+        for level in [1, 3, 5, 8, 9, 12, 15, 22] {
+            let compression = Compression::Zstd(level);
+            let mut compressor = Compressor::new(compression).unwrap();
+            compressor.compress(&page).unwrap();
+            let taken = compressor.zstd.as_mut().unwrap().context_mut().sizeof();
+            assert!(taken <= memory(compression), "{level}: {taken}");
+        }
     }
 }

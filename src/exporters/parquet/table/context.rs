@@ -1,4 +1,9 @@
-//! Where rows come from: resources and scopes, each combination once.
+//! Where rows come from: resources and scopes, each once, and their combinations.
+//!
+//! A request may have a large resource and thousands of scopes, or metrics, or hours. So a table keeps a resource once
+//! whatever it is combined with, and a reader looks for it once per table ([`PerTable`]).
+
+use std::collections::HashMap;
 
 use super::attributes::{Pairs, Sets};
 use super::gathered::gathered;
@@ -18,9 +23,49 @@ pub(super) struct Origin<'r> {
     pub(super) scope_schema_url: &'r [u8],
 }
 
-/// One of the combinations.
+/// What number something that is being read has in each table.
+#[derive(Debug, Default)]
+pub(super) struct PerTable {
+    /// Of the table that was asked for last.
+    last: (u64, u32),
+    others: HashMap<u64, u32>,
+}
+
+impl PerTable {
+    /// The number in the table with these contents; `find` finds it when the table is asked for first.
+    #[inline]
+    pub(super) fn get(&mut self, contents: u64, find: impl FnOnce() -> u32) -> u32 {
+        // No contents have number 0.
+        if self.last.0 != contents {
+            let number = *self.others.entry(contents).or_insert_with(find);
+            self.last = (contents, number);
+        }
+        self.last.1
+    }
+}
+
+/// The numbers of an origin in each table.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    resource: PerTable,
+    with_scope: PerTable,
+}
+
+impl Known {
+    /// The origin has another scope now.
+    pub(super) fn next_scope(&mut self) {
+        self.with_scope = PerTable::default();
+    }
+}
+
+/// One of the combinations, or the half of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context {
+    /// Which set of `resources`, and of `scopes`.
+    pub(super) resource: u32,
+    pub(super) scope: u32,
+    /// How many attributes both of them have.
+    pub(super) attributes: u32,
     pub(super) service: u32,
     pub(super) resource_dropped: u32,
     pub(super) resource_schema_url: u32,
@@ -34,51 +79,111 @@ pub(super) struct Context {
 gathered! {
     /// All combinations of a table, known by numbers.
     pub(super) struct Contexts {
-        raw: Strings,
-        entries: Vec<Context>,
+        /// What resources and scopes were sent as.
+        raw_resources: Strings,
+        raw_scopes: Strings,
+        /// What is known of each resource, and of each scope.
+        of_resources: Vec<Context>,
+        of_scopes: Vec<Context>,
         pub(super) resources: Sets,
         pub(super) scopes: Sets,
+        /// Combinations by the numbers of both.
+        pairs: Strings,
+        entries: Vec<Context>,
         scratch: Vec<u8>,
     }
 }
 
 impl Contexts {
-    /// The number of a combination.
+    /// The number of an origin in the table with these contents.
     pub(super) fn add(
         &mut self,
+        contents: u64,
         origin: &Origin<'_>,
+        known: &mut Known,
         pairs: &mut Pairs,
         texts: &mut Strings,
     ) -> u32 {
-        self.scratch.clear();
-        for part in [
-            origin.resource,
-            origin.resource_schema_url,
-            origin.scope,
-            origin.scope_schema_url,
-        ] {
-            put_varint(part.len() as u64, &mut self.scratch);
-            self.scratch.extend_from_slice(part);
-        }
-        let id = self.raw.intern(&self.scratch);
-        if id as usize == self.entries.len() {
-            self.read(origin, pairs, texts);
+        let Known {
+            resource,
+            with_scope,
+        } = known;
+        with_scope.get(contents, || {
+            let resource = resource.get(contents, || self.resource(origin, pairs, texts));
+            self.with_scope(resource, origin, pairs, texts)
+        })
+    }
+
+    /// The number of a resource.
+    fn resource(&mut self, origin: &Origin<'_>, pairs: &mut Pairs, texts: &mut Strings) -> u32 {
+        self.join(origin.resource, origin.resource_schema_url);
+        let id = self.raw_resources.intern(&self.scratch);
+        if id as usize == self.of_resources.len() {
+            let mut context = self.read_resource(origin, pairs, texts);
+            context.resource = id;
+            self.of_resources.push(context);
         }
         id
     }
 
-    fn read(&mut self, origin: &Origin<'_>, pairs: &mut Pairs, texts: &mut Strings) {
+    /// The number of a scope with the resource of that number.
+    fn with_scope(
+        &mut self,
+        resource: u32,
+        origin: &Origin<'_>,
+        pairs: &mut Pairs,
+        texts: &mut Strings,
+    ) -> u32 {
+        self.join(origin.scope, origin.scope_schema_url);
+        let scope = self.raw_scopes.intern(&self.scratch);
+        if scope as usize == self.of_scopes.len() {
+            let context = self.read_scope(origin, pairs, texts);
+            self.of_scopes.push(context);
+        }
+        let pair = (u64::from(resource) << 32 | u64::from(scope)).to_le_bytes();
+        let id = self.pairs.intern(&pair);
+        if id as usize == self.entries.len() {
+            let of = |all: &[Context], id: u32| all.get(id as usize).copied().unwrap_or_default();
+            let of_resource = of(&self.of_resources, resource);
+            let of_scope = of(&self.of_scopes, scope);
+            self.entries.push(Context {
+                scope,
+                attributes: of_resource.attributes.saturating_add(of_scope.attributes),
+                scope_name: of_scope.scope_name,
+                scope_version: of_scope.scope_version,
+                scope_dropped: of_scope.scope_dropped,
+                scope_schema_url: of_scope.scope_schema_url,
+                ..of_resource
+            });
+        }
+        id
+    }
+
+    /// What is looked for.
+    fn join(&mut self, message: &[u8], schema_url: &[u8]) {
+        self.scratch.clear();
+        put_varint(message.len() as u64, &mut self.scratch);
+        self.scratch.extend_from_slice(message);
+        self.scratch.extend_from_slice(schema_url);
+    }
+
+    fn read_resource(
+        &mut self,
+        origin: &Origin<'_>,
+        pairs: &mut Pairs,
+        texts: &mut Strings,
+    ) -> Context {
         let mut context = Context {
             service: NONE,
             resource_entities: NONE,
             resource_schema_url: texts.intern(origin.resource_schema_url),
-            scope_schema_url: texts.intern(origin.scope_schema_url),
             ..Context::default()
         };
         let resource = Resource::view(Message::new(origin.resource));
         for attribute in resource.attributes() {
             let pair = pairs.add(attribute.message().encoded());
             self.resources.push(pair);
+            context.attributes = context.attributes.saturating_add(1);
             if attribute.key_bytes() == SERVICE_NAME && context.service == NONE {
                 context.service = texts.intern(pairs.values.get(pair));
             }
@@ -88,6 +193,19 @@ impl Contexts {
         if let Some(entities) = entities(resource) {
             context.resource_entities = texts.intern(&entities);
         }
+        context
+    }
+
+    fn read_scope(
+        &mut self,
+        origin: &Origin<'_>,
+        pairs: &mut Pairs,
+        texts: &mut Strings,
+    ) -> Context {
+        let mut context = Context {
+            scope_schema_url: texts.intern(origin.scope_schema_url),
+            ..Context::default()
+        };
         let (mut name, mut version) = (&[][..], &[][..]);
         for field in Fields::new(origin.scope).map_while(Result::ok) {
             match (field.number, field.value.bytes()) {
@@ -96,6 +214,7 @@ impl Contexts {
                 (3, Some(bytes)) => {
                     let pair = pairs.add(bytes);
                     self.scopes.push(pair);
+                    context.attributes = context.attributes.saturating_add(1);
                 }
                 (4, _) => context.scope_dropped = super::read::number(field.value) as u32,
                 _ => {}
@@ -104,11 +223,14 @@ impl Contexts {
         self.scopes.end(pairs, texts);
         context.scope_name = texts.intern(name);
         context.scope_version = texts.intern(version);
-        self.entries.push(context);
+        context
     }
 
     pub(super) fn get(&self, id: u32) -> &Context {
         static NOTHING: Context = Context {
+            resource: NONE,
+            scope: NONE,
+            attributes: 0,
             service: NONE,
             resource_dropped: 0,
             resource_schema_url: 0,
@@ -119,6 +241,11 @@ impl Contexts {
             scope_schema_url: 0,
         };
         self.entries.get(id as usize).unwrap_or(&NOTHING)
+    }
+
+    /// How many combinations there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::attributes::Sets;
 use super::gathered::{Gathered, gathered};
 use super::group::RowGroup;
 use super::order::Rows;
@@ -15,7 +14,7 @@ use super::strings::Strings;
 use super::text::quote;
 use super::texts::Words;
 use super::values::Bits;
-use super::{Layout, WriteError};
+use super::{Layout, RowColumns, WriteError};
 
 /// A frame, as numbers of texts and of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +68,8 @@ pub(super) struct Frames {
     ranges: Ranges,
     has: Vec<u16>,
     stack_hashes: Vec<u64>,
+    /// The bytes of the texts of all frames: what they are long as JSON, besides keys.
+    text_bytes: usize,
     /// Stacks by the numbers of their frames.
     by_frames: Strings,
     scratch: Vec<u8>,
@@ -86,6 +87,7 @@ impl Default for Frames {
             ranges: Ranges::default(),
             has: Vec::new(),
             stack_hashes: Vec::new(),
+            text_bytes: 0,
             by_frames: Strings::default(),
             scratch: Vec::new(),
         };
@@ -140,6 +142,7 @@ impl Frames {
         if id == next {
             self.frames.push(frame);
             self.hashes.push(self.hash(&frame));
+            self.text_bytes += self.text_bytes_of(&frame);
         }
         id
     }
@@ -169,6 +172,23 @@ impl Frames {
         hash.digest()
     }
 
+    fn text_bytes_of(&self, frame: &Frame) -> usize {
+        let texts = [
+            frame.function,
+            frame.system_name,
+            frame.file,
+            frame.kind,
+            frame.mapping,
+            frame.build_id,
+            frame.details,
+            frame.attributes,
+        ];
+        texts
+            .into_iter()
+            .map(|text| self.texts.get(text).len())
+            .sum()
+    }
+
     /// The number of a stack of these frames.
     pub(super) fn stack(&mut self, frames: &[u32]) -> u32 {
         self.scratch.clear();
@@ -188,6 +208,11 @@ impl Frames {
             self.stack_hashes.push(xxh3_64(&self.scratch));
         }
         id
+    }
+
+    /// How many frames a stack has.
+    pub(super) fn depth(&self, stack: u32) -> usize {
+        self.ranges.get(stack as usize).len()
     }
 
     /// A hash of what a stack is in any file.
@@ -314,6 +339,7 @@ impl Gathered for Frames {
         self.ranges.clear();
         self.has.clear();
         self.stack_hashes.clear();
+        self.text_bytes = 0;
         self.by_frames.clear();
         self.begin();
     }
@@ -381,16 +407,21 @@ impl Stacks {
             shared.push(time, 0);
         }
     }
+}
 
-    pub(super) fn order(&self, _: &Shared) -> Vec<u32> {
+impl RowColumns for Stacks {
+    fn memory_to_write(&self) -> usize {
+        /// The keys of a frame, and where its text ends.
+        const FRAME_BYTES: usize = 96;
+        // A text and its copy in the dictionary.
+        2 * (self.frames.text_bytes + self.frames.frames.len() * FRAME_BYTES)
+    }
+
+    fn order(&self, _: &Shared) -> Vec<u32> {
         (0..self.rows.len() as u32).collect()
     }
 
-    pub(super) fn attributes(&self) -> Option<&Sets> {
-        None
-    }
-
-    pub(super) fn write(
+    fn write(
         &self,
         shared: &Shared,
         _: &Layout,

@@ -18,6 +18,17 @@ impl<T: Copy> Gathered for Vec<T> {
     }
 }
 
+/// A count.
+impl Gathered for usize {
+    fn clear(&mut self) {
+        *self = 0;
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+}
+
 /// A struct that is gathered, as all its fields are. None can be forgotten: what is not cleared would be in the next
 /// file, and what is not counted is not bounded.
 macro_rules! gathered {

@@ -1,15 +1,16 @@
 //! Log records.
 
+use std::ops::ControlFlow;
+
 use smallvec::SmallVec;
 
-use super::attributes::Sets;
 use super::gathered::gathered;
 use super::group::RowGroup;
 use super::order::Rows;
 use super::read::{bytes, each, fields, number, time};
 use super::rows::{Place, Shared};
 use super::strings::{NONE, Texts};
-use super::{Kind, Layout, WriteError, text};
+use super::{Kind, Layout, RowColumns, WriteError, text};
 use crate::wire::Malformed;
 use crate::wire::view::{AnyValue, Message, View as _};
 
@@ -29,7 +30,6 @@ gathered! {
         span: Vec<Option<[u8; 8]>>,
         flags: Vec<u32>,
         dropped: Vec<u32>,
-        attributes: Sets,
         scratch: Vec<u8>,
     }
 }
@@ -77,7 +77,10 @@ impl<'r> Record<'r> {
     }
 }
 
-pub(super) fn append(scope: &[u8], place: &mut Place<'_, '_>) -> Result<(), Malformed> {
+pub(super) fn append(
+    scope: &[u8],
+    place: &mut Place<'_, '_>,
+) -> Result<ControlFlow<()>, Malformed> {
     let records = each(scope, 2).map(Record::read);
     place.append(Kind::Logs, records, |table, context, record| {
         if let super::Columns::Logs(columns) = &mut table.columns {
@@ -117,7 +120,12 @@ impl Columns {
         self.body_type.push(texts.intern(&[letter]));
         self.flags.push(record.flags);
         self.dropped.push(record.dropped);
-        let (attributes, pairs) = (&mut self.attributes, &mut shared.pairs);
+        let Shared {
+            attributes,
+            pairs,
+            texts,
+            ..
+        } = shared;
         for attribute in &record.attributes {
             attributes.push(pairs.add(attribute));
         }
@@ -125,18 +133,12 @@ impl Columns {
         self.trace.push(trace);
         let span = attributes.id(b"otlp.span_id", record.span, pairs);
         self.span.push(span);
-        self.attributes.end(&shared.pairs, &mut shared.texts);
+        attributes.end(pairs, texts);
     }
+}
 
-    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
-        shared.order(|_| 0)
-    }
-
-    pub(super) fn attributes(&self) -> Option<&Sets> {
-        Some(&self.attributes)
-    }
-
-    pub(super) fn write(
+impl RowColumns for Columns {
+    fn write(
         &self,
         shared: &Shared,
         _: &Layout,
@@ -157,7 +159,7 @@ impl Columns {
         group.plain_ids("span_id", rows.of(&self.span))?;
         group.numbers("flags", rows.of(&self.flags), false)?;
         let names = ["attributes", "attribute_types"];
-        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.attributes(names, &shared.attributes, shared, rows.iter())?;
         group.numbers("dropped_attributes_count", rows.of(&self.dropped), false)
     }
 }

@@ -1,8 +1,10 @@
 //! Data points of metrics of all types: one row each.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use super::attributes::Sets;
+use super::context::PerTable;
 use super::exemplars::Exemplars;
 use super::gathered::gathered;
 use super::group::RowGroup;
@@ -13,7 +15,7 @@ use super::rows::{Place, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
-use super::{Kind, Layout, WriteError};
+use super::{Kind, Layout, RowColumns, WriteError};
 use crate::wire::Malformed;
 use crate::wire::reader::Fields;
 use crate::wire::view::{Buckets, Message, View as _};
@@ -45,7 +47,6 @@ gathered! {
         quantile: Lists<f64>,
         quantile_value: Lists<f64>,
         flags: Vec<u32>,
-        attributes: Sets,
         exemplars: Exemplars,
     }
 }
@@ -154,18 +155,28 @@ fn time_of(point: &[u8]) -> Result<u64, Malformed> {
     Ok(time)
 }
 
-pub(super) fn append(scope: &[u8], place: &mut Place<'_, '_>) -> Result<(), Malformed> {
+pub(super) fn append(
+    scope: &[u8],
+    place: &mut Place<'_, '_>,
+) -> Result<ControlFlow<()>, Malformed> {
     for metric in each(scope, 2) {
         let head = Head::read(metric)?;
+        let mut known = PerTable::default();
         let points = each(&head.data, 1).map(|point| Ok((time_of(point)?, point)));
-        place.append(Kind::Metrics, points, |table, context, point| {
+        let flow = place.append(Kind::Metrics, points, |table, context, point| {
+            let contents = table.contents();
             let shared = &mut table.shared;
             if let super::Columns::Metrics(columns) = &mut table.columns {
-                columns.push(shared, context, &head, point);
+                // Found once: what points share may be as large as the request.
+                let metric = known.get(contents, || columns.add_metric(&head, shared));
+                columns.push(shared, context, head.form, metric, point);
             }
         })?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }
 
 impl Columns {
@@ -204,14 +215,18 @@ impl Columns {
         id
     }
 
-    fn push(&mut self, shared: &mut Shared, context: u32, head: &Head<'_>, point: &[u8]) {
-        let metric = self.add_metric(head, shared);
+    fn push(&mut self, shared: &mut Shared, context: u32, form: Form, metric: u32, point: &[u8]) {
         let mut read = Point::default();
-        let Shared { texts, pairs, .. } = shared;
+        let Shared {
+            texts,
+            pairs,
+            attributes,
+            ..
+        } = shared;
         for (field, value) in fields(point).map_while(Result::ok) {
             let int = || number(value);
             let double = || f64::from_bits(number(value));
-            match (head.form, field) {
+            match (form, field) {
                 (_, 2) => read.start = int(),
                 (_, 3) => read.time = int(),
                 (Form::Gauge | Form::Sum, 4) => (read.value, read.int) = (Some(double()), None),
@@ -224,7 +239,7 @@ impl Columns {
                 }
                 (Form::Gauge | Form::Sum | Form::Summary, 7)
                 | (Form::Histogram, 9)
-                | (Form::Exponential, 1) => self.attributes.push(pairs.add(bytes(value))),
+                | (Form::Exponential, 1) => attributes.push(pairs.add(bytes(value))),
                 (Form::Gauge | Form::Sum | Form::Summary, 8)
                 | (Form::Histogram | Form::Exponential, 10) => read.flags = int() as u32,
                 (_, 4) => read.count = int(),
@@ -258,10 +273,11 @@ impl Columns {
                 _ => {}
             }
         }
-        self.attributes.end(pairs, texts);
+        attributes.end(pairs, texts);
         shared.push(read.time.cast_signed(), context);
+        shared.share(self.metadata.get(metric as usize).len());
         self.metric.push(metric);
-        self.add(head.form, &read);
+        self.add(form, &read);
     }
 
     fn add(&mut self, form: Form, read: &Point<'_>) {
@@ -302,22 +318,24 @@ impl Columns {
         self.exemplars.end();
     }
 
-    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
+    /// The metric of a row.
+    fn metric(&self, row: usize) -> Metric {
+        self.metrics[self.metric[row] as usize]
+    }
+}
+
+impl RowColumns for Columns {
+    fn order(&self, shared: &Shared) -> Vec<u32> {
         let metrics = self.metrics.iter();
         let ranks = shared.texts.ranks(metrics.map(|metric| metric.name));
         shared.order(|row| ranks[self.metric(row).name as usize])
     }
 
-    /// The metric of a row.
-    fn metric(&self, row: usize) -> Metric {
-        self.metrics[self.metric[row] as usize]
+    fn entries_of(&self, row: usize) -> usize {
+        self.metadata.get(self.metric[row] as usize).len()
     }
 
-    pub(super) fn attributes(&self) -> Option<&Sets> {
-        Some(&self.attributes)
-    }
-
-    pub(super) fn write(
+    fn write(
         &self,
         shared: &Shared,
         _: &Layout,
@@ -356,7 +374,7 @@ impl Columns {
         group.double_lists("quantile_value", self.quantile_value.of(rows))?;
         group.numbers("flags", rows.of(&self.flags), false)?;
         let names = ["attributes", "attribute_types"];
-        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.attributes(names, &shared.attributes, shared, rows.iter())?;
         self.exemplars.write(shared, rows, group)?;
         let metrics = rows.of(&self.metric).map(|metric| metric as usize);
         let names = ["metric_metadata", "metric_metadata_types"];

@@ -3,18 +3,21 @@
 use smallvec::SmallVec;
 
 use super::attributes::Sets;
-use super::context::Origin;
-use super::frames::Frames;
+use super::context::{Known as KnownOrigin, Origin};
+use super::frames::{Frames, Stacks};
 use super::gathered::gathered;
 use super::group::RowGroup;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
-use super::read::{bytes, each, fields, fixed64s, head, number};
+use super::read::{bytes, each, fields, fixed64s, head, messages, number};
 use super::resolve::{Dictionary, Known, KnownPairs, index, indices, varints};
 use super::rows::{Shared, hour, service};
 use super::strings::{NONE, Strings};
 use super::values::Whole;
-use super::{Kind, Layout, Partition, ProfilesLayout, Sink, WriteError};
+use super::{
+    AppendError, Kind, Layout, Partition, ProfilesLayout, RowColumns, Sink, WriteError, expansion,
+    new_contents,
+};
 use crate::profiles::entries::Entries;
 use crate::wire::Malformed;
 
@@ -33,7 +36,6 @@ gathered! {
         each_value: Vec<i64>,
         trace: Vec<Option<[u8; 16]>>,
         span: Vec<Option<[u8; 8]>>,
-        attributes: Sets,
         payloads: Strings,
         /// The stacks, where they are columns of the samples.
         frames: Frames,
@@ -109,7 +111,7 @@ pub(super) fn append(
     layout: &Layout,
     by_service: bool,
     sink: &mut dyn Sink,
-) -> Result<(), Malformed> {
+) -> Result<(), AppendError> {
     let mut entries = Entries::default();
     for dictionary in each(request, 2) {
         let fault = |_| Malformed::new(0, "a dictionary that is not encoded as the protocol says");
@@ -121,13 +123,16 @@ pub(super) fn append(
         pairs: KnownPairs::default(),
         found: Vec::new(),
     };
-    for field in fields(request) {
-        let (1, entry) = field? else { continue };
-        let entry = bytes(entry);
+    expansion::of_profiles(request, &reader.dictionary.entries, layout)?.check(request.len())?;
+    for entry in messages(request, 1) {
+        let entry = entry?;
+        let mut known = KnownOrigin::default();
         let (resource, resource_schema_url) = head(entry)?;
         let resource = reader.dictionary.resource(resource);
         let service = by_service.then(|| service(&resource));
-        for scope_entry in each(entry, 2) {
+        for scope_entry in messages(entry, 2) {
+            let scope_entry = scope_entry?;
+            known.next_scope();
             let (scope, scope_schema_url) = head(scope_entry)?;
             let scope = reader.dictionary.scope(scope);
             let origin = Origin {
@@ -138,11 +143,18 @@ pub(super) fn append(
             };
             for profile in each(scope_entry, 2) {
                 let head = Head::read(profile)?;
+                if each(profile, 2).next().is_none() {
+                    continue;
+                }
                 let partition = Partition {
                     hour: hour(head.time),
                     service: service.clone(),
                 };
-                reader.append(profile, &head, &origin, layout, &partition, sink)?;
+                if !sink.admits(&partition) {
+                    return Ok(());
+                }
+                let place = (&partition, &origin, &mut known);
+                reader.append(profile, &head, place, layout, sink)?;
             }
         }
     }
@@ -154,21 +166,30 @@ impl Reader<'_> {
         &mut self,
         profile: &[u8],
         head: &Head<'_>,
-        origin: &Origin<'_>,
+        (partition, origin, known): (&Partition, &Origin<'_>, &mut KnownOrigin),
         layout: &Layout,
-        partition: &Partition,
         sink: &mut dyn Sink,
     ) -> Result<(), Malformed> {
-        let mut samples = each(profile, 2).peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
         let is_apart = layout.options.profiles == ProfilesLayout::Stacks;
         if is_apart {
-            self.find_stacks(profile, head, sink.table(Kind::Stacks, partition));
+            match sink.table(Kind::Stacks, partition) {
+                Some(table) => {
+                    let contents = table.contents();
+                    if let super::Columns::Stacks(columns) = &mut table.columns {
+                        self.find_stacks(profile, head, contents, columns, &mut table.shared);
+                    }
+                }
+                // The stacks are in a file already, and their hashes are asked for.
+                None => {
+                    let (mut columns, mut shared) = (Stacks::default(), Shared::default());
+                    self.find_stacks(profile, head, new_contents(), &mut columns, &mut shared);
+                }
+            }
         }
         let mut found = std::mem::take(&mut self.found).into_iter();
-        let table = sink.table(Kind::Profiles, partition);
+        let Some(table) = sink.table(Kind::Profiles, partition) else {
+            return Ok(());
+        };
         let contents = table.contents();
         let (shared, super::Columns::Profiles(columns)) = (&mut table.shared, &mut table.columns)
         else {
@@ -178,9 +199,10 @@ impl Reader<'_> {
         if !is_apart {
             self.stacks.begin(contents);
         }
-        let context = shared.context(origin);
-        let profile = columns.add_profile(head, shared, &self.dictionary, &mut self.pairs);
-        for sample in samples {
+        let context = shared.context(contents, origin, known);
+        let number = columns.add_profile(head, shared, &self.dictionary, &mut self.pairs);
+        let of_profile = columns.profile_attributes.get(number as usize).len();
+        for sample in each(profile, 2) {
             let (mut stack, mut link) = (0, 0);
             for field in fields(sample) {
                 match field? {
@@ -188,7 +210,7 @@ impl Reader<'_> {
                     (2, value) => indices(value, |at| {
                         let pairs = self.pairs.get(&self.dictionary, at, &mut shared.pairs);
                         pairs.0.into_iter().chain(pairs.1).for_each(|pair| {
-                            columns.attributes.push(pair);
+                            shared.attributes.push(pair);
                         });
                     }),
                     (3, value) => link = index(value),
@@ -212,20 +234,25 @@ impl Reader<'_> {
             };
             columns.stack.push(stack);
             columns.hash.push(hash);
-            columns.profile.push(profile);
+            columns.profile.push(number);
             columns.end(self.dictionary.link(link), shared);
             shared.push(head.time.cast_signed(), context);
+            shared.share(of_profile + columns.frames.depth(stack));
         }
         Ok(())
     }
 
     /// Carries the stacks of a profile over into their own table.
-    fn find_stacks(&mut self, profile: &[u8], head: &Head<'_>, table: &mut super::Table) {
+    fn find_stacks(
+        &mut self,
+        profile: &[u8],
+        head: &Head<'_>,
+        contents: u64,
+        columns: &mut Stacks,
+        shared: &mut Shared,
+    ) {
         self.found.clear();
-        self.stacks.begin(table.contents());
-        let super::Columns::Stacks(columns) = &mut table.columns else {
-            return;
-        };
+        self.stacks.begin(contents);
         for sample in each(profile, 2) {
             let mut stack = 0;
             for (field, value) in fields(sample).map_while(Result::ok) {
@@ -236,7 +263,7 @@ impl Reader<'_> {
             let stack = self
                 .stacks
                 .stack(&self.dictionary, stack, &mut columns.frames);
-            columns.push(&mut table.shared, head.time.cast_signed(), stack);
+            columns.push(shared, head.time.cast_signed(), stack);
             self.found.push((stack, columns.frames.stack_hash(stack)));
         }
     }
@@ -302,15 +329,27 @@ impl Columns {
             self.each_value.pop();
         }
         self.values.push(self.each_value.len());
-        let Shared { texts, pairs, .. } = shared;
-        let trace = self.attributes.id(b"otlp.trace_id", trace, pairs);
+        let Shared {
+            texts,
+            pairs,
+            attributes,
+            ..
+        } = shared;
+        let trace = attributes.id(b"otlp.trace_id", trace, pairs);
         self.trace.push(trace);
-        let span = self.attributes.id(b"otlp.span_id", span, pairs);
+        let span = attributes.id(b"otlp.span_id", span, pairs);
         self.span.push(span);
-        self.attributes.end(pairs, texts);
+        attributes.end(pairs, texts);
     }
 
-    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
+    /// The profile of a row.
+    fn profile(&self, row: usize) -> Profile {
+        self.profiles[self.profile[row] as usize]
+    }
+}
+
+impl RowColumns for Columns {
+    fn order(&self, shared: &Shared) -> Vec<u32> {
         let profiles = self.profiles.iter();
         let ranks = shared
             .texts
@@ -318,16 +357,13 @@ impl Columns {
         shared.order(|row| ranks[self.profile(row).sample_type as usize])
     }
 
-    /// The profile of a row.
-    fn profile(&self, row: usize) -> Profile {
-        self.profiles[self.profile[row] as usize]
+    fn entries_of(&self, row: usize) -> usize {
+        let of_profile = self.profile_attributes.get(self.profile[row] as usize);
+        // None of a stack that is in the other table.
+        of_profile.len() + self.frames.depth(self.stack[row])
     }
 
-    pub(super) fn attributes(&self) -> Option<&Sets> {
-        Some(&self.attributes)
-    }
-
-    pub(super) fn write(
+    fn write(
         &self,
         shared: &Shared,
         layout: &Layout,
@@ -370,7 +406,7 @@ impl Columns {
         group.ids("trace_id", rows.of(&self.trace))?;
         group.plain_ids("span_id", rows.of(&self.span))?;
         let names = ["attributes", "attribute_types"];
-        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.attributes(names, &shared.attributes, shared, rows.iter())?;
         let of_profiles = rows.of(&self.profile).map(|profile| profile as usize);
         let names = ["profile_attributes", "profile_attribute_types"];
         group.attributes(names, &self.profile_attributes, shared, of_profiles)?;

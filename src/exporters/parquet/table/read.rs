@@ -26,6 +26,18 @@ pub(super) fn each(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> +
         .filter_map(|field| field.value.bytes())
 }
 
+/// The messages of a repeated field, as far as there is no fault.
+#[inline]
+pub(super) fn messages(
+    message: &[u8],
+    number: u32,
+) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((of, value)) => (of == number).then_some(Ok(bytes(value))),
+        Err(fault) => Some(Err(fault)),
+    })
+}
+
 /// What the entries of resources and those of scopes begin with: the resource or scope, and its schema URL.
 pub(super) fn head(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let (mut origin, mut schema_url) = (&[][..], &[][..]);

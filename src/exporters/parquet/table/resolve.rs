@@ -10,15 +10,13 @@ use smallvec::SmallVec;
 use super::attributes::{Pairs, encode_value};
 use super::frames::{Frame, Frames};
 use super::read::{bytes, fields, number};
+use super::strings::NONE;
 use super::text;
 use crate::profiles::entries::Entries;
 use crate::profiles::names::{BUILD_IDS, FRAME_TYPE};
 use crate::profiles::references::References;
 use crate::wire::reader::{Value, varint};
 use crate::wire::view::{AnyValue, Message, View as _};
-
-/// What is not in the table yet.
-const UNSEEN: u32 = u32::MAX;
 
 /// The tables of a request's dictionary.
 #[derive(Debug)]
@@ -196,16 +194,45 @@ pub(super) fn varints(value: Value<'_>, mut each: impl FnMut(u64)) {
     }
 }
 
+/// What is known of the entries of a dictionary's table, by index. Forgetting it takes no time, however large the table
+/// is: the profiles of a request may go to two tables in turn.
+#[derive(Debug, Default)]
+struct Noted<T> {
+    /// With the round in which each was noted; this is the last one, and the first one is 1.
+    entries: Vec<(u32, T)>,
+    round: u32,
+}
+
+impl<T: Copy + Default> Noted<T> {
+    fn forget(&mut self) {
+        self.round += 1;
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> Option<T> {
+        let (round, value) = self.entries.get(at)?;
+        (*round == self.round).then_some(*value)
+    }
+
+    /// Notes it for an entry of a table with `all` entries. An index beyond the table is not worth a place here.
+    fn note(&mut self, at: usize, all: usize, value: T) {
+        if at < all {
+            self.entries.resize(all, (0, T::default()));
+            self.entries[at] = (self.round, value);
+        }
+    }
+}
+
 /// What of a dictionary is in the table already, by index.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Of which contents of which table this is true.
     table: u64,
-    stacks: Vec<u32>,
+    stacks: Noted<u32>,
     /// Where the frames of each location are in `frames`.
-    locations: Vec<(u32, u32)>,
+    locations: Noted<(u32, u32)>,
     frames: Vec<u32>,
-    mappings: Vec<(u32, u32, u32)>,
+    mappings: Noted<(u32, u32, u32)>,
     scratch: Vec<u32>,
 }
 
@@ -214,10 +241,10 @@ impl Known {
     pub(super) fn begin(&mut self, table: u64) {
         if self.table != table {
             self.table = table;
-            self.stacks.clear();
-            self.locations.clear();
+            self.stacks.forget();
+            self.locations.forget();
             self.frames.clear();
-            self.mappings.clear();
+            self.mappings.forget();
         }
     }
 
@@ -231,8 +258,8 @@ impl Known {
     ) -> u32 {
         let at = usize::try_from(at).unwrap_or_default();
         match self.stacks.get(at) {
-            Some(stack) if *stack != UNSEEN => *stack,
-            _ => self.new_stack(dictionary, at, frames),
+            Some(stack) => stack,
+            None => self.new_stack(dictionary, at, frames),
         }
     }
 
@@ -252,11 +279,7 @@ impl Known {
         }
         let id = frames.stack(&stack);
         self.scratch = stack;
-        // An index beyond the table is not worth a place here.
-        if at < dictionary.entries.stacks.len() {
-            self.stacks.resize(dictionary.entries.stacks.len(), UNSEEN);
-            self.stacks[at] = id;
-        }
+        self.stacks.note(at, dictionary.entries.stacks.len(), id);
         id
     }
 
@@ -267,10 +290,8 @@ impl Known {
         frames: &mut Frames,
     ) -> (u32, u32) {
         let at = usize::try_from(index).unwrap_or_default();
-        if let Some(known) = self.locations.get(at)
-            && known.0 != UNSEEN
-        {
-            return *known;
+        if let Some(known) = self.locations.get(at) {
+            return known;
         }
         let start = self.frames.len() as u32;
         self.read_location(
@@ -279,11 +300,8 @@ impl Known {
             frames,
         );
         let range = (start, self.frames.len() as u32);
-        if at < dictionary.entries.locations.len() {
-            let all = dictionary.entries.locations.len();
-            self.locations.resize(all, (UNSEEN, UNSEEN));
-            self.locations[at] = range;
-        }
+        let all = dictionary.entries.locations.len();
+        self.locations.note(at, all, range);
         range
     }
 
@@ -370,10 +388,8 @@ impl Known {
         frames: &mut Frames,
     ) -> (u32, u32, u32) {
         let place = usize::try_from(at).unwrap_or_default();
-        if let Some(known) = self.mappings.get(place)
-            && known.0 != UNSEEN
-        {
-            return *known;
+        if let Some(known) = self.mappings.get(place) {
+            return known;
         }
         let mapping = get(&dictionary.entries.mappings, at);
         let (mut start, mut limit, mut offset, mut file) = (0, 0, 0, 0);
@@ -408,11 +424,8 @@ impl Known {
             frames.text(&build_id),
             frames.text(&json),
         );
-        if place < dictionary.entries.mappings.len() {
-            let all = dictionary.entries.mappings.len();
-            self.mappings.resize(all, (UNSEEN, UNSEEN, UNSEEN));
-            self.mappings[place] = known;
-        }
+        let all = dictionary.entries.mappings.len();
+        self.mappings.note(place, all, known);
         known
     }
 }
@@ -421,7 +434,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct KnownPairs {
     table: u64,
-    pairs: Vec<(u32, u32)>,
+    pairs: Noted<(u32, u32)>,
 }
 
 impl KnownPairs {
@@ -429,7 +442,7 @@ impl KnownPairs {
     pub(super) fn begin(&mut self, table: u64) {
         if self.table != table {
             self.table = table;
-            self.pairs.clear();
+            self.pairs.forget();
         }
     }
 
@@ -443,23 +456,22 @@ impl KnownPairs {
     ) -> (Option<u32>, Option<u32>) {
         let at = usize::try_from(index).unwrap_or_default();
         let known = match self.pairs.get(at) {
-            Some(known) if known.0 != UNSEEN => *known,
-            _ => match dictionary.attribute(index) {
+            Some(known) => known,
+            None => match dictionary.attribute(index) {
                 None => return (None, None),
                 Some(attribute) => {
                     let pair = pairs.add(&encode_value(attribute.key, &attribute.value));
                     let unit = match attribute.unit {
-                        [] => UNSEEN,
+                        [] => NONE,
                         unit => pairs.add_unit(attribute.key, unit),
                     };
                     let all = dictionary.entries.attributes.len();
-                    self.pairs.resize(all, (UNSEEN, UNSEEN));
-                    self.pairs[at] = (pair, unit);
+                    self.pairs.note(at, all, (pair, unit));
                     (pair, unit)
                 }
             },
         };
-        let unit = (known.1 != UNSEEN).then_some(known.1);
+        let unit = (known.1 != NONE).then_some(known.1);
         (Some(known.0), unit)
     }
 }

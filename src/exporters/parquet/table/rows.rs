@@ -1,14 +1,15 @@
 //! What the rows of all tables have: a time, and where they come from.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::attributes::{Pairs, Sets};
-use super::context::{Context, Contexts, Origin, SERVICE_NAME};
+use super::context::{Context, Contexts, Known, Origin, SERVICE_NAME};
 use super::gathered::gathered;
 use super::group::RowGroup;
 use super::layout::{Promoted, Source};
 use super::order::Rows;
-use super::read::{bytes, each, fields, head};
+use super::read::{head, messages};
 use super::strings::{NONE, Strings};
 use super::{Kind, Partition, Sink, Table, WriteError, logs, metrics, traces};
 use crate::batch::Signal;
@@ -21,8 +22,12 @@ gathered! {
         pub(super) texts: Strings,
         pub(super) pairs: Pairs,
         pub(super) contexts: Contexts,
+        /// Of the rows themselves; stacks have none.
+        pub(super) attributes: Sets,
         context: Vec<u32>,
         times: Vec<i64>,
+        /// The entries of lists that rows share, as often as they are written.
+        entries: usize,
     }
 }
 
@@ -32,11 +37,29 @@ impl Shared {
     pub(super) fn push(&mut self, time: i64, context: u32) {
         self.times.push(time);
         self.context.push(context);
+        self.share(self.contexts.get(context).attributes as usize);
     }
 
-    /// The number of where rows come from.
-    pub(super) fn context(&mut self, origin: &Origin<'_>) -> u32 {
-        self.contexts.add(origin, &mut self.pairs, &mut self.texts)
+    /// The row has a list with so many entries, of which there is one for many rows here and one for each in the file.
+    #[inline]
+    pub(super) fn share(&mut self, entries: usize) {
+        self.entries += entries;
+    }
+
+    /// The entries of lists that rows share, as often as they are written.
+    pub(super) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// How many attributes a row's resource and scope have.
+    pub(super) fn entries_of(&self, row: usize) -> usize {
+        self.contexts.get(self.context[row]).attributes as usize
+    }
+
+    /// The number of where rows come from, in the table with these contents.
+    pub(super) fn context(&mut self, contents: u64, origin: &Origin<'_>, known: &mut Known) -> u32 {
+        let (pairs, texts) = (&mut self.pairs, &mut self.texts);
+        self.contexts.add(contents, origin, known, pairs, texts)
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -49,7 +72,7 @@ impl Shared {
 
     /// The rows sorted by service, by what `key` says, and by time. Equal ones stay in the order they came in.
     pub(super) fn order(&self, key: impl Fn(usize) -> u32) -> Vec<u32> {
-        let contexts = 0..self.contexts.resources.len() as u32;
+        let contexts = 0..self.contexts.len() as u32;
         let services = contexts.map(|context| self.contexts.get(context).service);
         let ranks = self.texts.ranks(services.clone());
         let ranks: Vec<u32> = services
@@ -107,10 +130,10 @@ impl Shared {
         let (texts, pairs) = (&self.texts, &self.pairs);
         let runs = self.runs(rows);
         let column = |get: fn(&Context) -> u32| self.of_context(&runs, get);
-        let contexts = runs.iter().map(|(at, rows)| (*at as usize, *rows));
         let scopes = &self.contexts.scopes;
-        let sets = contexts.clone().map(|(at, rows)| (scopes.get(at), rows));
-        let types = contexts.clone().map(|(at, rows)| (scopes.types(at), rows));
+        let of = column(|c| c.scope).map(|(at, rows)| (at as usize, rows));
+        let sets = of.clone().map(|(at, rows)| (scopes.get(at), rows));
+        let types = of.map(|(at, rows)| (scopes.types(at), rows));
         group.runs_of_texts("scope_name", texts, column(|c| c.scope_name))?;
         group.runs_of_texts("scope_version", texts, column(|c| c.scope_version))?;
         group.runs_of_maps("scope_attributes", pairs, sets)?;
@@ -120,8 +143,9 @@ impl Shared {
         let urls = column(|c| c.scope_schema_url);
         group.runs_of_texts("scope_schema_url", texts, urls)?;
         let resources = &self.contexts.resources;
-        let sets = contexts.clone().map(|(at, rows)| (resources.get(at), rows));
-        let types = contexts.map(|(at, rows)| (resources.types(at), rows));
+        let of = column(|c| c.resource).map(|(at, rows)| (at as usize, rows));
+        let sets = of.clone().map(|(at, rows)| (resources.get(at), rows));
+        let types = of.map(|(at, rows)| (resources.types(at), rows));
         group.runs_of_maps("resource_attributes", pairs, sets)?;
         group.runs_of_texts("resource_attribute_types", texts, types)?;
         let name = "resource_dropped_attributes_count";
@@ -137,12 +161,8 @@ impl Shared {
         &self,
         promoted: &[Promoted],
         rows: Rows<'_>,
-        attributes: Option<&Sets>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        let Some(attributes) = attributes else {
-            return Ok(());
-        };
         let runs = match promoted {
             [] => Vec::new(),
             _ => self.runs(rows),
@@ -157,14 +177,14 @@ impl Shared {
             let column = promoted.column();
             match promoted.source {
                 Source::Item => {
-                    let sets = rows.iter().map(|row| attributes.get(row));
+                    let sets = rows.iter().map(|row| self.attributes.get(row));
                     group.optional_texts(&column, values, sets.map(find))?;
                 }
                 Source::Resource => {
-                    let contexts = 0..self.contexts.resources.len();
-                    let sets = contexts.map(|at| self.contexts.resources.get(at));
+                    let resources = 0..self.contexts.resources.len();
+                    let sets = resources.map(|at| self.contexts.resources.get(at));
                     let found: Vec<u32> = sets.map(find).collect();
-                    let runs = runs.iter().map(|(at, rows)| (found[*at as usize], *rows));
+                    let runs = self.of_context(&runs, |context| found[context.resource as usize]);
                     group.runs_of_optional_texts(&column, values, runs)?;
                 }
             }
@@ -179,30 +199,36 @@ pub(super) fn hour(time: u64) -> i64 {
     (time / HOUR).cast_signed()
 }
 
-/// Distributes the items of a request of traces, metrics or logs.
+/// Distributes the items of a request of traces, metrics or logs, until `sink` has no room for those that come next.
 pub(super) fn append(
     signal: Signal,
     request: &[u8],
     by_service: bool,
     sink: &mut dyn Sink,
 ) -> Result<(), Malformed> {
-    for field in fields(request) {
-        let (1, entry) = field? else { continue };
-        let entry = bytes(entry);
+    for entry in messages(request, 1) {
+        let entry = entry?;
         let mut origin = Origin::default();
+        let mut known = Known::default();
         (origin.resource, origin.resource_schema_url) = head(entry)?;
         let service = by_service.then(|| service(origin.resource));
-        for scope in each(entry, 2) {
+        for scope in messages(entry, 2) {
+            let scope = scope?;
             (origin.scope, origin.scope_schema_url) = head(scope)?;
+            known.next_scope();
             let mut place = Place {
                 sink: &mut *sink,
                 origin: &origin,
+                known: &mut known,
                 service: service.clone(),
             };
-            match signal {
+            let flow = match signal {
                 Signal::Logs => logs::append(scope, &mut place)?,
                 Signal::Traces => traces::append(scope, &mut place)?,
                 _ => metrics::append(scope, &mut place)?,
+            };
+            if flow.is_break() {
+                return Ok(());
             }
         }
     }
@@ -223,35 +249,45 @@ pub(super) fn service(resource: &[u8]) -> Arc<str> {
 pub(super) struct Place<'p, 'r> {
     sink: &'p mut dyn Sink,
     origin: &'p Origin<'r>,
+    known: &'p mut Known,
     service: Option<Arc<str>>,
 }
 
 impl Place<'_, '_> {
-    /// Appends items, each with its time, to the tables they belong to.
+    /// Appends items, each with its time, to the tables they belong to. Breaks when there is no room for some.
     pub(super) fn append<I>(
         &mut self,
         kind: Kind,
         mut items: impl Iterator<Item = Result<(u64, I), Malformed>>,
         mut push: impl FnMut(&mut Table, u32, I),
-    ) -> Result<(), Malformed> {
+    ) -> Result<ControlFlow<()>, Malformed> {
         let mut next = items.next().transpose()?;
         while let Some((time, item)) = next {
             let partition = Partition {
                 hour: hour(time),
                 service: self.service.clone(),
             };
-            let table = self.sink.table(kind, &partition);
-            let context = table.shared.context(self.origin);
-            push(table, context, item);
+            if !self.sink.admits(&partition) {
+                return Ok(ControlFlow::Break(()));
+            }
+            let mut table = self.sink.table(kind, &partition);
+            let mut context = 0;
+            if let Some(table) = &mut table {
+                let contents = table.contents();
+                context = table.shared.context(contents, self.origin, self.known);
+                push(table, context, item);
+            }
             next = loop {
                 match items.next().transpose()? {
                     Some((time, item)) if hour(time) == partition.hour => {
-                        push(table, context, item);
+                        if let Some(table) = &mut table {
+                            push(table, context, item);
+                        }
                     }
                     other => break other,
                 }
             };
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }

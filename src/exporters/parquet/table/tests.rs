@@ -17,6 +17,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use prost::Message as _;
 
+mod expansion;
 mod pages;
 
 use super::*;
@@ -72,10 +73,10 @@ impl Tables {
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, partition: &Partition) -> &mut Table {
+    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
         let layout = &self.layout;
         let table = self.tables.entry((kind, partition.clone()));
-        table.or_insert_with(|| Table::new(kind, layout))
+        Some(table.or_insert_with(|| Table::new(kind, layout)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Spans, with their events and links.
 
+use std::ops::ControlFlow;
+
 use super::attributes::{Pairs, Sets};
 use super::gathered::gathered;
 use super::group::RowGroup;
@@ -9,7 +11,7 @@ use super::read::{bytes, each, fields, number};
 use super::rows::{Place, Shared};
 use super::strings::Strings;
 use super::values::Whole;
-use super::{Kind, Layout, WriteError};
+use super::{Kind, Layout, RowColumns, WriteError};
 use crate::wire::Malformed;
 
 gathered! {
@@ -26,7 +28,6 @@ gathered! {
         trace_state: Vec<u32>,
         flags: Vec<u32>,
         dropped: Vec<u32>,
-        attributes: Sets,
         events: Events,
         dropped_events: Vec<u32>,
         links: Links,
@@ -103,7 +104,10 @@ impl<'r> Span<'r> {
     }
 }
 
-pub(super) fn append(scope: &[u8], place: &mut Place<'_, '_>) -> Result<(), Malformed> {
+pub(super) fn append(
+    scope: &[u8],
+    place: &mut Place<'_, '_>,
+) -> Result<ControlFlow<()>, Malformed> {
     let spans = each(scope, 2).map(Span::read);
     place.append(Kind::Traces, spans, |table, context, span| {
         if let super::Columns::Traces(columns) = &mut table.columns {
@@ -141,7 +145,12 @@ pub(super) fn name(texts: &mut Strings, name: Option<&'static str>, number: u32)
 impl Columns {
     fn push(&mut self, shared: &mut Shared, context: u32, span: &Span<'_>) {
         shared.push(span.start.cast_signed(), context);
-        let Shared { texts, pairs, .. } = shared;
+        let Shared {
+            texts,
+            pairs,
+            attributes,
+            ..
+        } = shared;
         let duration = span.end.wrapping_sub(span.start).cast_signed();
         self.duration.push((span.end != 0).then_some(duration));
         self.name.push(texts.intern(span.name));
@@ -163,13 +172,12 @@ impl Columns {
         self.dropped_links.push(span.dropped_links);
         for (number, value) in fields(span.message).map_while(Result::ok) {
             match number {
-                9 => self.attributes.push(pairs.add(bytes(value))),
+                9 => attributes.push(pairs.add(bytes(value))),
                 11 => self.events.push(bytes(value), texts, pairs),
                 13 => self.links.push(bytes(value), texts, pairs),
                 _ => {}
             }
         }
-        let attributes = &mut self.attributes;
         let trace = attributes.id(b"otlp.trace_id", span.trace, pairs);
         self.trace.push(trace);
         let parent = span.parent;
@@ -177,20 +185,14 @@ impl Columns {
         self.span.push(span);
         let parent = attributes.id(b"otlp.parent_span_id", parent, pairs);
         self.parent.push(parent);
-        self.attributes.end(pairs, texts);
+        attributes.end(pairs, texts);
         self.events.rows.push(self.events.time.len());
         self.links.rows.push(self.links.trace.len());
     }
+}
 
-    pub(super) fn order(&self, shared: &Shared) -> Vec<u32> {
-        shared.order(|_| 0)
-    }
-
-    pub(super) fn attributes(&self) -> Option<&Sets> {
-        Some(&self.attributes)
-    }
-
-    pub(super) fn write(
+impl RowColumns for Columns {
+    fn write(
         &self,
         shared: &Shared,
         _: &Layout,
@@ -211,7 +213,7 @@ impl Columns {
         group.texts("trace_state", texts, rows.of(&self.trace_state))?;
         group.numbers("flags", rows.of(&self.flags), false)?;
         let names = ["attributes", "attribute_types"];
-        group.attributes(names, &self.attributes, shared, rows.iter())?;
+        group.attributes(names, &shared.attributes, shared, rows.iter())?;
         group.numbers("dropped_attributes_count", rows.of(&self.dropped), false)?;
         self.events.write(shared, rows, group)?;
         let dropped = rows.of(&self.dropped_events);

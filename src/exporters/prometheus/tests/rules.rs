@@ -2,6 +2,27 @@
 
 use super::*;
 
+#[test]
+fn a_large_resource_is_not_read_for_any_number_of_scopes() {
+    let scope = ScopeMetrics {
+        metrics: vec![gauge("a", vec![point(&[], 1, 1.0)])],
+        ..ScopeMetrics::default()
+    };
+    let request = ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes: attributes(&[("large", &"x".repeat(1 << 20))]),
+                ..Resource::default()
+            }),
+            scope_metrics: vec![scope; 200],
+            ..ResourceMetrics::default()
+        }],
+    };
+    let rejected = table(Config::default()).take(&request.encode_to_vec());
+    // 64 for any request, and 16 for each of its bytes.
+    assert!((119..=121).contains(&rejected.0[Rejection::NoRoom as usize]));
+}
+
 #[tokio::test]
 async fn each_type_has_its_lines() {
     let table = table(Config::default());

@@ -6,6 +6,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataR
 use parquet::file::statistics::Statistics;
 
 use super::super::chunk::PAGE_ROWS;
+use super::super::columns::FILTERED_IDS;
 use super::super::texts::SORTED_ENTRIES;
 use super::*;
 
@@ -138,11 +139,14 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
             trace_id: vec![7; 16],
             ..LogRecord::default()
         };
-        tables.append(Signal::Logs, &logs("a", vec![record]));
-        let metadata = metadata(&tables.file(Kind::Logs));
-        let offset = column(&metadata, "trace_id").bloom_filter_offset();
-        assert_eq!(offset.is_some(), bloom_filters);
-        assert_eq!(column(&metadata, "span_id").bloom_filter_offset(), None);
+        // A few are found as fast without.
+        for (rows, filtered) in [(FILTERED_IDS - 1, false), (FILTERED_IDS, bloom_filters)] {
+            tables.append(Signal::Logs, &logs("a", vec![record.clone(); rows]));
+            let metadata = metadata(&tables.file(Kind::Logs));
+            let offset = column(&metadata, "trace_id").bloom_filter_offset();
+            assert_eq!(offset.is_some(), filtered);
+            assert_eq!(column(&metadata, "span_id").bloom_filter_offset(), None);
+        }
     }
 }
 

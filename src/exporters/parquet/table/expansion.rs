@@ -1,0 +1,285 @@
+//! How much more the rows of a request have than the request: what many rows share is there once in a request, and in
+//! each row of a table. A megabyte can share 100000 attributes among 10000 spans.
+
+use super::read::{bytes, fields, number};
+use super::resolve::{index, indices};
+use super::{Layout, Malformed, ProfilesLayout};
+use crate::batch::Signal;
+use crate::profiles::entries::Entries;
+
+/// What rows share, as often as they share it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Expansion {
+    /// Attributes of resources, scopes, profiles and metrics, and frames of stacks.
+    entries: u64,
+    /// Of profiles: bytes of the names and attributes that frames share.
+    bytes: u64,
+}
+
+/// The rows of a request would have more of what they share than is good for anybody. Nothing was done for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
+     request of that size: send less in one request, or shorter stacks and fewer attributes of resources"
+)]
+pub struct TooMuch {
+    what: &'static str,
+    found: u64,
+    most: u64,
+}
+
+/// Entries that the rows of any request may have.
+pub(super) const MOST_ENTRIES: u64 = 64 << 20;
+/// And for each of its bytes. A sample takes 15 bytes, and stacks of 200 frames are usual for Java.
+pub(super) const MOST_ENTRIES_PER_BYTE: u64 = 16;
+/// Bytes that the frames of any request may have: as much as a request may have by default.
+const MOST_BYTES: u64 = 64 << 20;
+/// And for each of its bytes. A location of 20 bytes may have a name and a path of 200 bytes, and attributes.
+const MOST_BYTES_PER_BYTE: u64 = 32;
+
+impl Expansion {
+    /// Whether a request of so many bytes may have so much.
+    pub(super) fn check(self, request: usize) -> Result<(), TooMuch> {
+        for (what, found, most, per_byte) in [
+            (
+                "attributes and frames",
+                self.entries,
+                MOST_ENTRIES,
+                MOST_ENTRIES_PER_BYTE,
+            ),
+            (
+                "bytes of names",
+                self.bytes,
+                MOST_BYTES,
+                MOST_BYTES_PER_BYTE,
+            ),
+        ] {
+            let most = per_byte.saturating_mul(request as u64).saturating_add(most);
+            if found > most {
+                return Err(TooMuch { what, found, most });
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, rows: u64, entries: u64) {
+        self.entries = self.entries.saturating_add(rows.saturating_mul(entries));
+    }
+}
+
+/// How much more the rows of traces, metrics or logs have.
+pub(super) fn of_items(signal: Signal, request: &[u8]) -> Result<Expansion, Malformed> {
+    let mut expansion = Expansion::default();
+    of_scopes(request, |shared, items| {
+        for (number, item) in items {
+            if number == 2 && signal == Signal::Metrics {
+                let (points, metadata) = of_metric(item)?;
+                expansion.add(points, shared.saturating_add(metadata));
+            } else if number == 2 {
+                expansion.add(1, shared);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(expansion)
+}
+
+/// How much more the rows of profiles have.
+pub(super) fn of_profiles(
+    request: &[u8],
+    dictionary: &Entries<'_>,
+    layout: &Layout,
+) -> Result<Expansion, Malformed> {
+    let apart = layout.options.profiles == ProfilesLayout::Stacks;
+    let (depths, bytes) = of_stacks(dictionary, apart)?;
+    let deepest = depths.iter().copied().max().unwrap_or_default();
+    let mut expansion = Expansion { entries: 0, bytes };
+    if apart {
+        // Each is there once.
+        depths.iter().for_each(|depth| expansion.add(1, *depth));
+    }
+    of_scopes(request, |shared, profiles| {
+        for (number, profile) in profiles {
+            if number != 2 {
+                continue;
+            }
+            let (mut samples, mut attributes) = (0, 0_u64);
+            for field in fields(profile) {
+                match field? {
+                    (2, _) => samples += 1,
+                    // An attribute, and its unit.
+                    (11, value) => indices(value, |_| attributes = attributes.saturating_add(2)),
+                    _ => {}
+                }
+            }
+            expansion.add(samples, shared.saturating_add(attributes));
+            if apart {
+                continue;
+            }
+            // Nearly always this is enough to know.
+            if samples.saturating_mul(deepest) <= MOST_ENTRIES / 64 {
+                expansion.add(samples, deepest);
+                continue;
+            }
+            for field in fields(profile) {
+                if let (2, sample) = field? {
+                    let stack = one(super::read::bytes(sample), 1)?;
+                    expansion.add(1, of(&depths, stack));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(expansion)
+}
+
+/// Calls `each` with the attributes that the items of a scope share, and with the fields of the scope.
+fn of_scopes(
+    request: &[u8],
+    mut each: impl FnMut(u64, &mut dyn Iterator<Item = (u32, &[u8])>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    for field in fields(request) {
+        let (1, entry) = field? else { continue };
+        let resource = head(bytes(entry))?;
+        let of_resource = count(resource, 1)?;
+        for field in fields(bytes(entry)) {
+            let (2, scope) = field? else { continue };
+            let of_scope = count(head(bytes(scope))?, 3)?;
+            let items = fields(bytes(scope)).map_while(Result::ok);
+            let mut items = items.map(|(number, value)| (number, bytes(value)));
+            each(of_resource.saturating_add(of_scope), &mut items)?;
+        }
+    }
+    Ok(())
+}
+
+/// The resource or scope of an entry.
+fn head(entry: &[u8]) -> Result<&[u8], Malformed> {
+    super::read::head(entry).map(|(head, _)| head)
+}
+
+/// How many of a field there are.
+fn count(message: &[u8], number: u32) -> Result<u64, Malformed> {
+    let mut count = 0;
+    for field in fields(message) {
+        count += u64::from(field?.0 == number);
+    }
+    Ok(count)
+}
+
+/// How many data points a metric has, and how many entries of metadata.
+fn of_metric(metric: &[u8]) -> Result<(u64, u64), Malformed> {
+    let (mut points, mut metadata) = (0_u64, 0);
+    for field in fields(metric) {
+        match field? {
+            (5 | 7 | 9 | 10 | 11, data) => {
+                points = points.saturating_add(count(bytes(data), 1)?);
+            }
+            (12, _) => metadata += 1,
+            _ => {}
+        }
+    }
+    Ok((points, metadata))
+}
+
+/// How many frames each stack has, and how many bytes of texts are in all frames together.
+fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), Malformed> {
+    let mut functions = Vec::with_capacity(dictionary.functions.len());
+    for function in &dictionary.functions {
+        let mut bytes = 0_u64;
+        for field in fields(function) {
+            if let (1..=3, text) = field? {
+                bytes += length(&dictionary.strings, index(text));
+            }
+        }
+        functions.push(bytes);
+    }
+    let mut attributes = Vec::with_capacity(dictionary.attributes.len());
+    for attribute in &dictionary.attributes {
+        let mut bytes = attribute.len() as u64;
+        for field in fields(attribute) {
+            if let (1 | 3, text) = field? {
+                bytes += length(&dictionary.strings, index(text));
+            }
+        }
+        attributes.push(bytes);
+    }
+    let mut all = 0_u64;
+    let mut mappings = Vec::with_capacity(dictionary.mappings.len());
+    for mapping in &dictionary.mappings {
+        let mut bytes = 0_u64;
+        for field in fields(mapping) {
+            match field? {
+                (4, file) => bytes += length(&dictionary.strings, index(file)),
+                (5, value) => add_all(value, &attributes, &mut bytes),
+                _ => {}
+            }
+        }
+        all = all.saturating_add(bytes);
+        mappings.push(bytes);
+    }
+    let mut depths = Vec::with_capacity(dictionary.locations.len());
+    for location in &dictionary.locations {
+        let (mut lines, mut texts, mut of_location, mut mapping) = (0_u64, 0_u64, 0_u64, 0);
+        for field in fields(location) {
+            match field? {
+                (1, value) => mapping = index(value),
+                (3, line) => {
+                    lines += 1;
+                    texts = texts.saturating_add(of(&functions, one(bytes(line), 1)?));
+                }
+                (4, value) => add_all(value, &attributes, &mut of_location),
+                _ => {}
+            }
+        }
+        let frames = lines.max(1);
+        // Where stacks have a table of their own, each frame is a text with all that is known of it.
+        let repeated = match apart {
+            true => of(&mappings, mapping).saturating_add(of_location),
+            false => 0,
+        };
+        let texts = texts.saturating_add(repeated.saturating_mul(frames));
+        all = all.saturating_add(texts).saturating_add(of_location);
+        depths.push(frames);
+    }
+    let mut stacks = Vec::with_capacity(dictionary.stacks.len());
+    for stack in &dictionary.stacks {
+        let mut frames = 0;
+        for field in fields(stack) {
+            if let (1, value) = field? {
+                // An index that leads nowhere is a frame too.
+                indices(value, |at| frames += of(&depths, at).max(1));
+            }
+        }
+        stacks.push(frames);
+    }
+    Ok((stacks, all))
+}
+
+/// What is known of an entry.
+fn of(all: &[u64], index: i32) -> u64 {
+    let at = usize::try_from(index).unwrap_or_default();
+    all.get(at).copied().unwrap_or_default()
+}
+
+/// The length of a string.
+fn length(strings: &[&[u8]], index: i32) -> u64 {
+    let at = usize::try_from(index).unwrap_or_default();
+    strings.get(at).map_or(0, |text| text.len() as u64)
+}
+
+fn add_all(value: crate::wire::reader::Value<'_>, each: &[u64], sum: &mut u64) {
+    indices(value, |at| *sum = sum.saturating_add(of(each, at)));
+}
+
+/// The index in a field of a message.
+fn one(message: &[u8], number_: u32) -> Result<i32, Malformed> {
+    let mut found = 0;
+    for field in fields(message) {
+        let (of, value) = field?;
+        if of == number_ {
+            found = number(value) as u32;
+        }
+    }
+    Ok(found.cast_signed())
+}
