@@ -224,7 +224,7 @@ fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
         items: 1,
         chunks: chunks.into(),
         held: 0,
-        identity: Arc::new(()),
+        identity: Arc::default(),
     }
 }
 
