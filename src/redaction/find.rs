@@ -83,7 +83,7 @@ fn bits(from: usize, to: usize) -> u64 {
     reason = "only after a look at the processor is the code for its newer instructions called"
 )]
 pub(super) fn nothing(enabled: Enabled, text: &[u8]) -> bool {
-    if text.len() < SHORTEST {
+    if text.len() < SHORTEST || enabled.detectors == 0 {
         return text.is_ascii();
     }
     #[cfg(target_arch = "x86_64")]
