@@ -402,23 +402,43 @@ fn span(random: &mut Random) -> Span {
     }
 }
 
+/// With the lengths, numbers and signs that values have.
 fn attribute(at: u64, random: &mut Random) -> KeyValue {
-    let (key, shortest, longest) = match at {
-        0 => ("http.request.method", 3, 6),
-        1 => ("url.path", 12, 50),
-        2 => ("server.address", 15, 30),
-        3 => ("user_agent.original", 20, 60),
-        4 => ("network.protocol.version", 1, 3),
-        5 => ("http.route", 12, 30),
-        6 => ("client.address", 8, 15),
-        7 => ("http.response.status_code", 3, 3),
-        8 => ("thread.name", 8, 24),
-        _ => ("url.scheme", 4, 5),
+    let word = random.text(4, 12);
+    let (key, value) = match at {
+        0 => (
+            "http.request.method",
+            ["GET", "POST", "DELETE"][random.below(3) as usize].to_owned(),
+        ),
+        1 => (
+            "url.path",
+            format!("/api/v2/{word}/{}", random.below(100_000)),
+        ),
+        2 => ("server.address", format!("{word}.prod.svc.cluster.local")),
+        3 => (
+            "user_agent.original",
+            format!(
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/{}.0 Safari/537.36",
+                100 + random.below(40)
+            ),
+        ),
+        4 => ("network.protocol.version", format!("1.{}", random.below(2))),
+        5 => ("http.route", format!("/api/v2/{word}/{{{word}_id}}")),
+        6 => ("enduser.id", format!("u-{:016x}", random.next())),
+        7 => (
+            "http.response.status_code",
+            (200 + 100 * random.below(4)).to_string(),
+        ),
+        8 => (
+            "db.query.text",
+            format!("SELECT id, name, price FROM {word} WHERE id = $1 AND region = $2 LIMIT 50"),
+        ),
+        _ => ("url.scheme", "https".to_owned()),
     };
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
-            value: Some(Value::StringValue(random.text(shortest, longest))),
+            value: Some(Value::StringValue(value)),
         }),
         ..KeyValue::default()
     }

@@ -490,9 +490,13 @@ mod tests {
         file.drop_frames = 6;
         assert_eq!(rows(&file, &[]), all);
         let notes = outcome(&["top", name]).notes;
-        assert!(
-            notes.contains("note: drop_frames of a profile is no regular expression"),
-            "{notes}"
-        );
+        let note = "note: drop_frames of a profile has no effect: it is not a regular expression";
+        assert!(notes.contains(note), "{notes}");
+        // Nor does one that would take hundreds of megabytes.
+        file.string_table[6] = br"((\w{90}){90}){90}".to_vec();
+        assert_eq!(rows(&file, &[]), all);
+        let notes = outcome(&["top", name]).notes;
+        let note = "note: drop_frames of a profile has no effect: it is too large";
+        assert!(notes.contains(note), "{notes}");
     }
 }

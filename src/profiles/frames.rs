@@ -10,6 +10,7 @@ use super::dictionary::{Dictionary, Line};
 use super::id::{Id as _, LocationId, StringId};
 use super::model::Profile;
 use super::names;
+use crate::re2;
 
 /// Which samples count.
 #[derive(Debug, Default)]
@@ -76,7 +77,7 @@ impl Pruning {
     /// What this profile asks for; nothing if it does not.
     ///
     /// # Errors
-    /// What it asks for is no regular expression.
+    /// What it asks for is no regular expression, or one that takes too much memory: whoever made the profile wrote it.
     pub(super) fn of(dictionary: &Dictionary, profile: &Profile) -> Result<Option<Self>, String> {
         let text = |key: &str| {
             let found = dictionary.find(profile.header.attributes, key)?;
@@ -86,11 +87,8 @@ impl Pruning {
             }
         };
         let whole = |key: &str, text: String| {
-            Regex::new(&format!("^({text})$")).map_err(|error| {
-                let error = error.to_string();
-                let reason = error.lines().last().unwrap_or_default();
-                format!("{key} of a profile is no regular expression and has no effect: {reason}")
-            })
+            re2::compile(&format!("^({text})$"))
+                .map_err(|wrong| format!("{key} of a profile has no effect: it {wrong}"))
         };
         let Some(drop) = text(names::DROP_FRAMES) else {
             return Ok(None);

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::anchors::{Anchors, BEFORE, BEHIND, Part};
 use super::catalogue::Detector;
 use super::detect::{
     Span, addresses, credentials, email, entropy, home, iban, keys, numbers, phone,
@@ -11,10 +12,6 @@ use super::masks::{self, Masks, WINDOW};
 
 /// The shortest text in which something can be found: `a@b.co`.
 pub(super) const SHORTEST: usize = 6;
-
-/// How many bytes at each end of a window are seen by its neighbour too, so that what a mask says of a place may depend on
-/// so many bytes around it.
-const OVERLAP: usize = 8;
 
 /// The longest address with its port, and the dash behind it: `255.255.255.255:65535-`.
 const ADDRESS: usize = 22;
@@ -50,8 +47,14 @@ impl Enabled {
     }
 
     #[inline]
-    fn has(self, detector: Detector) -> bool {
+    pub(super) fn has(self, detector: Detector) -> bool {
         self.detectors & 1 << detector as u8 != 0
+    }
+
+    /// All bits, if addresses of IP version 4 are looked for.
+    #[inline]
+    fn addresses(self) -> u64 {
+        0_u64.wrapping_sub(u64::from(self.has(Detector::IpAddress)))
     }
 }
 
@@ -72,56 +75,70 @@ fn bits(from: usize, to: usize) -> u64 {
     below(to) & !below(from)
 }
 
-/// Finds all that the enabled detectors know. Returns whether there is anything but ASCII.
+/// Whether nothing can be in a text, as far as masks tell: it is ASCII and has no anchor in it. Most texts are like that.
+/// Not for [`Detector::HighEntropy`], which has no anchors.
 #[inline]
 #[allow(
     unsafe_code,
     reason = "only after a look at the processor is the code for its newer instructions called"
 )]
-pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
+pub(super) fn nothing(enabled: Enabled, text: &[u8]) -> bool {
     if text.len() < SHORTEST || enabled.detectors == 0 {
-        return !text.is_ascii();
+        return text.is_ascii();
     }
     #[cfg(target_arch = "x86_64")]
     if enabled.wide {
         // SAFETY: the processor can do it.
-        return unsafe { find_wide(enabled, text, found) };
+        return unsafe { nothing_wide(enabled, text) };
     }
-    find_by(Masks::of, enabled, text, found)
+    nothing_by(Masks::of, enabled, text)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
-fn find_wide(enabled: Enabled, text: &[u8], found: &mut AllFound) -> bool {
-    find_by(|window| Masks::of_wide(window), enabled, text, found)
+fn nothing_wide(enabled: Enabled, text: &[u8]) -> bool {
+    nothing_by(|window| Masks::of_wide(window), enabled, text)
 }
 
 #[inline(always)]
-fn find_by(
-    masks: impl Fn(&[u8]) -> Masks,
-    enabled: Enabled,
-    text: &[u8],
-    found: &mut AllFound,
-) -> bool {
-    let mut base = 0;
-    let mut foreign = 0;
-    loop {
-        let end = text.len().min(base + WINDOW);
-        let window = text.get(base..end).unwrap_or_default();
-        let last = end == text.len();
-        let own = bits(
-            if base == 0 { 0 } else { OVERLAP },
-            if last { WINDOW } else { WINDOW - OVERLAP },
-        );
-        let masks = masks(window);
-        foreign |= masks.foreign;
-        if let Some(anchors) = Anchors::of(&masks, own, last) {
-            anchors.confirm(enabled, text, base, found);
+fn nothing_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8]) -> bool {
+    Windows::of(text).all(|window| {
+        let masks = masks(window.bytes);
+        masks.foreign == 0 && Anchors::of(&masks, window.part, enabled.addresses()).is_none()
+    })
+}
+
+/// Finds all that the enabled detectors know.
+#[allow(
+    unsafe_code,
+    reason = "only after a look at the processor is the code for its newer instructions called"
+)]
+pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
+    if text.len() < SHORTEST || enabled.detectors == 0 {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if enabled.wide {
+        // SAFETY: the processor can do it.
+        unsafe { find_wide(enabled, text, found) };
+        return;
+    }
+    find_by(Masks::of, enabled, text, found);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
+fn find_wide(enabled: Enabled, text: &[u8], found: &mut AllFound) {
+    find_by(|window| Masks::of_wide(window), enabled, text, found);
+}
+
+#[inline(always)]
+fn find_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8], found: &mut AllFound) {
+    for window in Windows::of(text) {
+        let masks = masks(window.bytes);
+        if let Some(anchors) = Anchors::of(&masks, window.part, enabled.addresses()) {
+            anchors.confirm(enabled, text, window.base, found);
         }
-        if last {
-            break;
-        }
-        base += WINDOW - 2 * OVERLAP;
     }
     if enabled.has(Detector::HighEntropy) {
         entropy::high_entropy(text, |span| {
@@ -131,105 +148,57 @@ fn find_by(
             });
         });
     }
-    foreign != 0
 }
 
-/// Where in a window something could be.
-struct Anchors {
-    /// Digits that begin a number, and not one in the middle of a date, a version or an id.
-    number: u64,
-    /// All dashes. What is behind the window may be one.
-    dash: u64,
-    /// `@`
-    at: u64,
-    /// `://`
-    url: u64,
-    /// The first of two colons, or of three at most 5 bytes apart.
-    ipv6: u64,
-    /// The first of three separators 3 bytes apart.
-    mac: u64,
-    /// The first of two dots 5 bytes apart.
-    mac_dotted: u64,
-    /// The first of two digits after two letters.
-    iban: u64,
-    /// Underscores after two letters.
-    underscore: u64,
-    /// Dashes after four letters.
-    slack: u64,
-    /// The first of five dashes.
-    pem: u64,
-    /// Spaces after the last letter of `Bearer` or `Basic`.
-    space: u64,
-    /// Slashes before `h` and `U`, backslashes before a letter, and the first of two backslashes.
-    path: u64,
-    /// `J`
-    j: u64,
-    /// `I`
-    i: u64,
+/// The windows of a text, which overlap by what an anchor depends on around its place.
+struct Windows<'t> {
+    text: &'t [u8],
+    /// Where the next one begins; none behind the last one.
+    base: Option<usize>,
+}
+
+struct Window<'t> {
+    base: usize,
+    bytes: &'t [u8],
+    part: Part,
+}
+
+impl<'t> Windows<'t> {
+    #[inline(always)]
+    fn of(text: &'t [u8]) -> Self {
+        Windows {
+            text,
+            base: Some(0),
+        }
+    }
+}
+
+impl<'t> Iterator for Windows<'t> {
+    type Item = Window<'t>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Window<'t>> {
+        let base = self.base?;
+        let end = self.text.len().min(base + WINDOW);
+        let goes_on = end < self.text.len();
+        self.base = goes_on.then_some(base + WINDOW - BEHIND - BEFORE);
+        let first = if base == 0 { 0 } else { BEFORE };
+        let behind = if goes_on { WINDOW - BEHIND } else { WINDOW };
+        Some(Window {
+            base,
+            bytes: self.text.get(base..end).unwrap_or_default(),
+            part: Part {
+                own: bits(first, behind),
+                goes_on,
+            },
+        })
+    }
 }
 
 impl Anchors {
-    /// The anchors among the bytes `own`; none for most texts. Inlined, so that masks stay in registers whatever the
-    /// instructions are that made them.
-    #[inline(always)]
-    fn of(masks: &Masks, own: u64, last: bool) -> Option<Anchors> {
-        let Masks {
-            digit,
-            alpha,
-            at,
-            colon,
-            dot,
-            dash,
-            underscore,
-            slash,
-            backslash,
-            space,
-            home,
-            scheme,
-            j,
-            i,
-            foreign: _,
-        } = *masks;
-        let word = digit | alpha | underscore;
-        let soon =
-            |colons: u64| colons >> 1 | colons >> 2 | colons >> 3 | colons >> 4 | colons >> 5;
-        // Two together, or three near each other: a time of day has only two.
-        let ipv6 = colon & (colon >> 1 | soon(colon & soon(colon)));
-        let anchors = Anchors {
-            number: digit & !((word | dash | dot) << 1) & own,
-            dash: dash | u64::from(!last) << (WINDOW - 1),
-            at: at & own,
-            url: colon & slash >> 1 & slash >> 2 & own,
-            ipv6: ipv6 & own,
-            mac: ((colon & colon >> 3 & colon >> 6) | (dash & dash >> 3 & dash >> 6)) & own,
-            mac_dotted: dot & dot >> 5 & own,
-            iban: digit & digit >> 1 & alpha << 1 & alpha << 2 & !(word << 3) & own,
-            underscore: underscore & alpha << 1 & alpha << 2 & own,
-            slack: dash & alpha << 1 & alpha << 2 & alpha << 3 & alpha << 4 & own,
-            pem: dash & dash >> 1 & dash >> 2 & dash >> 3 & dash >> 4 & !(dash << 1) & own,
-            space: space & scheme << 1 & own,
-            path: (slash & home >> 1 | backslash & (alpha | backslash) >> 1) & own,
-            j: j & own,
-            i: i & own,
-        };
-        let any = anchors.number
-            | anchors.at
-            | anchors.url
-            | anchors.ipv6
-            | anchors.mac
-            | anchors.mac_dotted
-            | anchors.iban
-            | anchors.underscore
-            | anchors.slack
-            | anchors.pem
-            | anchors.space
-            | anchors.path
-            | anchors.j
-            | anchors.i;
-        (any != 0).then_some(anchors)
-    }
-
     /// Asks the matchers at each anchor.
+    #[cold]
+    #[inline(never)]
     fn confirm(&self, enabled: Enabled, text: &[u8], base: usize, all: &mut AllFound) {
         let mut ask = |detector: Detector, matcher: fn(&[u8], usize) -> Option<Span>, at: usize| {
             if enabled.has(detector)
@@ -397,6 +366,7 @@ fn upper_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redaction::detect::word;
 
     fn all() -> Enabled {
         let mut enabled = Enabled::none();
@@ -441,6 +411,175 @@ mod tests {
                 let expected = (text.to_owned(), detector);
                 assert!(found(&padded).contains(&expected), "{padded}");
             }
+        }
+    }
+
+    /// All matchers, asked at every byte at which what they look for could be, without masks, anchors and windows.
+    fn find_everywhere(text: &[u8]) -> Vec<(Span, Detector)> {
+        let mut all = Vec::new();
+        let mut ask = |detector: Detector, matcher: fn(&[u8], usize) -> Option<Span>, at: usize| {
+            all.extend(matcher(text, at).map(|span| (span, detector)));
+        };
+        for (at, here) in text.iter().copied().enumerate() {
+            let earlier = before(text, at);
+            match here {
+                b'0'..=b'9' if !word(earlier) && !matches!(earlier, b'-' | b'.') => {
+                    let mut next = number(text, at, true, &mut ask);
+                    while let Some(at) = next {
+                        next = upper_end(text, at, &mut ask);
+                    }
+                }
+                b'A'..=b'Z' | b'a'..=b'z'
+                    if !word(earlier)
+                        && byte(text, at + 2).is_ascii_digit()
+                        && byte(text, at + 3).is_ascii_digit() =>
+                {
+                    ask(Detector::Iban, iban::iban, at);
+                }
+                b'@' => ask(Detector::Email, email::email, at),
+                b':' => {
+                    ask(Detector::IpAddress, addresses::ipv6, at);
+                    ask(Detector::MacAddress, addresses::mac, at);
+                    if starts(text, at, b"://") {
+                        ask(Detector::UrlCredentials, credentials::url, at);
+                        ask(Detector::SlackToken, credentials::slack_hook, at);
+                    }
+                }
+                b'-' => {
+                    ask(Detector::MacAddress, addresses::mac, at);
+                    ask(Detector::SlackToken, keys::slack, at);
+                    if earlier != b'-' {
+                        ask(Detector::PrivateKey, keys::private_key, at);
+                    }
+                }
+                b'.' => ask(Detector::MacAddress, addresses::mac_dotted, at),
+                b'/' => ask(Detector::HomeDirectory, home::home, at),
+                b'\\' => ask(Detector::HomeDirectory, home::home, at),
+                b' ' => {
+                    ask(Detector::BearerToken, credentials::bearer, at);
+                    ask(Detector::BasicAuth, credentials::basic, at);
+                }
+                b'_' => {
+                    ask(Detector::GithubToken, keys::github, at);
+                    ask(Detector::StripeKey, keys::stripe, at);
+                }
+                _ => {}
+            }
+            match here {
+                b'e' if starts(text, at, b"eyJ") => ask(Detector::Jwt, credentials::jwt, at),
+                b'I' => {
+                    ask(Detector::AwsAccessKey, keys::aws, at);
+                    ask(Detector::GcpApiKey, keys::gcp, at);
+                }
+                _ => {}
+            }
+        }
+        entropy::high_entropy(text, |span| all.push((span, Detector::HighEntropy)));
+        all.sort_by_key(|(span, detector)| (span.start, span.end, *detector as u8));
+        all.dedup();
+        all
+    }
+
+    /// Compares what is found by way of masks and anchors, for each kind of processor.
+    #[allow(unsafe_code, reason = "what the processor cannot do is left out")]
+    fn compare(text: &str) {
+        let text = text.as_bytes();
+        let expected = match text.len() < SHORTEST {
+            true => Vec::new(),
+            false => find_everywhere(text),
+        };
+        let has_no_anchors = |found: &AllFound| {
+            let mut found = found.iter();
+            found.all(|found| found.detector == Detector::HighEntropy)
+        };
+        let check = |by: &str, all: AllFound| {
+            let mut all: Vec<_> = all
+                .into_iter()
+                .map(|found| (found.span, found.detector))
+                .collect();
+            all.sort_by_key(|(span, detector)| (span.start, span.end, *detector as u8));
+            all.dedup();
+            assert_eq!(all, expected, "{by}: {:?}", text.escape_ascii().to_string());
+        };
+        let mut by_default = AllFound::new();
+        find(all(), text, &mut by_default);
+        assert!(has_no_anchors(&by_default) || !nothing(all(), text));
+        check("find", by_default);
+        if text.len() >= SHORTEST {
+            let mut narrow = AllFound::new();
+            find_by(Masks::of, all(), text, &mut narrow);
+            assert!(has_no_anchors(&narrow) || !nothing_by(Masks::of, all(), text));
+            check("find_by", narrow);
+        }
+        for detector in Detector::ALL {
+            let mut enabled = Enabled::none();
+            enabled.add(detector);
+            let mut alone = AllFound::new();
+            find(enabled, text, &mut alone);
+            let mut alone: Vec<Span> = alone.into_iter().map(|found| found.span).collect();
+            alone.sort_by_key(|span| (span.start, span.end));
+            alone.dedup();
+            let expected = expected.iter().filter(|(_, by)| *by == detector);
+            let expected: Vec<Span> = expected.map(|(span, _)| span.clone()).collect();
+            assert_eq!(
+                alone,
+                expected,
+                "{detector}: {:?}",
+                text.escape_ascii().to_string()
+            );
+        }
+    }
+
+    #[test]
+    fn anchors_miss_nothing_that_asking_everywhere_finds() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut texts: Vec<String> = Vec::new();
+        let corpus =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redaction/corpus");
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let file = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            texts.extend(file.lines().map(|line| line.replace("<>", "")));
+        }
+        assert!(texts.len() > 2000);
+        for text in &texts {
+            compare(text);
+        }
+        // Two of them with some bytes changed, at any distance from the beginning.
+        let bytes = b"0123456789 -./:_@(+AaIhJ\\x";
+        for _ in 0..2000 {
+            let mut text = ".".repeat(random.usize(..70));
+            for _ in 0..2 {
+                text.push_str(random.choice(&texts).unwrap());
+            }
+            let mut text: Vec<u8> = text.into_bytes();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(..text.len());
+                let byte = *random.choice(bytes).unwrap();
+                match random.u8(..3) {
+                    0 => text[at] = byte,
+                    1 => text.insert(at, byte),
+                    _ => drop(text.remove(at)),
+                }
+            }
+            compare(&String::from_utf8_lossy(&text));
+        }
+        // Digits and what separates them.
+        for _ in 0..5000 {
+            let mut text = String::new();
+            while text.len() < 90 {
+                for _ in 0..random.choice([1, 2, 2, 3, 3, 3, 4, 4, 6, 14, 16]).unwrap() {
+                    text.push(char::from(b'0' + random.u8(..10)));
+                }
+                text.push(
+                    random
+                        .choice(['-', '-', '.', '.', ' ', ' ', '/', ':', '(', ')', '+', 'x'])
+                        .unwrap(),
+                );
+                if random.u8(..12) == 0 {
+                    text.push_str(" 4111 1111 1111 1111,");
+                }
+            }
+            compare(&text);
         }
     }
 }

@@ -31,6 +31,14 @@ pub(super) struct Masks {
     pub(super) space: u64,
     /// `J`, the third letter of every JSON Web Token.
     pub(super) j: u64,
+    /// `(` and `+`, which begin telephone numbers, and what is between them.
+    pub(super) opening: u64,
+    /// `0`, which begins those within a country.
+    pub(super) zero: u64,
+    /// `a` in both cases, in the prefixes of several keys.
+    pub(super) a: u64,
+    /// `b` in both cases, with which `Bearer` and `Basic` begin.
+    pub(super) b: u64,
     /// `h` and `U`, which begin the directories of home directories.
     pub(super) home: u64,
     /// `r` and `c` in both cases, the ends of `Bearer` and `Basic`.
@@ -71,8 +79,9 @@ impl Masks {
     )]
     pub(super) fn of_wide(window: &[u8]) -> Masks {
         use std::arch::x86_64::{
-            __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask, _mm512_maskz_loadu_epi8,
-            _mm512_movepi8_mask, _mm512_or_si512, _mm512_set1_epi8, _mm512_sub_epi8,
+            __m512i, _mm512_and_si512, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask,
+            _mm512_maskz_loadu_epi8, _mm512_movepi8_mask, _mm512_or_si512, _mm512_set1_epi8,
+            _mm512_sub_epi8,
         };
         let length = window.len().min(WINDOW);
         let there = match length {
@@ -99,6 +108,10 @@ impl Masks {
             slash: equal(b'/'),
             backslash: equal(b'\\'),
             space: equal(b' '),
+            opening: _mm512_cmpeq_epi8_mask(_mm512_and_si512(bytes, all(!3)), all(b'(')),
+            zero: equal(b'0'),
+            a: _mm512_cmpeq_epi8_mask(lower, all(b'a')),
+            b: _mm512_cmpeq_epi8_mask(lower, all(b'b')),
             j: equal(b'J'),
             home: equal(b'h') | equal(b'U'),
             scheme: _mm512_cmpeq_epi8_mask(lower, all(b'r'))
@@ -124,8 +137,8 @@ impl Masks {
     #[target_feature(enable = "sse2")]
     fn add_vector(&mut self, lane: &[u8; 16], position: usize) {
         use std::arch::x86_64::{
-            __m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
-            _mm_set1_epi8, _mm_setzero_si128, _mm_sub_epi8, _mm_subs_epu8,
+            __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128,
+            _mm_set_epi64x, _mm_set1_epi8, _mm_setzero_si128, _mm_sub_epi8, _mm_subs_epu8,
         };
         let value = u128::from_le_bytes(*lane);
         let bytes = _mm_set_epi64x((value >> 64) as i64, value as i64);
@@ -138,7 +151,9 @@ impl Masks {
             bits(_mm_cmpeq_epi8(above, _mm_setzero_si128()))
         };
         self.digit |= within(bytes, b'0', 10);
-        self.alpha |= within(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'a', 26);
+        let lower = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+        let equal_lower = |byte: u8| bits(_mm_cmpeq_epi8(lower, _mm_set1_epi8(byte as i8)));
+        self.alpha |= within(lower, b'a', 26);
         self.at |= equal(b'@');
         self.colon |= equal(b':');
         self.dot |= equal(b'.');
@@ -153,7 +168,12 @@ impl Masks {
             bits(_mm_or_si128(first, second))
         };
         self.home |= either(bytes, b'h', b'U');
-        self.scheme |= either(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), b'r', b'c');
+        self.scheme |= either(lower, b'r', b'c');
+        let opening = _mm_and_si128(bytes, _mm_set1_epi8(!3));
+        self.opening |= bits(_mm_cmpeq_epi8(opening, _mm_set1_epi8(b'(' as i8)));
+        self.zero |= equal(b'0');
+        self.a |= equal_lower(b'a');
+        self.b |= equal_lower(b'b');
         self.j |= equal(b'J');
         self.i |= equal(b'I');
         self.foreign |= bits(bytes);
@@ -170,7 +190,11 @@ impl Masks {
         for (offset, byte) in lane.iter().enumerate() {
             let bit = 1 << (position + offset);
             match byte {
-                b'0'..=b'9' => self.digit |= bit,
+                b'0'..=b'9' => {
+                    self.digit |= bit;
+                    self.zero |= u64::from(*byte == b'0') << (position + offset);
+                }
+                b'('..=b'+' => self.opening |= bit,
                 b'@' => self.at |= bit,
                 b':' => self.colon |= bit,
                 b'.' => self.dot |= bit,
@@ -187,6 +211,8 @@ impl Masks {
                     let is = |found: bool| u64::from(found) << (position + offset);
                     self.home |= is(matches!(byte, b'h' | b'U'));
                     self.scheme |= is(matches!(byte | 0x20, b'r' | b'c'));
+                    self.a |= is(byte | 0x20 == b'a');
+                    self.b |= is(byte | 0x20 == b'b');
                 }
                 _ => {}
             }

@@ -10,6 +10,7 @@
 //!   scanned until nothing more is found: redacting twice changes nothing more.
 //! - No text, and no part of one, is in any error, count or debug output.
 
+mod anchors;
 mod canonical;
 mod catalogue;
 #[cfg(test)]

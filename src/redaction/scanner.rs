@@ -5,7 +5,7 @@ use std::fmt;
 use super::canonical::canonical;
 use super::catalogue::{Detector, DetectorId, Hits};
 use super::detect::{luhn, mod97};
-use super::find::{AllFound, Enabled, SHORTEST, find};
+use super::find::{self, AllFound, Enabled, SHORTEST};
 use super::folded::{self, Folded};
 use super::marks::{Hashers, Hit, MASK, Treatment, label, marks, merge};
 use super::pattern::{Pattern, PatternSet};
@@ -15,6 +15,8 @@ use super::{Outcome, Settings, SettingsError, Unscannable, decode};
 /// Finds what is private, with all detectors of a configuration at once. Compiled once, shared by all threads.
 pub struct Scanner {
     enabled: Enabled,
+    /// Whether a glance can tell that nothing is in a text.
+    glances: bool,
     custom: Vec<Custom>,
     /// All of their patterns: most texts match none of them.
     any_custom: PatternSet,
@@ -93,8 +95,10 @@ impl Scanner {
             key: "regex",
             problem,
         })?;
+        let glances = custom.is_empty() && !settings.decode && !enabled.has(Detector::HighEntropy);
         Ok(Scanner {
             enabled,
+            glances,
             custom,
             any_custom,
             treatments,
@@ -104,6 +108,13 @@ impl Scanner {
         })
     }
 
+    /// Whether nothing is in bytes that should be a text, as seen at a glance: they are ASCII, and nothing in them looks
+    /// like the beginning of anything. `false` only means that somebody has to look more closely.
+    #[inline]
+    pub fn passes(&self, text: &[u8]) -> bool {
+        self.glances && find::nothing(self.enabled, text)
+    }
+
     /// Finds what is private in a text and takes it out. Adds what was found to `hits`.
     ///
     /// # Errors
@@ -111,12 +122,10 @@ impl Scanner {
     /// [`Unscannable`]: the text must not be passed on.
     #[inline]
     pub fn scan(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
-        let mut found = AllFound::new();
-        let foreign = find(self.enabled, text.as_bytes(), &mut found);
-        if self.is_clean(&found, foreign) {
+        if self.passes(text.as_bytes()) {
             return Ok(Outcome::Clean);
         }
-        self.scan_on(text, found, hits)
+        self.look_closely(text, hits)
     }
 
     /// The same for bytes that should be a text. Most texts are ASCII, which the pass over them sees anyway: they need
@@ -127,13 +136,11 @@ impl Scanner {
     /// [`Unscannable`]: the text must not be passed on.
     #[inline]
     pub fn scan_bytes(&self, text: &[u8], hits: &mut Hits) -> Result<Outcome, Unscannable> {
-        let mut found = AllFound::new();
-        let foreign = find(self.enabled, text, &mut found);
-        if self.is_clean(&found, foreign) {
+        if self.passes(text) {
             return Ok(Outcome::Clean);
         }
         let text = std::str::from_utf8(text).map_err(|_| Unscannable::NotUtf8)?;
-        self.scan_on(text, found, hits)
+        self.look_closely(text, hits)
     }
 
     /// The name of a detector, for metrics and summaries: `email`. Empty if there is none with that id.
@@ -141,20 +148,10 @@ impl Scanner {
         self.names.get(id.index()).map_or("", String::as_str)
     }
 
-    /// Whether a text in which so much was found need not be looked at more closely.
-    #[inline]
-    fn is_clean(&self, found: &AllFound, foreign: bool) -> bool {
-        found.is_empty() && self.custom.is_empty() && !self.decode && !foreign
-    }
-
-    /// The rest of the way, for a text in which something was found or that must be looked at more closely.
-    fn scan_on(
-        &self,
-        text: &str,
-        found: AllFound,
-        hits: &mut Hits,
-    ) -> Result<Outcome, Unscannable> {
-        let mut found = self.hits(text, found)?;
+    /// The rest of the way, for a text in which there may be something.
+    #[inline(never)]
+    fn look_closely(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
+        let mut found = self.hits(text)?;
         if found.is_empty() {
             return Ok(Outcome::Clean);
         }
@@ -167,9 +164,7 @@ impl Scanner {
                 Some(rewritten) => rewritten,
                 None => return Ok(Outcome::Drop),
             };
-            let mut again = AllFound::new();
-            find(self.enabled, rewritten.as_bytes(), &mut again);
-            found = self.hits(&rewritten, again)?;
+            found = self.hits(&rewritten)?;
             if found.is_empty() {
                 return Ok(Outcome::Rewritten(rewritten));
             }
@@ -179,12 +174,8 @@ impl Scanner {
 
     /// All hits of a text, those of custom detectors, of decoded runs and in other characters included, in order and without
     /// overlaps.
-    fn hits(&self, text: &str, found: AllFound) -> Result<Vec<Hit>, Unscannable> {
-        let mut hits: Vec<Hit> = found
-            .into_iter()
-            .map(|found| builtin(found.span, found.detector))
-            .collect();
-        self.find_custom(text, &mut hits)?;
+    fn hits(&self, text: &str) -> Result<Vec<Hit>, Unscannable> {
+        let mut hits = self.found_in(text)?;
         if !text.is_ascii()
             && let Some(folded) = folded::wide(text)
         {
@@ -215,16 +206,22 @@ impl Scanner {
 
     /// What is in a text that stands for another one.
     fn inside(&self, plain: &str) -> Result<Vec<Hit>, Unscannable> {
-        let mut found = AllFound::new();
-        find(self.enabled, plain.as_bytes(), &mut found);
-        let found = found.into_iter();
-        let mut inside: Vec<Hit> = found
-            .map(|found| builtin(found.span, found.detector))
-            .collect();
-        self.find_custom(plain, &mut inside)?;
+        let mut inside = self.found_in(plain)?;
         self.remove_marks(plain, &mut inside);
         merge(&mut inside);
         Ok(inside)
+    }
+
+    /// What built-in and custom detectors find in a text as it stands.
+    fn found_in(&self, text: &str) -> Result<Vec<Hit>, Unscannable> {
+        let mut found = AllFound::new();
+        find::find(self.enabled, text.as_bytes(), &mut found);
+        let found = found.into_iter();
+        let mut hits: Vec<Hit> = found
+            .map(|found| builtin(found.span, found.detector))
+            .collect();
+        self.find_custom(text, &mut hits)?;
+        Ok(hits)
     }
 
     fn find_folded(&self, folded: &Folded, hits: &mut Vec<Hit>) -> Result<(), Unscannable> {

@@ -76,7 +76,7 @@ pub struct Config {
     /// profiles request in which something is changed, they are always dropped.
     pub unknown_fields: UnknownFields,
     /// What happens to the file that a profile was converted from: `drop`, or `redact` by taking it apart, which is
-    /// possible for pprof only. It is never passed on as it is.
+    /// possible for pprof only. It is never passed on unseen.
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,

@@ -25,6 +25,8 @@ pub(super) struct Probe<'p> {
     pub(super) suspects: HashSet<usize>,
     /// How many strings of the dictionary were seen.
     strings: usize,
+    /// How many fields there are with what profiles were made of, or its format.
+    pub(super) originals: usize,
     /// Redacts requests in values, and counts nothing.
     inside: Redactor<'p>,
 }
@@ -39,6 +41,7 @@ impl<'p> Probe<'p> {
             in_place: false,
             suspects: HashSet::new(),
             strings: 0,
+            originals: 0,
             inside,
         }
     }
@@ -98,8 +101,8 @@ impl Rewriter for Probe<'_> {
     }
 
     fn original(&mut self) {
-        // One that a later field overrides, too.
-        (self.found, self.in_place) = (true, true);
+        self.found = true;
+        self.originals += 1;
     }
 }
 

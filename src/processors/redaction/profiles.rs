@@ -28,6 +28,7 @@ use crate::profiles::names::BUILD_IDS;
 use crate::profiles::references::References;
 use crate::profiles::reindex::Fault;
 use crate::profiles::{Dictionary, Profiles, layout, pprof};
+use crate::redaction::{Hits, Outcome};
 use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
 
 /// A profiles request without what is private, which is in `level` others; none when it stays as it is.
@@ -50,6 +51,7 @@ pub(super) fn redact(
     let mut rework = Rework {
         redactor: Redactor::new(policy, counters, budget, level),
         changed: false,
+        originals: 0,
         suspects: &probe.suspects,
         strings: HashMap::new(),
     };
@@ -59,7 +61,8 @@ pub(super) fn redact(
     }
     // What stands in a chosen place and is not what a reader sees is gone with the field that it is in: one that occurs
     // once more.
-    let changed = rework.changed || probe.in_place;
+    let hidden = probe.originals > rework.originals;
+    let changed = rework.changed || probe.in_place || hidden;
     // Nothing was added to its strings then.
     let suspects = match changed {
         true => Vec::new(),
@@ -119,6 +122,8 @@ pub(super) type Reworked<T> = Result<T, Refused<Refusal>>;
 struct Rework<'p> {
     redactor: Redactor<'p>,
     changed: bool,
+    /// How many fields a reader sees with what profiles were made of, or its format.
+    originals: usize,
     /// The strings of the dictionary in which there is something. The others need not be looked at again.
     suspects: &'p HashSet<usize>,
     /// What became of a string in a place.
@@ -167,18 +172,24 @@ impl Rework<'_> {
             .flat_map(|resource| &mut resource.scope_profiles)
             .flat_map(|scope| &mut scope.profiles);
         for profile in profiles {
-            if profile.original_payload.is_empty() && profile.original_payload_format.is_empty() {
+            let (file, format) = (&profile.original_payload, &profile.original_payload_format);
+            self.originals += usize::from(!file.is_empty()) + usize::from(!format.is_empty());
+            if file.is_empty() && format.is_empty() {
+                continue;
+            }
+            let redacted = match self.redactor.policy.redacts_originals && format == "pprof" {
+                true => self.file(file),
+                false => None,
+            };
+            // What this processor wrote is written just the same once more.
+            if redacted.as_ref() == Some(file) {
                 continue;
             }
             self.changed = true;
-            let policy = self.redactor.policy;
-            let redacted = (policy.redacts_originals && profile.original_payload_format == "pprof")
-                .then(|| self.file(&profile.original_payload))
-                .flatten();
             match redacted {
                 Some(redacted) => profile.original_payload = redacted,
                 None => {
-                    if !profile.original_payload.is_empty() {
+                    if !file.is_empty() {
                         self.redactor.counters.dropped_original();
                     }
                     profile.original_payload.clear();
@@ -189,7 +200,8 @@ impl Rework<'_> {
         Ok(())
     }
 
-    /// A pprof file without what is private; none when it cannot be taken apart.
+    /// A pprof file without what is private; none when it cannot be taken apart. It is written anew unless nothing was
+    /// found in it, nor in what no reader of the file sees.
     fn file(&self, file: &[u8]) -> Option<Vec<u8>> {
         let mut permit = self.redactor.budget.acquire(file.len()).ok()?;
         let mut dictionary = Dictionary::new();
@@ -219,7 +231,13 @@ impl Rework<'_> {
             ..
         } = &self.redactor;
         let redacted = redact(policy, counters, budget, &encoded, *level).ok()?;
-        let encoded = redacted.map_or(encoded, |redacted| redacted.request);
+        let encoded = match redacted {
+            Some(redacted) => redacted.request,
+            None if pprof::all_texts(file, &mut permit, |text| self.is_clean(text)) => {
+                return Some(file.to_vec());
+            }
+            None => encoded,
+        };
         let request = ExportProfilesServiceRequest::decode(encoded).ok()?;
         let profiles = read(&request).ok()?;
         let resource = profiles.resources.first()?;
@@ -231,6 +249,16 @@ impl Rework<'_> {
             1 => files.pop(),
             _ => None,
         }
+    }
+
+    /// Whether nothing is in a text, wherever it may stand.
+    fn is_clean(&self, text: &[u8]) -> bool {
+        let policy = self.redactor.policy;
+        let outcome = policy.scanner.scan_bytes(text, &mut Hits::default());
+        let blocked = policy.rules.as_ref().is_some_and(|rules| {
+            std::str::from_utf8(text).map_or(true, |text| rules.blocks_value(text))
+        });
+        !blocked && matches!(outcome, Ok(Outcome::Clean))
     }
 
     /// The Collector's rules on the attributes of the dictionary. What no detector may look at is taken aside.

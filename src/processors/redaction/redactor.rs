@@ -416,6 +416,11 @@ impl Rewriter for Redactor<'_> {
         })
     }
 
+    #[inline(always)]
+    fn passes(&self, text: &[u8]) -> bool {
+        self.policy.scanner.passes(text)
+    }
+
     fn rules(&self) -> bool {
         self.policy.rules.is_some()
     }

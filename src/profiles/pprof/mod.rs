@@ -23,11 +23,13 @@ mod tables;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod texts;
 pub mod write;
 
 pub use self::error::{Error, Table};
 pub use self::links::{IdFormat, IdLabel, LabelError, LinkLabels};
 pub use self::read::{Converted, Options, Reader, Repairs};
+pub(crate) use self::texts::all_texts;
 
 /// What these bytes are, if they are no pprof file but something else that comes where pprof files are expected: the
 /// formats from before it, other profilers' files, web pages.

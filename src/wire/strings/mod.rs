@@ -96,6 +96,12 @@ pub trait Rewriter {
     /// Refuses the request.
     fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Self::Refusal>;
 
+    /// Whether it leaves a string alone that is the value of an attribute, as seen at a glance. `false` only means that
+    /// it is asked by way of [`text`](Self::text).
+    fn passes(&self, _text: &[u8]) -> bool {
+        false
+    }
+
     /// Whether it decides about attributes and bodies too: if not, what follows is never called.
     fn rules(&self) -> bool {
         false

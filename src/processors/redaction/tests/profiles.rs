@@ -192,34 +192,98 @@ fn a_file_that_a_profile_was_made_of_is_never_passed_on_as_it_is() {
     }
 }
 
-#[test]
-fn a_pprof_file_is_redacted_by_taking_it_apart() {
-    let yaml = "{allow_all_keys: true, original_payload: redact, \
-                detectors: [{name: email, action: replace}]}";
-    let mut request = profile(&["main", "/src/jane@example.com/main.rs", "label"]);
-    let decoded = crate::profiles::ingest::ingest;
+const REDACT_ORIGINALS: &str = "{allow_all_keys: true, original_payload: redact, \
+                                detectors: [{name: email, action: replace}]}";
+
+/// A profile without anything private, and with a pprof file of one whose function is in `source`.
+fn with_file(source: &str) -> ExportProfilesServiceRequest {
+    let mut request = profile(&["main", source, "label"]);
+    request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
     let mut dictionary = crate::profiles::Dictionary::new();
     let encoded = request.encode_to_vec();
-    let read = decoded(&encoded, &mut dictionary, &mut Default::default(), None);
+    let read =
+        crate::profiles::ingest::ingest(&encoded, &mut dictionary, &mut Default::default(), None);
     let resources = read.unwrap().resources;
-    let links = Default::default();
     let files = crate::profiles::pprof::write::write(
         &dictionary,
         &resources[0],
         &resources[0].scopes[0],
-        &links,
+        &Default::default(),
     );
-    assert!(has(&files[0], MAIL));
+    let mut request = profile(&["main", "file", "label"]);
+    request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
+    *original(&mut request) = files[0].clone();
+    request
+}
+
+fn original(request: &mut ExportProfilesServiceRequest) -> &mut Vec<u8> {
     let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
     profile.original_payload_format = "pprof".to_owned();
-    profile.original_payload = files[0].clone();
-    let (_, output) = run(yaml, &request);
-    assert!(!has(&output, MAIL));
-    let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
-    let profile = &decoded.resource_profiles[0].scope_profiles[0].profiles[0];
-    assert_eq!(profile.original_payload_format, "pprof");
-    assert!(has(&profile.original_payload, "/src/[EMAIL]/main.rs"));
+    &mut profile.original_payload
 }
+
+#[test]
+fn a_pprof_file_is_redacted_by_taking_it_apart_and_once() {
+    let mut request = with_file("/src/jane@example.com/main.rs");
+    assert!(has(original(&mut request), MAIL));
+    let (_, output) = run(REDACT_ORIGINALS, &request);
+    assert!(!has(&output, MAIL));
+    let mut redacted = ExportProfilesServiceRequest::decode(output).unwrap();
+    assert!(has(original(&mut redacted), "/src/[EMAIL]/main.rs"));
+    let (once, twice) = run(REDACT_ORIGINALS, &redacted);
+    assert_eq!(once, twice);
+}
+
+#[test]
+fn a_pprof_file_stays_as_it_is_if_nothing_is_in_it_and_nothing_hides() {
+    use std::io::Write;
+    let clean = with_file("/src/main.rs");
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut request = clean.clone();
+        change(original(&mut request));
+        run(REDACT_ORIGINALS, &request)
+    };
+    let (before, after) = changed(&|_| {});
+    assert_eq!(before, after);
+    let (before, after) = changed(&|file| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(file).unwrap();
+        *file = gzip.finish().unwrap();
+    });
+    assert_eq!(before, after);
+    // A string that nothing refers to, and a field that no reader knows.
+    for field in [6, 99] {
+        let hide =
+            |file: &mut Vec<u8>| crate::wire::edit::put_delimited(field, MAIL.as_bytes(), file);
+        let (_, after) = changed(&hide);
+        assert!(!has(&after, MAIL));
+        let mut once = ExportProfilesServiceRequest::decode(after).unwrap();
+        assert!(has(original(&mut once), "/src/main.rs"));
+    }
+}
+
+#[test]
+fn a_file_that_a_later_one_overrides_is_not_passed_on() {
+    let mut request = with_file("/src/main.rs");
+    let field = |number: u32, body: &[u8]| {
+        let mut field = Vec::new();
+        crate::wire::edit::put_delimited(number, body, &mut field);
+        field
+    };
+    let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
+    let mut twice = field(ORIGINAL_PAYLOAD, MAIL.as_bytes());
+    twice.extend_from_slice(&profile.encode_to_vec());
+    let mut bytes = field(1, &field(2, &field(2, &twice)));
+    bytes.extend_from_slice(&field(2, &request.dictionary.unwrap().encode_to_vec()));
+    assert!(has(&bytes, MAIL));
+    let batch = Batch::new(Signal::Profiles, 1, Bytes::from(bytes));
+    let output = processor(REDACT_ORIGINALS, Signal::Profiles).process(batch);
+    let output = output.unwrap().unwrap().into_wire().to_bytes();
+    assert!(!has(&output, MAIL));
+}
+
+/// `Profile.original_payload`
+const ORIGINAL_PAYLOAD: u32 = 10;
 
 #[test]
 fn a_request_whose_references_lead_nowhere_is_refused() {
