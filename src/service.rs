@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use crate::component::Host;
 use crate::config::{self, Config, Level, Report, Sources};
@@ -138,7 +138,7 @@ impl Service {
         describe(&config);
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
-        give_back_code();
+        tokio::task::spawn_blocking(code_pages::release);
         let service = Service {
             options,
             host,
@@ -247,7 +247,7 @@ impl Service {
         };
         describe(&config);
         info!("Configuration reloaded.");
-        give_back_code();
+        tokio::task::spawn_blocking(code_pages::release);
     }
 
     async fn shut_down(mut self) -> Undelivered {
@@ -324,14 +324,6 @@ fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
         noted.happened.notify_one();
     }));
     panicked
-}
-
-/// Gives back the code of a start or a reload.
-fn give_back_code() {
-    tokio::task::spawn_blocking(|| {
-        let bytes = code_pages::release();
-        debug!(bytes, "Gave back the code that ran at start");
-    });
 }
 
 #[cfg(test)]
