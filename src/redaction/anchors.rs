@@ -1,6 +1,6 @@
 //! Where in a window something could be: what the matchers are asked about.
 //!
-//! A matcher takes as long as twenty windows, most of it because no processor foresees how its loops end. So an anchor
+//! A matcher takes longer than many windows, most of it because no processor foresees how its loops end. So an anchor
 //! says as much of what its matcher wants to see as shifted masks can say: not every number, but those that go on the way a
 //! telephone number does. It may be wrong in one direction only, and a test compares it with asking everywhere.
 
