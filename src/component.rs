@@ -205,6 +205,12 @@ pub trait ProcessorConfig: Settings {
     /// Reports what has no meaning in a pipeline of `signal`.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
+    /// Whether it notes what was delivered: then what has entered the pipeline gets to its end, though the sender may have
+    /// gone meanwhile. Otherwise it would arrive, and pass as new when it comes again.
+    fn notes_deliveries(&self) -> bool {
+        false
+    }
+
     /// Builds it for a pipeline of `signal`.
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError>;
 }

@@ -168,7 +168,12 @@ impl<'a> Builder<'a> {
         let account = Account::of_pipeline(&id.to_string());
         let exit = Arc::new(Exit::new(account.clone(), FanOut::over(exporters)));
         let (first, level) = self.stages(id, pipeline, &account, (exit, level))?;
-        let entry: Arc<dyn Consumer> = Arc::new(Entry::new(account, first));
+        let notes = |id: &&ComponentId| {
+            let mut all = self.config.processors.iter();
+            all.any(|(key, body)| key == *id && body.config.notes_deliveries())
+        };
+        let finishes = pipeline.processors.iter().any(|id| notes(&id));
+        let entry: Arc<dyn Consumer> = Arc::new(Entry::new(account, first, finishes));
         self.entries.insert(id, (entry.clone(), level));
         Ok((entry, level))
     }

@@ -10,28 +10,43 @@ use crate::telemetry::{Account, DropReason, ProcessorMetrics};
 pub struct Entry {
     account: Account,
     first: Arc<dyn Consumer>,
+    finishes: bool,
 }
 
 impl Entry {
-    /// The entry in front of the first stage.
-    pub fn new(account: Account, first: Arc<dyn Consumer>) -> Self {
-        Entry { account, first }
+    /// The entry in front of the first stage. If it `finishes`, a batch gets to the end though nobody waits any more.
+    pub fn new(account: Account, first: Arc<dyn Consumer>, finishes: bool) -> Self {
+        Entry {
+            account,
+            first,
+            finishes,
+        }
     }
 }
 
 impl Consumer for Entry {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        if !self.finishes {
+            return Box::pin(enter(&self.account, &self.first, batch));
+        }
+        let (account, first) = (self.account.clone(), self.first.clone());
         Box::pin(async move {
-            let items = Received::new(&self.account, batch.items());
-            self.first.consume(batch).await?;
-            items.taken();
-            Ok(())
+            let entering = tokio::spawn(async move { enter(&account, &first, batch).await });
+            let ended = || Err(Nack::unavailable("the collector is shutting down"));
+            entering.await.unwrap_or_else(|_| ended())
         })
     }
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.first.clone()]
     }
+}
+
+async fn enter(account: &Account, first: &Arc<dyn Consumer>, batch: Batch) -> Result<(), Nack> {
+    let items = Received::new(account, batch.items());
+    first.consume(batch).await?;
+    items.taken();
+    Ok(())
 }
 
 /// Items that are refused unless somebody took them, also when the sender stops waiting.
@@ -216,6 +231,10 @@ mod tests {
 
     /// A pipeline with the processor [`Half`], and its account as text.
     fn pipeline(exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
+        pipeline_that(false, exporter)
+    }
+
+    fn pipeline_that(finishes: bool, exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         let entry = metrics::with_local_recorder(&recorder, || {
@@ -224,7 +243,7 @@ mod tests {
             let id = "half".parse().unwrap();
             let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
             let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
-            Entry::new(account, Arc::new(chain))
+            Entry::new(account, Arc::new(chain), finishes)
         });
         (entry, handle)
     }
@@ -294,5 +313,18 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(account(&metrics), [2, 0, 0, 2, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_client_no_longer_waits_for_arrives_where_deliveries_are_noted() {
+        let exporter = Scripted::slow(Duration::from_secs(10));
+        let (entry, metrics) = pipeline_that(true, exporter.clone());
+        let batch = entry.consume(spans(["a", "b"]));
+        tokio::time::timeout(Duration::from_secs(1), batch)
+            .await
+            .unwrap_err();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(exporter.taken(), [1]);
+        assert_eq!(account(&metrics), [2, 1, 1, 0, 0]);
     }
 }

@@ -93,7 +93,10 @@ impl Levels {
                     self.taken(first, position, worst.as_ref());
                     return Ok(());
                 }
-                Err(nack) if is_about_data(&nack) => return Err(nack),
+                Err(nack) if is_about_data(&nack) => {
+                    // A level that may take it later decides, not one that never will.
+                    return Err(worst.filter(|worst| worst.retryable).unwrap_or(nack));
+                }
                 Err(nack) if worst.as_ref().is_some_and(|worst| worst.retryable) => drop(nack),
                 Err(nack) => worst = Some(nack),
             }
@@ -169,12 +172,8 @@ impl Consumer for Levels {
     }
 }
 
-/// Whether another level would say the same: the data is at fault, or too large. All other refusals, such as that our
-/// credentials are wrong there, are one level's trouble.
+/// Whether another level would say the same: the data is at fault. All other refusals are one level's trouble, such as that
+/// our credentials are wrong there, that its quota is used up, or that it takes no requests as large as this one.
 fn is_about_data(nack: &Nack) -> bool {
-    let about = matches!(
-        nack.code,
-        Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted
-    );
-    about && !nack.retryable
+    !nack.retryable && matches!(nack.code, Code::InvalidArgument | Code::OutOfRange)
 }

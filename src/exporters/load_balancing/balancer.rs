@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::keys::Keys;
-use super::members::{Admission, Member, Members};
+use super::members::{Admission, Member, Members, is_members_trouble};
 use super::progress::{Attempt, Progress, Work};
 use super::rendezvous::Candidates;
 use crate::batch::{Code, Requests, Signal};
@@ -58,34 +58,46 @@ impl Balancer {
         let mut attempt = Attempt::new(batch, &self.partly);
         let mut tried: Vec<Arc<Member>> = Vec::new();
         let mut reasons = Vec::new();
+        // The first refusal, as long as all are for good.
+        let mut for_good: Option<SendError> = None;
         // Every round ends with a member that is not tried again, or with smaller pieces.
         loop {
             let left = attempt.left();
             if left.is_empty() {
                 return attempt.outcome();
             }
-            let admitted = self.members.admit(&tried);
+            let admitted = self.members.admit(batch.signal, &tried);
             if admitted.is_empty() {
-                return Err(self.members.nobody(&reasons));
+                let Some(error) = for_good.filter(|_| self.members.are(&tried)) else {
+                    return Err(self.members.nobody(batch.signal, &reasons));
+                };
+                attempt.refused_all(error);
+                return attempt.outcome();
             }
             let pieces = self.route(batch.signal, left, &admitted).await?;
             attempt.replace(pieces.iter().map(|piece| piece.work.clone()));
-            let mut sending: FuturesUnordered<_> = with_members(pieces, admitted)
+            let mut sending: FuturesUnordered<_> = with_members(pieces, admitted, batch.signal)
                 .enumerate()
                 .map(|(at, (work, member, admission))| async move {
-                    let sent = admission.send(batch.signal, work.items, &work.requests);
+                    let sent = admission.send(work.items, &work.requests);
                     (at, member, sent.await)
                 })
                 .collect();
             while let Some((at, member, outcome)) = sending.next().await {
                 match outcome {
                     Ok(outcome) => attempt.taken(at, outcome),
-                    Err(error) if !error.retryable => attempt.refused(at, error),
+                    Err(error) if !is_members_trouble(&error) => attempt.refused(at, error),
                     Err(error) => {
-                        if !tried.iter().any(|other| Arc::ptr_eq(other, &member)) {
-                            tried.push(member);
-                            reasons.push(error.reason);
+                        if tried.iter().any(|other| Arc::ptr_eq(other, &member)) {
+                            continue;
                         }
+                        reasons.push(error.reason.clone());
+                        for_good = match (tried.is_empty(), error.retryable) {
+                            (_, true) => None,
+                            (true, false) => Some(error),
+                            (false, false) => for_good,
+                        };
+                        tried.push(member);
                     }
                 }
             }
@@ -236,6 +248,7 @@ fn shares(
 fn with_members(
     pieces: Vec<Piece>,
     admitted: Vec<Admission>,
+    signal: Signal,
 ) -> impl Iterator<Item = (Work, Arc<Member>, Admission)> {
     let mut admitted: Vec<(Arc<Member>, Option<Admission>)> = admitted
         .into_iter()
@@ -245,7 +258,7 @@ fn with_members(
         let (member, admission) = admitted.get_mut(piece.to)?;
         let admission = match admission.take() {
             Some(admission) => admission,
-            None => Admission::beside(member),
+            None => Admission::beside(member, signal),
         };
         Some((piece.work, member.clone(), admission))
     });

@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 use super::config::MemberBackoff;
 
+/// What a member may ask for: so long it is left alone at most, unless `max_interval` is longer.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+
 /// How a member fares.
 #[derive(Debug)]
 pub(super) struct Health {
@@ -94,7 +97,8 @@ impl Health {
         } = &self.backoff;
         // So that senders that lost it together do not come back together.
         let jitter = 0.75 + fastrand::f64() / 2.0;
-        let asked = throttle.unwrap_or_default();
+        // A day, or what no clock can hold, is a peer's mistake.
+        let asked = throttle.unwrap_or_default().min(LONGEST_ASKED.max(**max_interval));
         let first = initial_interval.mul_f64(jitter).max(asked);
         let pause = initial_interval.saturating_mul(doubled).min(**max_interval);
         let pause = pause.mul_f64(jitter).max(asked);
@@ -170,6 +174,9 @@ mod tests {
         left_alone(&health, true).await;
         health.failed(Way::Probe, Some(Duration::from_secs(60)));
         assert!(left_alone(&health, true).await >= Duration::from_secs(60));
+        // What no clock can hold, or would strand it, is cut.
+        health.failed(Way::Probe, Some(Duration::MAX));
+        assert!(left_alone(&health, true).await <= LONGEST_ASKED);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use crate::batch::{Code, Requests, Signal};
 use crate::config::ComponentId;
 use crate::exporters::otlp_grpc::Exporter;
 use crate::net::tls::rotation::RotatingClient;
-use crate::queue::{Encoded, Outcome, SendError, Sender};
+use crate::queue::{Encoded, Fault, Outcome, SendError, Sender};
 use crate::turns::on_a_turn;
 
 /// How long the first batch waits for the members to be known.
@@ -54,7 +54,8 @@ pub(super) struct Member {
     pub(super) seed: u64,
     sender: Arc<Exporter>,
     timeout: Option<Duration>,
-    health: Health,
+    /// By signal: what is behind a member may take one and not another.
+    health: [Health; 4],
     /// Bytes on their way to it.
     load: AtomicU64,
     metrics: MemberMetrics,
@@ -63,6 +64,7 @@ pub(super) struct Member {
 /// The right to send to a member.
 pub(super) struct Admission {
     pub(super) member: Arc<Member>,
+    signal: Signal,
     way: Way,
 }
 
@@ -135,8 +137,8 @@ impl Members {
         let _ = timeout(FIRST_RESOLUTION, resolved.wait_for(|resolved| *resolved)).await;
     }
 
-    /// Those that something may go to now, but for those that were tried.
-    pub(super) fn admit(&self, tried: &[Arc<Member>]) -> Vec<Admission> {
+    /// Those that something of the signal may go to now, but for those that were tried.
+    pub(super) fn admit(&self, signal: Signal, tried: &[Arc<Member>]) -> Vec<Admission> {
         let current = self.current.load();
         let admit = |alone: bool| -> Vec<Admission> {
             let untried = current.iter().filter(|member| {
@@ -144,8 +146,9 @@ impl Members {
                 !is_tried
             });
             let admit = |member: &Arc<Member>| {
-                member.health.enter(alone).map(|way| Admission {
+                member.health(signal).enter(alone).map(|way| Admission {
                     member: member.clone(),
+                    signal,
                     way,
                 })
             };
@@ -157,8 +160,16 @@ impl Members {
         }
     }
 
-    /// Why nothing can be sent, given what members said, and when one may be asked again.
-    pub(super) fn nobody(&self, reasons: &[String]) -> SendError {
+    /// Whether all members are among these.
+    pub(super) fn are(&self, these: &[Arc<Member>]) -> bool {
+        let current = self.current.load();
+        current
+            .iter()
+            .all(|member| these.iter().any(|one| Arc::ptr_eq(one, member)))
+    }
+
+    /// Why nothing of the signal can be sent, given what members said, and when one may be asked again.
+    pub(super) fn nobody(&self, signal: Signal, reasons: &[String]) -> SendError {
         let current = self.current.load();
         let said = match (reasons, current.is_empty()) {
             ([], true) => "there are no members: see `resolver`".to_owned(),
@@ -169,7 +180,7 @@ impl Members {
             (reasons, _) => format!("no member took it: {}", reasons.join("; ")),
         };
         let mut error = SendError::transient(Code::Unavailable, said);
-        let pauses = current.iter().map(|member| member.health.pause());
+        let pauses = current.iter().map(|member| member.health(signal).pause());
         error.throttle = pauses.min().filter(|pause| !pause.is_zero());
         error
     }
@@ -186,7 +197,7 @@ impl Maker {
             seed: seed(address),
             sender: Arc::new(exporter),
             timeout: config.timeout.unless_zero(),
-            health: Health::new(self.backoff.clone()),
+            health: std::array::from_fn(|_| Health::new(self.backoff.clone())),
             load: AtomicU64::new(0),
             metrics: MemberMetrics::new(&self.id, address),
         })
@@ -194,6 +205,10 @@ impl Maker {
 }
 
 impl Member {
+    fn health(&self, signal: Signal) -> &Health {
+        &self.health[signal.index()]
+    }
+
     /// Bytes on their way to it.
     pub(super) fn load(&self) -> u64 {
         self.load.load(Relaxed)
@@ -238,9 +253,10 @@ impl Member {
 
 impl Admission {
     /// One more request to a member that another one was admitted to.
-    pub(super) fn beside(member: &Arc<Member>) -> Self {
+    pub(super) fn beside(member: &Arc<Member>, signal: Signal) -> Self {
         Admission {
             member: member.clone(),
+            signal,
             way: Way::Open,
         }
     }
@@ -248,21 +264,22 @@ impl Admission {
     /// Sends, and notes how the member fares.
     pub(super) async fn send(
         self,
-        signal: Signal,
         items: usize,
         requests: &Requests,
     ) -> Result<Outcome, SendError> {
-        let member = &*self.member;
+        let (member, signal) = (&*self.member, self.signal);
+        let health = member.health(signal);
         let _load = Load::new(&member.load, requests.len() as u64);
         let began = Instant::now();
         let outcome = member.attempt(signal, items, requests).await;
         member.metrics.ended(outcome.is_ok(), began.elapsed());
         match &outcome {
-            Err(error) if error.retryable => {
-                if let Some(pause) = member.health.failed(self.way, error.throttle) {
+            Err(error) if is_members_trouble(error) => {
+                if let Some(pause) = health.failed(self.way, error.throttle) {
                     warn!(
                         otelcol.component.id = %member.id,
                         otelcol.component.kind = "exporter",
+                        otelcol.signal = %signal,
                         endpoint = member.address,
                         %error,
                         ?pause,
@@ -272,10 +289,11 @@ impl Admission {
             }
             // Whatever it says about the data, it is there.
             _ => {
-                if member.health.answered() {
+                if health.answered() {
                     info!(
                         otelcol.component.id = %member.id,
                         otelcol.component.kind = "exporter",
+                        otelcol.signal = %signal,
                         endpoint = member.address,
                         "A member is back."
                     );
@@ -293,9 +311,15 @@ impl Drop for Admission {
     /// After an outcome this changes nothing.
     fn drop(&mut self) {
         if self.way == Way::Probe {
-            self.member.health.unknown();
+            self.member.health(self.signal).unknown();
         }
     }
+}
+
+/// Whether another member may well take what this one did not: it cannot now, or it cannot at all, for reasons that are not
+/// in the data (credentials, a signal that it has no pipeline for).
+pub(super) fn is_members_trouble(error: &SendError) -> bool {
+    error.retryable || error.fault == Fault::Elsewhere
 }
 
 /// Bytes that are on their way for as long as this lives.

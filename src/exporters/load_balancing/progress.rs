@@ -102,6 +102,13 @@ impl<'a> Attempt<'a> {
         progress.refusal.get_or_insert(error);
     }
 
+    /// Nobody takes what is left, and nobody will.
+    pub(super) fn refused_all(&mut self, error: SendError) {
+        for at in 0..self.progress.left.len() {
+            self.refused(at, error.clone());
+        }
+    }
+
     /// The outcome, once nothing is left.
     pub(super) fn outcome(mut self) -> Result<Outcome, SendError> {
         let progress = std::mem::take(&mut self.progress);

@@ -389,6 +389,27 @@ async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered(
 }
 
 #[tokio::test]
+async fn a_member_that_takes_nothing_for_reasons_of_its_own_costs_no_data() {
+    const STRANGER: &[(&str, &str)] = &[("grpc-status", "16")];
+    let cluster = Cluster::start("{}", &[|_| Some(STRANGER), TAKES]).await;
+    let outcome = cluster.send(&traces(0..50)).await;
+    assert_eq!(outcome, Ok(Outcome::default()));
+    assert_eq!(cluster.sent()[1].len(), 100);
+    // Where all say so, it is so.
+    let alone = Cluster::start("{}", &[|_| Some(STRANGER)]).await;
+    let error = alone.send(&traces(0..1)).await.unwrap_err();
+    assert_eq!((error.retryable, error.code), (false, Code::Unauthenticated));
+}
+
+#[tokio::test]
+async fn trouble_with_one_signal_keeps_no_other_from_a_member() {
+    let cluster = Cluster::start("{}", &[|_| Some(UNAVAILABLE)]).await;
+    cluster.send(&traces(0..1)).await.unwrap_err();
+    let admitted = |signal| cluster.members.admit(signal, &[]).len();
+    assert_eq!((admitted(Signal::Traces), admitted(Signal::Logs)), (0, 1));
+}
+
+#[tokio::test]
 async fn with_a_bound_a_trace_that_is_too_much_for_its_member_goes_to_the_next() {
     let cluster = Cluster::start("{hash_balance_factor: 110}", &[TAKES; 4]).await;
     cluster.send(&traces(0..400)).await.unwrap();

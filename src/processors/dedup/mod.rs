@@ -115,6 +115,10 @@ impl Validate for Config {
 }
 
 impl ProcessorConfig for Config {
+    fn notes_deliveries(&self) -> bool {
+        true
+    }
+
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let config = self.clone();
         let cx = cx.clone();

@@ -222,7 +222,18 @@ impl Reading {
                 }
                 received = consumer.recv(), if full_since.is_none() || paused => match received {
                     Ok(message) => match self.message(&message) {
-                        Some(message) => lanes.push(message),
+                        Some(message) => {
+                            // A rebalance may have been handled while this was waited for: then the message is the first of
+                            // a new assignment.
+                            for partition in member.revoked() {
+                                lanes.revoke(&partition);
+                            }
+                            lanes.push(message);
+                            if paused {
+                                // It is of a partition that was assigned since.
+                                member.pause(true, |_| false);
+                            }
+                        }
                         // Of a topic that is ours by librdkafka's reading of a pattern only.
                         None => member.pause(true, |(topic, _)| self.topics.find(topic).is_some()),
                     },

@@ -178,7 +178,7 @@ impl ClientContext for Membership {
 }
 
 impl ConsumerContext for Membership {
-    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let (what, list) = match rebalance {
             Rebalance::Assign(list) => ("Partitions were assigned", list),
             Rebalance::Revoke(list) => ("Partitions were taken away", list),
@@ -195,6 +195,8 @@ impl ConsumerContext for Membership {
         if matches!(rebalance, Rebalance::Revoke(_)) {
             let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
             revoked.extend(partitions);
+            // One that is paused would stay so when it comes back, whoever asked for it.
+            let _ = consumer.resume(list);
         }
         info!(
             otelcol.component.id = %self.id,
