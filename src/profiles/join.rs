@@ -65,12 +65,16 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
 /// The same request in fewer bytes: one dictionary entry for what is equal and none that nothing refers to, each resource
 /// and scope once, every sample as it was. Nothing if that makes it no smaller, or if it cannot be read without a loss.
 pub fn compacted(request: &Bytes) -> Option<Bytes> {
+    collected(request).filter(|compacted| compacted.len() < request.len())
+}
+
+/// The same, be it larger: none of what nothing refers to is in it. Nothing if it cannot be read without a loss.
+pub fn collected(request: &[u8]) -> Option<Bytes> {
     let mut compactor = Compactor::keeping_samples();
     if !add(&mut compactor, request) {
         return None;
     }
-    let compacted = compactor.finish().encode();
-    (compacted.len() < request.len()).then_some(compacted)
+    Some(compactor.finish().encode())
 }
 
 fn alone(part: &Bytes, at: usize) -> Joined {

@@ -67,6 +67,6 @@ pub use self::compact::Compactor;
 pub use self::cut::{halve, split};
 pub use self::decoded::decoded_bytes;
 pub use self::dictionary::Dictionary;
-pub use self::join::{compacted, join, understood};
+pub use self::join::{collected, compacted, join, understood};
 pub use self::merge::Merger;
 pub use self::model::Profiles;

@@ -55,13 +55,19 @@ async fn the_first_level_that_takes_a_batch_gets_it_and_keeps_the_role_for_the_i
 async fn a_used_up_quota_is_one_levels_trouble_and_bad_data_loses_to_a_level_that_is_away() {
     let quota = || Err(Nack::permanent(Code::ResourceExhausted, "quota"));
     let bad = || Err(Nack::invalid("bad"));
-    let (a, b) = (Scripted::new([quota(), down()]), Scripted::new([Ok(()), bad()]));
+    let (a, b) = (
+        Scripted::new([quota(), down()]),
+        Scripted::new([Ok(()), bad()]),
+    );
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
     offer(&failover, "1").await.unwrap();
     assert_eq!(b.span_names(), ["1"]);
     tokio::time::advance(Duration::from_secs(61)).await;
     let nack = offer(&failover, "2").await.unwrap_err();
-    assert!(nack.retryable, "the first level may take it later: {nack:?}");
+    assert!(
+        nack.retryable,
+        "the first level may take it later: {nack:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,6 +45,7 @@ fn empty() -> (Window, Series) {
         resources: Default::default(),
         requests: Default::default(),
         items: 0,
+        senders: Default::default(),
         bytes: 0,
         permit: budget.nothing(),
         others: Vec::new(),

@@ -98,7 +98,9 @@ impl Health {
         // So that senders that lost it together do not come back together.
         let jitter = 0.75 + fastrand::f64() / 2.0;
         // A day, or what no clock can hold, is a peer's mistake.
-        let asked = throttle.unwrap_or_default().min(LONGEST_ASKED.max(**max_interval));
+        let asked = throttle
+            .unwrap_or_default()
+            .min(LONGEST_ASKED.max(**max_interval));
         let first = initial_interval.mul_f64(jitter).max(asked);
         let pause = initial_interval.saturating_mul(doubled).min(**max_interval);
         let pause = pause.mul_f64(jitter).max(asked);

@@ -398,7 +398,10 @@ async fn a_member_that_takes_nothing_for_reasons_of_its_own_costs_no_data() {
     // Where all say so, it is so.
     let alone = Cluster::start("{}", &[|_| Some(STRANGER)]).await;
     let error = alone.send(&traces(0..1)).await.unwrap_err();
-    assert_eq!((error.retryable, error.code), (false, Code::Unauthenticated));
+    assert_eq!(
+        (error.retryable, error.code),
+        (false, Code::Unauthenticated)
+    );
 }
 
 #[tokio::test]

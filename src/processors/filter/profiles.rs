@@ -1,13 +1,11 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
-use bytes::Bytes;
-
 use super::rules::Rules;
 use crate::batch::Nack;
 use crate::ottl::Here;
 use crate::ottl::path::Depth;
 use crate::ottl::profile::{Reader, dictionary, messages};
-use crate::profiles::compacted;
+use crate::profiles::collected;
 use crate::profiles::reindex::Fault;
 use crate::wire::edit::Editor;
 use crate::wire::reader::Field;
@@ -40,8 +38,7 @@ pub(super) fn filter(rules: &Rules, request: &[u8]) -> Result<Sieved, Nack> {
         .map_err(|error| Nack::invalid(format!("malformed profiles request: {error}")))?;
     Ok(match sieved {
         Sieved::Changed(left) => {
-            let left = Bytes::from(left);
-            Sieved::Changed(compacted(&left).unwrap_or(left).to_vec())
+            Sieved::Changed(collected(&left).map_or(left, |collected| collected.to_vec()))
         }
         sieved => sieved,
     })

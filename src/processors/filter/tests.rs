@@ -411,7 +411,7 @@ proptest::proptest! {
                 if expected.len() < before {
                     let report = crate::profiles::check::check(&left);
                     let orphans = report.counts().get(&crate::profiles::check::Rule::Orphan);
-                    assert_eq!(orphans, None);
+                    assert_eq!(orphans, None, "{:?}", report.findings());
                 }
                 profiles.sort();
                 expected.sort();

@@ -24,7 +24,7 @@ use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
 use crate::config::{Problems, Validate};
 use crate::pipeline::Processor;
-use crate::profiles::compacted;
+use crate::profiles::collected;
 use crate::telemetry::SamplerMetrics;
 use crate::wire::count;
 use crate::wire::edit::Editor;
@@ -238,7 +238,7 @@ impl Processor for ProbabilisticSampler {
                 Sieved::Changed(after) if signal == Signal::Profiles => {
                     // What only the dropped ones referred to goes too. Items are samples.
                     let after = Bytes::from(after);
-                    let after = compacted(&after).unwrap_or(after);
+                    let after = collected(&after).unwrap_or(after);
                     dropped += count(signal, part).saturating_sub(count(signal, &after));
                     left.push(after);
                 }
