@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -59,14 +58,6 @@ struct Offering {
 }
 
 impl Sender for Offering {
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        Ok(requests.parts().to_vec())
-    }
-
-    fn encodes_every_byte(&self) -> bool {
-        false
-    }
-
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
             let Some(next) = self.outputs.get(batch.signal) else {

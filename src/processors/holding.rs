@@ -23,7 +23,7 @@ use super::offer::{Last, offer};
 use super::senders::Senders;
 use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
-use crate::pipeline::{BoxFuture, Component, Settle, Undelivered};
+use crate::pipeline::{BoxFuture, Component, Consumer, Settle, Undelivered};
 use crate::telemetry::{Account, DropReason};
 use crate::wire::{self, Limit};
 
@@ -54,6 +54,36 @@ pub(crate) trait Holder: Send + Sync + Sized + 'static {
 
     /// Hands something on, and settles it.
     fn hand_on(&self, ready: Self::Ready) -> impl Future<Output = ()> + Send;
+}
+
+/// A holder that takes batches from the stage before it.
+pub(crate) trait Entered: Holder {
+    /// Whether senders that cannot wait are answered while what they sent is in memory only, whatever comes behind.
+    const ANSWERS_EARLY: bool = true;
+
+    /// Takes a batch in, see [`Consumer::consume`].
+    fn enter(self: &Arc<Self>, batch: Batch) -> impl Future<Output = Result<(), Nack>> + Send;
+}
+
+/// What the stage before a holder hands batches to.
+pub(crate) struct Entrance<H>(pub(crate) Arc<H>);
+
+impl<H: Entered> Consumer for Entrance<H> {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(self.0.enter(batch))
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        vec![self.0.holding().next.consumer.clone()]
+    }
+
+    fn stores(&self) -> bool {
+        !H::ANSWERS_EARLY && self.behind().iter().any(|next| next.stores())
+    }
+
+    fn settle(&self, why: Settle) {
+        self.0.holding().hand_on_now(why);
+    }
 }
 
 /// How much may be under way at once. Something alone may have more bytes.

@@ -48,15 +48,20 @@ use crate::pipeline::{BoxFuture, Settle};
 
 /// What an exporter adds to the queue: how to put one batch on the wire.
 pub trait Sender: Send + Sync + 'static {
-    /// What [`send`](Self::send) puts on the wire. Called once per batch, before the first attempt.
+    /// What [`send`](Self::send) puts on the wire: the requests as they are, unless it says otherwise. Called once per
+    /// batch, before the first attempt.
     ///
     /// # Errors
     /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format.
-    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError>;
+    fn encode(&self, _signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+        Ok(requests.parts().to_vec())
+    }
 
     /// Whether [`encode`](Self::encode) works on every byte (compresses, transcodes), so that large batches must not
     /// run on the threads that serve sockets.
-    fn encodes_every_byte(&self) -> bool;
+    fn encodes_every_byte(&self) -> bool {
+        false
+    }
 
     /// One attempt. May be dropped at any time, and may be called again with the same batch.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;

@@ -160,14 +160,6 @@ impl Balancer {
 
 impl Sender for Balancer {
     /// What is sent is known when it is known who is there.
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        Ok(requests.parts().to_vec())
-    }
-
-    fn encodes_every_byte(&self) -> bool {
-        false
-    }
-
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(self.deliver(batch))
     }

@@ -32,7 +32,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -43,7 +42,7 @@ use self::place::Place;
 use self::place::directory::Directory;
 use self::shelf::Limits;
 use self::table::Layout;
-use crate::batch::{Code, Requests, Signal};
+use crate::batch::{Code, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::pipeline::{BoxFuture, Component, Settle, Undelivered};
 use crate::queue::{self, Encoded, Outcome, SendError, Sender, Settings, Taken};
@@ -120,14 +119,6 @@ impl Config {
 struct Exporter(Arc<Files>);
 
 impl Sender for Exporter {
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        Ok(requests.parts().to_vec())
-    }
-
-    fn encodes_every_byte(&self) -> bool {
-        false
-    }
-
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
             let given_up = |_| {

@@ -29,8 +29,9 @@ use crate::config::units::{ByteSize, Duration};
 use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
 use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Consumer, Settle};
-use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, MAX_READY, Most};
+use crate::processors::holding::{
+    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most,
+};
 use crate::processors::partition::{self, Keys, Partition};
 use crate::processors::senders::Senders;
 use crate::wire::{self, Limit};
@@ -301,31 +302,20 @@ fn apart(batch: Batch) -> Vec<Batch> {
     each.collect()
 }
 
-struct Entrance(Arc<Batcher>);
+impl Entered for Batcher {
+    const ANSWERS_EARLY: bool = false;
 
-impl Consumer for Entrance {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         batch.wire();
-        Box::pin(async move {
-            let batcher = &self.0;
-            let (most, budget) = (batcher.sizes.most, &batcher.budget);
-            let (mut senders, answer) = Senders::of(&mut batch, batcher.senders_wait);
-            let mut offered = profiles::within(batch, most, budget).await;
-            let holding = &batcher.holding;
-            let take_in = || batcher.take_in(&mut offered, &mut senders);
-            holding.with_patience(FULL, take_in).await?;
-            // Every piece has them by now.
-            senders.tell(&Ok(()));
-            answer.outcome().await
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.0.holding.next.consumer.clone()]
-    }
-
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+        let (most, budget) = (self.sizes.most, &self.budget);
+        let (mut senders, answer) = Senders::of(&mut batch, self.senders_wait);
+        let mut offered = profiles::within(batch, most, budget).await;
+        let holding = &self.holding;
+        let take_in = || self.take_in(&mut offered, &mut senders);
+        holding.with_patience(FULL, take_in).await?;
+        // Every piece has them by now.
+        senders.tell(&Ok(()));
+        answer.outcome().await
     }
 }
 

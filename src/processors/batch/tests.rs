@@ -4,7 +4,7 @@ use super::*;
 use crate::batch::Patience;
 use crate::component::{Host, Next};
 use crate::pipeline::testing::{Scripted, span_names, spans};
-use crate::pipeline::{Component, FanOut};
+use crate::pipeline::{Component, Consumer, FanOut, Settle};
 use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::telemetry::Account;
 

@@ -19,9 +19,8 @@ use tokio::time::Instant;
 use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Stage};
 use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::decoding;
-use crate::processors::holding::{self, CLOSED, Holding, Life};
+use crate::processors::holding::{self, CLOSED, Entered, Entrance, Holding, Life};
 use crate::processors::offer::away;
 use crate::processors::senders::Senders;
 use crate::profiles::aggregate::{Options, Read, Summary, series};
@@ -262,50 +261,32 @@ impl Pending {
     }
 }
 
-struct Entrance(Arc<Gatherer>);
-
-impl Consumer for Entrance {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+impl Entered for Gatherer {
+    async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         batch.wire();
-        Box::pin(async move {
-            let gatherer = &self.0;
-            let room = || gatherer.room();
-            gatherer.holding.with_patience(FULL, room).await?;
-            let decoding = decoding::room(batch.wire().parts(), &gatherer.budget);
-            let decoding = decoding.map_err(decoding::refusal)?;
-            let request = batch.wire().to_bytes();
-            let mut window = gatherer.window.clone().lock_owned().await;
-            // Again: the last window may have left in the meantime.
-            if gatherer.room()?.is_none() {
-                return Err(Nack::unavailable(FULL));
-            }
-            let reader = gatherer.clone();
-            let read = move || {
-                let reading = reader.read(&mut window, &request);
-                (window, reading)
-            };
-            let read = away(batch.bytes(), read).await;
-            let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
-            // From here on the window accounts for it.
-            drop(decoding);
-            let (senders, answer) = Senders::of(&mut batch, false);
-            gatherer.take_in(&mut window, batch, senders, reading);
-            drop(window);
-            answer.outcome().await
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.0.holding.next.consumer.clone()]
-    }
-
-    /// What is in a window is in memory.
-    fn stores(&self) -> bool {
-        false
-    }
-
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+        let room = || self.room();
+        self.holding.with_patience(FULL, room).await?;
+        let decoding = decoding::room(batch.wire().parts(), &self.budget);
+        let decoding = decoding.map_err(decoding::refusal)?;
+        let request = batch.wire().to_bytes();
+        let mut window = self.window.clone().lock_owned().await;
+        // Again: the last window may have left in the meantime.
+        if self.room()?.is_none() {
+            return Err(Nack::unavailable(FULL));
+        }
+        let reader = self.clone();
+        let read = move || {
+            let reading = reader.read(&mut window, &request);
+            (window, reading)
+        };
+        let read = away(batch.bytes(), read).await;
+        let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
+        // From here on the window accounts for it.
+        drop(decoding);
+        let (senders, answer) = Senders::of(&mut batch, false);
+        self.take_in(&mut window, batch, senders, reading);
+        drop(window);
+        answer.outcome().await
     }
 }
 

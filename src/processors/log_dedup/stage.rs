@@ -16,8 +16,9 @@ use super::{Config, zone};
 use crate::batch::{Batch, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::{BuildContext, Held, Next};
 use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Consumer, Settle};
-use crate::processors::holding::{self, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::processors::holding::{
+    self, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
+};
 use crate::processors::offer::away;
 use crate::processors::partition::{self, Keys, Partition};
 use crate::processors::senders::Senders;
@@ -305,55 +306,37 @@ impl Holder for LogCounter {
     }
 }
 
-struct Entrance(Arc<LogCounter>);
-
-impl Consumer for Entrance {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        Box::pin(async move {
-            let counter = &self.0;
-            let (mut senders, answer) = Senders::of(&mut batch, false);
-            let mut passing = None;
-            if !counter.conditions.is_empty() {
-                let Divided {
-                    counted,
-                    passing: rest,
-                } = counter.conditions.divide(batch.wire())?;
-                if rest.1 > 0 {
-                    passing = Some(batch.clone().with_wire(rest.1, rest.0));
-                }
-                batch = batch.with_wire(counted.1, counted.0);
+impl Entered for LogCounter {
+    async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
+        let (mut senders, answer) = Senders::of(&mut batch, false);
+        let mut passing = None;
+        if !self.conditions.is_empty() {
+            let Divided {
+                counted,
+                passing: rest,
+            } = self.conditions.divide(batch.wire())?;
+            if rest.1 > 0 {
+                passing = Some(batch.clone().with_wire(rest.1, rest.0));
             }
-            let requests = batch.wire().clone();
-            let needed = batch.items().saturating_mul(FOUND_BYTES);
-            let working = counter.budget.acquire(needed).map_err(|_| {
-                Nack::unavailable("no memory to count log records: the memory budget is used up")
-            })?;
-            let mut found = Found::default();
-            for request in requests.parts() {
-                counter.identity.find(request, &mut found);
-            }
-            let take_in = || counter.take_in(&batch, &found, &mut passing, &mut senders);
-            counter.holding.with_patience(FULL, take_in).await?;
-            // What was counted and what passes has them by now.
-            senders.tell(&Ok(()));
-            // Of what is waited for nothing is in memory but its counts.
-            drop(found);
-            drop((requests, working, batch));
-            answer.outcome().await
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.0.holding.next.consumer.clone()]
-    }
-
-    /// What is counted is in memory.
-    fn stores(&self) -> bool {
-        false
-    }
-
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+            batch = batch.with_wire(counted.1, counted.0);
+        }
+        let requests = batch.wire().clone();
+        let needed = batch.items().saturating_mul(FOUND_BYTES);
+        let working = self.budget.acquire(needed).map_err(|_| {
+            Nack::unavailable("no memory to count log records: the memory budget is used up")
+        })?;
+        let mut found = Found::default();
+        for request in requests.parts() {
+            self.identity.find(request, &mut found);
+        }
+        let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
+        self.holding.with_patience(FULL, take_in).await?;
+        // What was counted and what passes has them by now.
+        senders.tell(&Ok(()));
+        // Of what is waited for nothing is in memory but its counts.
+        drop(found);
+        drop((requests, working, batch));
+        answer.outcome().await
     }
 }
 

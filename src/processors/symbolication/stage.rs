@@ -11,9 +11,9 @@ use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
 use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Held, Next};
-use crate::pipeline::{BoxFuture, Consumer, Idle, Settle};
+use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::processors::holding::{
-    self, Bytes as _, CLOSED, Collected, Holder, Holding, Life, Most, in_pieces,
+    self, Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
 };
 use crate::processors::senders::{Answer, Senders};
 use crate::symbols::library::{Asked, Library, Pending};
@@ -202,37 +202,20 @@ impl Holder for Keeper {
     }
 }
 
-struct Entrance(Arc<Keeper>);
-
-impl Consumer for Entrance {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        Box::pin(async move {
-            let Passing {
-                symbolizer, next, ..
-            } = &self.0.passing;
-            let mut binaries = self.0.passing.binaries(&mut batch).await;
-            if !binaries.pending.is_empty() {
-                let pending = std::mem::take(&mut binaries.pending);
-                match self.0.keep(batch, pending)? {
-                    Ok(answer) => return answer.outcome().await,
-                    Err(back) => batch = back,
-                }
+impl Entered for Keeper {
+    async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
+        let Passing {
+            symbolizer, next, ..
+        } = &self.passing;
+        let mut binaries = self.passing.binaries(&mut batch).await;
+        if !binaries.pending.is_empty() {
+            let pending = std::mem::take(&mut binaries.pending);
+            match self.keep(batch, pending)? {
+                Ok(answer) => return answer.outcome().await,
+                Err(back) => batch = back,
             }
-            let batch = symbolizer.name(batch, binaries).await;
-            next.consumer.consume(batch).await
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.0.holding.next.consumer.clone()]
-    }
-
-    /// What is held is in memory.
-    fn stores(&self) -> bool {
-        false
-    }
-
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+        }
+        let batch = symbolizer.name(batch, binaries).await;
+        next.consumer.consume(batch).await
     }
 }

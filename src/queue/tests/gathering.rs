@@ -50,14 +50,6 @@ impl Gatherer {
 }
 
 impl Sender for Gatherer {
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        Ok(requests.parts().to_vec())
-    }
-
-    fn encodes_every_byte(&self) -> bool {
-        false
-    }
-
     fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async { panic!("a sender that gathers is asked to take") })
     }
