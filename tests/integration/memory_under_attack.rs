@@ -29,8 +29,8 @@ use crate::harness::{
 const MIB: usize = 1 << 20;
 /// What the configuration states for `memory_limiter`.
 const BUDGET: usize = 64 * MIB;
-/// What the process has besides: its code, its threads, connections, and what the allocator keeps.
-const OVERHEAD: usize = 48 * MIB;
+/// What the process has besides: its threads, connections, and what the allocator keeps.
+const OVERHEAD: usize = 24 * MIB;
 /// Without optimizations attacks are smaller: what a release takes in a second would be a minute.
 const SCALE: usize = if cfg!(debug_assertions) { 1 } else { 8 };
 /// The largest request, as sent and unpacked.

@@ -140,8 +140,8 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// By function, what a table of `top` says of it: flat and cumulative. Units behind the numbers, and `(inline)` behind the
-/// names, are Go's way of showing them.
+/// By function, what a table of `top` says of it: flat and cumulative. Units behind the numbers are Go's way of showing
+/// them, and so is what stands behind the names: `(inline)`, or `(partial-inline)` if it was only here and there.
 fn rows(table: &str) -> BTreeMap<String, [i64; 2]> {
     let number = |text: &str| -> i64 {
         let digits = text.trim_end_matches(char::is_alphabetic);
@@ -155,7 +155,9 @@ fn rows(table: &str) -> BTreeMap<String, [i64; 2]> {
         let [flat, _, _, cumulative, _, ref name @ ..] = words[..] else {
             panic!("{line}: {table}");
         };
-        let name = name.join(" ").trim_end_matches(" (inline)").to_owned();
+        let name = name.join(" ");
+        let name = name.trim_end_matches(" (inline)");
+        let name = name.trim_end_matches(" (partial-inline)").to_owned();
         (name, [number(flat), number(cumulative)])
     });
     rows.collect()

@@ -286,14 +286,23 @@ impl Collector {
         self.child.id()
     }
 
-    /// The most memory the process had so far, in bytes.
+    /// The most memory the process has had, in bytes. See [`memory`](Self::memory) for what counts; pages of files are
+    /// taken for as many as there are now.
     pub fn peak_memory(&self) -> u64 {
-        self.status("VmHWM:")
+        self.status("VmHWM:").saturating_sub(self.file_pages())
     }
 
-    /// The memory the process has now, in bytes.
+    /// The memory the process has now, in bytes, without [pages of files](Self::file_pages).
     pub fn memory(&self) -> u64 {
-        self.status("VmRSS:")
+        self.status("VmRSS:").saturating_sub(self.file_pages())
+    }
+
+    /// What is resident of files, most of all the program itself, in bytes. For the same program and the same work it may
+    /// be three times as much on one day as on another: since Linux 6.18 one access maps all that the system has cached
+    /// as one piece, and how large pieces are depends on how the file was written or read. All of it can be taken back
+    /// at any time.
+    pub fn file_pages(&self) -> u64 {
+        self.status("RssFile:")
     }
 
     fn status(&self, name: &str) -> u64 {

@@ -3,8 +3,8 @@ use super::*;
 use crate::batch::{Patience, Signal};
 use crate::component::{Host, Next, ProcessorConfig as _};
 use crate::config::units::ByteSize;
-use crate::pipeline::{Component, Consumer};
 use crate::pipeline::testing::Scripted;
+use crate::pipeline::{Component, Consumer};
 use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::telemetry::Account;
 
