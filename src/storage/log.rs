@@ -66,8 +66,9 @@ pub(super) struct State {
     pub(super) room_wanted: bool,
     /// Files that nobody needs cannot be removed: nothing makes room.
     pub(super) stuck: bool,
-    /// The writer has nothing to do, and has to be told when there is.
-    pub(super) writer_waits: bool,
+    /// The writer has nothing to do before so many appends wait, and has to be told when they do, or when there is
+    /// something else to do; 0 while it is at work.
+    pub(super) wanted: usize,
 }
 
 /// A record that waits for the writer.
@@ -132,7 +133,7 @@ impl Log {
                 closing: false,
                 room_wanted: false,
                 stuck: false,
-                writer_waits: false,
+                wanted: 0,
             }),
             unreadable: Arc::default(),
             work: Condvar::new(),
@@ -179,7 +180,9 @@ impl Log {
                 return Err(AppendError::Closed);
             }
             state.waiting.push_back(Append { record, answer });
-            self.shared.tell_writer(state);
+            if state.waiting.len() >= state.wanted {
+                self.shared.tell_writer(state);
+            }
         }
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
@@ -333,9 +336,9 @@ impl Shared {
 
     /// There is something to do. Nobody who is at work needs a system call to see that.
     pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
-        let waits = std::mem::take(&mut state.writer_waits);
+        let wanted = std::mem::take(&mut state.wanted);
         drop(state);
-        if waits {
+        if wanted > 0 {
             self.work.notify_one();
         }
     }

@@ -4,11 +4,13 @@
 //! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
 //! new segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
+mod gathering;
 mod rescue;
+mod upkeep;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,10 +21,10 @@ use super::disk::{Disk, Output};
 use super::format::{BlockHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, UNFINISHED, now};
 use super::lock::Lock;
 use super::log::{Append, RecentBlock, Shared, State};
-use super::position::Position;
 use super::read::Place;
 use super::state::Segment;
 use super::{AppendError, Fsync, Options};
+use gathering::LastGroup;
 
 /// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
 /// enough for LZ4 to find what repeats.
@@ -48,6 +50,7 @@ pub(super) struct Writer {
     /// Above the name of every segment.
     next_name: u64,
     saved: Option<Instant>,
+    last_group: Option<LastGroup>,
     buffer: Vec<u8>,
     /// Segments that nobody needs and that could not be removed, and when that was tried.
     unremoved: Vec<Segment>,
@@ -101,6 +104,7 @@ impl Writer {
             follows,
             next_name: last.map_or(0, |last| last.saturating_add(1)),
             saved: None,
+            last_group: None,
             buffer: Vec::new(),
             unremoved: Vec::new(),
             tried: None,
@@ -114,7 +118,9 @@ impl Writer {
             let work = self.wait();
             let closing = work.closing && work.appends.is_empty();
             if !work.appends.is_empty() {
+                let (appends, began) = (work.appends.len(), Instant::now());
                 self.write_group(work.appends, &work.options, work.compress);
+                self.last_group = Some(LastGroup::new(appends, began, Instant::now()));
             }
             self.sync_if_due(&work.options, closing);
             self.remove_finished(&work.options, closing);
@@ -130,10 +136,24 @@ impl Writer {
 
     fn wait(&self) -> Work {
         let mut state = self.shared.lock();
+        let last = self.last_group;
+        let expected = last.map_or(0, |last| last.expected(state.waiting.len()));
         loop {
             let closing = state.closing;
             let due = self.due(&state);
             let now = Instant::now();
+            if state.options.fsync == Fsync::Always
+                && !closing
+                && !state.waiting.is_empty()
+                && state.waiting.len() < expected
+                && let Some(left) = last.and_then(|last| last.left(now))
+                && state.waiting.iter().map(bytes_of).sum::<usize>() < GROUP_BYTES
+            {
+                state.wanted = expected;
+                let waited = self.shared.work.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
             if !state.waiting.is_empty()
                 || closing
                 || state.segments.has_finished()
@@ -148,14 +168,12 @@ impl Writer {
                 };
             }
             let work = &self.shared.work;
-            state.writer_waits = true;
+            state.wanted = 1;
             state = match due {
-                None => work
-                    .wait(state)
-                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+                None => work.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(due) => {
                     let waited = work.wait_timeout(state, due - now);
-                    waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+                    waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
@@ -458,128 +476,6 @@ impl Writer {
         self.shared.show(&state);
         drop(state);
         self.shared.readable.notify_waiters();
-    }
-
-    fn sync_if_due(&mut self, options: &Options, closing: bool) {
-        let Some(active) = &self.active else {
-            return;
-        };
-        let due = match (options.fsync, active.unsynced_since) {
-            (Fsync::Never, _) | (_, None) => false,
-            (Fsync::Always, Some(_)) => true,
-            (Fsync::Interval(interval), Some(since)) => closing || since.elapsed() >= interval,
-        };
-        if !due {
-            return;
-        }
-        let outcome = match active.doubtful {
-            true => self.rescue(options),
-            false => match self.sync() {
-                Ok(()) => {
-                    if let Some(active) = &mut self.active {
-                        active.synced_next = self.next;
-                    }
-                    Ok(())
-                }
-                Err(error) => {
-                    self.failed("fsync", &error);
-                    self.rescue(options)
-                }
-            },
-        };
-        if let Err((doing, error)) = outcome {
-            self.failed(doing, &error);
-            if let Some(active) = &mut self.active {
-                // Again after another interval.
-                active.unsynced_since = Some(Instant::now());
-            }
-        }
-    }
-
-    /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
-    /// missing looks like one that was lost.
-    fn remove_finished(&mut self, options: &Options, closing: bool) {
-        let finished = {
-            let mut state = self.shared.lock();
-            let wanted = std::mem::take(&mut state.room_wanted);
-            if (closing || wanted) && state.segments.last_is_done() {
-                self.active = None;
-                state.segments.seal();
-            }
-            let again = closing
-                || self
-                    .tried
-                    .is_some_and(|tried| tried.elapsed() >= POSITION_EVERY);
-            if !state.segments.has_finished() && (!again || self.unremoved.is_empty()) {
-                drop(state);
-                if wanted {
-                    // Who waits for it has to look for something else.
-                    self.shared.freed.notify_waiters();
-                }
-                return;
-            }
-            let mut finished = state.segments.take_finished();
-            finished.append(&mut self.unremoved);
-            finished
-        };
-        // Where that fails the first one goes all the same: on a full disk nothing else makes room for it.
-        let mut noted = self.write_position(options);
-        self.tried = None;
-        for segment in finished {
-            match self.disk.remove(&self.shared.path(segment.name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    self.failed("remove a segment", &error);
-                    self.unremoved.push(segment);
-                    self.tried = Some(Instant::now());
-                }
-                _ => {
-                    // At once: a crash before it is written takes what is removed for lost.
-                    if !noted {
-                        noted = self.write_position(options);
-                    }
-                    self.shared.lock().segments.removed(&segment);
-                }
-            }
-        }
-        self.shared.lock().stuck = !self.unremoved.is_empty();
-        if options.fsync != Fsync::Never {
-            // If that fails it is there after a power failure, and removed then.
-            let _ = self.disk.sync_directory(&self.shared.directory);
-        }
-        self.shared.show(&self.shared.lock());
-        self.shared.freed.notify_waiters();
-    }
-
-    fn save_position(&mut self, options: &Options, closing: bool) {
-        let moved = self.shared.lock().moved;
-        let due = self
-            .saved
-            .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
-        if moved && (due || closing) {
-            self.write_position(options);
-        }
-    }
-
-    /// Whether the position is written; if not, it is tried again later.
-    fn write_position(&mut self, options: &Options) -> bool {
-        let position = {
-            let mut state = self.shared.lock();
-            state.moved = false;
-            Position {
-                marker: self.shared.marker,
-                next: self.follows.max(self.next),
-                acknowledged: state.segments.acknowledged.clone(),
-            }
-        };
-        // Also after a failure: not with every acknowledgement.
-        self.saved = Some(Instant::now());
-        let durable = options.fsync != Fsync::Never;
-        let outcome = position.save(&*self.disk, &self.shared.directory, durable);
-        if let Err(error) = &outcome {
-            self.failed("write the position", error);
-            self.shared.lock().moved = true;
-        }
-        outcome.is_ok()
     }
 
     fn failed(&mut self, doing: &'static str, error: &io::Error) {

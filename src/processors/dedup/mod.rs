@@ -22,6 +22,7 @@
 //! there is no memory to examine is not held up; a restart forgets everything. A reload forgets nothing, unless it changes
 //! `window`, `max_bytes` or `ignore_resource_attributes` of this processor, or the name of its pipeline.
 
+mod index;
 pub(in crate::processors) mod keys;
 mod logs;
 mod memory;

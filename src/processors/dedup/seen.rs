@@ -1,7 +1,7 @@
 //! What was delivered: keys in the order in which they came, found in constant time, forgotten the oldest first.
 //!
 //! A ring has the keys, 16 bytes each; an index finds their places. Times are kept for stretches of the ring. That
-//! takes 26 to 37 bytes per key, against 40 and more of a map with times as values, and whatever is the oldest is always
+//! takes 26 to 36 bytes per key, against 40 and more of a map with times as values, and whatever is the oldest is always
 //! known.
 //!
 //! The index is in parts, each of which grows for itself, and it has 32 bits of each key beside its place: so growth
@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use tokio::time::Instant;
 
+use super::index::Index;
 use crate::memory::Permit;
 
 /// What one key is charged for in the memory budget, all told.
@@ -47,19 +48,11 @@ pub(super) struct Seen {
     next: u32,
     /// Keys before this place are too old, whether they are in the index or not.
     horizon: u32,
-    index: [HashTable<Place>; PARTS],
+    index: [Index; PARTS],
     stretches: VecDeque<Stretch>,
     permit: Permit,
     /// How many were forgotten before their time.
     forgotten: u64,
-}
-
-/// Where a key is in the ring.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    at: u32,
-    /// See [`mark`].
-    mark: u32,
 }
 
 /// Keys that were remembered at about the same time.
@@ -84,7 +77,7 @@ impl Seen {
             first: 0,
             next: 0,
             horizon: 0,
-            index: [const { HashTable::new() }; PARTS],
+            index: [const { Index::new() }; PARTS],
             stretches: VecDeque::new(),
             permit,
             forgotten: 0,
@@ -115,16 +108,10 @@ impl Seen {
     /// Whether the key was remembered, within the window as of the last [`advance`](Self::advance).
     #[inline]
     pub(super) fn contains(&self, key: u128) -> bool {
-        let (chunks, base, mark) = (&self.chunks, self.base, mark(key));
+        let (chunks, base) = (&self.chunks, self.base);
+        let is = |place| key_at(chunks, base, place) == Some(key) && is_from(place, self.horizon);
         let part = self.index.get(part(key));
-        let found = part.and_then(|part| {
-            part.find(hash(mark), |place| {
-                place.mark == mark
-                    && key_at(chunks, base, place.at) == Some(key)
-                    && is_from(place.at, self.horizon)
-            })
-        });
-        found.is_some()
+        part.is_some_and(|part| part.contains(mark(key), is))
     }
 
     /// Remembers keys that came now.
@@ -160,12 +147,8 @@ impl Seen {
             return;
         };
         chunk.push(key);
-        let place = Place {
-            at: self.next,
-            mark: mark(key),
-        };
+        index.insert(mark(key), self.next);
         self.next = self.next.wrapping_add(1);
-        index.insert_unique(hash(place.mark), place, |place| hash(place.mark));
     }
 
     /// Sees to it that the last chunk has room for a key; at the bound the oldest ones go.
@@ -226,27 +209,23 @@ impl Seen {
         let place = self.first;
         if let Some(key) = key_at(&self.chunks, self.base, place)
             && let Some(index) = self.index.get_mut(part(key))
-            && let Ok(found) = index.find_entry(hash(mark(key)), |other| other.at == place)
         {
-            found.remove();
+            index.remove(mark(key), place);
         }
         self.first = place.wrapping_add(1);
     }
 
-    /// The index follows when most of what was remembered is gone: rarely, because it is made anew.
+    /// The index follows when most of what was remembered is gone.
     fn shrink_index(&mut self) {
         for part in &mut self.index {
-            let keys = part.len();
-            if part.capacity() > 8 * keys.max(CHUNK / PARTS) {
-                part.shrink_to(2 * keys, |place| hash(place.mark));
-            }
+            part.shrink(CHUNK / PARTS);
         }
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let parts = self.index.iter();
-        parts.map(HashTable::allocation_size).sum::<usize>()
+        parts.map(Index::bytes).sum::<usize>()
             + self.chunks.len() * (CHUNK * size_of::<u128>() + size_of::<Vec<u128>>())
     }
 }
@@ -327,12 +306,6 @@ fn mark(key: u128) -> u32 {
 #[inline]
 fn part(key: u128) -> usize {
     key as usize % PARTS
-}
-
-/// The table takes the place from the lower bits, and seven more from the highest.
-#[inline]
-fn hash(mark: u32) -> u64 {
-    u64::from(mark) << 32 | u64::from(mark)
 }
 
 #[inline]
@@ -432,7 +405,7 @@ mod tests {
             let first = step * 300;
             seen.remember(keys(first..first + 300), Instant::now());
             // Old and new are there together for a moment when a part of the index grows: half as much again.
-            let parts = seen.index.iter().map(HashTable::allocation_size);
+            let parts = seen.index.iter().map(Index::bytes);
             let most = seen.bytes() + parts.max().unwrap() / 2;
             assert!(most <= seen.permit.bytes(), "{} keys", seen.len());
         }
