@@ -483,7 +483,7 @@ mod tests {
             ..Default::default()
         };
         let location = |lines: usize| proto::Location {
-            lines: vec![line.clone(); lines],
+            lines: vec![line; lines],
             ..Default::default()
         };
         let of_locations = |locations: &[i32; 2]| proto::Stack {
