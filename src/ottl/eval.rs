@@ -73,19 +73,22 @@ pub(super) enum Value<'a> {
     Id(&'a [u8]),
     /// A list or a map.
     Other(AnyValue<'a>),
+    /// One of which only the text is left.
+    Structure(&'a str),
 }
 
 impl Condition {
-    /// Whether it is true here.
+    /// Whether it is true here. Where many things are asked the same, [`within`](Self::within) comes first.
     pub(crate) fn is_true(&self, here: &Here<'_>) -> Result<bool, Undecided> {
         self.test.eval(here)
     }
 }
 
 impl Test {
-    fn eval(&self, here: &Here<'_>) -> Result<bool, Undecided> {
+    pub(super) fn eval(&self, here: &Here<'_>) -> Result<bool, Undecided> {
         Ok(match self {
             Test::Constant(value) => *value,
+            Test::Undecided(why) => return Err(*why),
             Test::Not(test) => !test.eval(here)?,
             Test::All(tests) => {
                 for test in tests {
@@ -128,15 +131,18 @@ impl Test {
 }
 
 impl Operand {
-    fn value<'v>(&'v self, here: &Here<'v>) -> Result<Value<'v>, Undecided> {
+    pub(super) fn value<'v>(&'v self, here: &Here<'v>) -> Result<Value<'v>, Undecided> {
         Ok(match self {
             Operand::Nil => Value::Nil,
+            Operand::Undecided(why) => return Err(*why),
             Operand::Bool(value) => Value::Bool(*value),
             Operand::Int(value) => Value::Int(*value),
             Operand::Double(value) => Value::Double(*value),
             Operand::Text(text) => Value::Text(Cow::Borrowed(text)),
             Operand::Bytes(bytes) => Value::Bytes(bytes),
             Operand::Id(id) => Value::Id(id),
+            Operand::Structure(text) => Value::Structure(text),
+            Operand::Moment(time) => Value::Time(*time),
             Operand::Path(path) => return path.value(here),
             Operand::Time(path) => match path.value(here)? {
                 Value::Int(time) => Value::Time(time),
@@ -176,13 +182,20 @@ fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool 
         (Value::Other(left), Value::Other(right)) => {
             (left.to_text() == right.to_text()).then_some(Ordering::Equal)
         }
+        (Value::Structure(left), Value::Structure(right)) => {
+            (left == right).then_some(Ordering::Equal)
+        }
+        (Value::Structure(text), Value::Other(other))
+        | (Value::Other(other), Value::Structure(text)) => {
+            (other.to_text() == *text).then_some(Ordering::Equal)
+        }
         _ => None,
     };
     // Ids, lists and maps are equal or not; they have no order.
     match (comparison, order) {
         (Comparison::Equal, order) => order == Some(Ordering::Equal),
         (Comparison::NotEqual, order) => order != Some(Ordering::Equal),
-        (_, _) if matches!(left, Value::Id(_) | Value::Other(_)) => false,
+        (_, _) if matches!(left, Value::Id(_) | Value::Other(_) | Value::Structure(_)) => false,
         (Comparison::Less, order) => order == Some(Ordering::Less),
         (Comparison::Greater, order) => order == Some(Ordering::Greater),
         (Comparison::LessOrEqual, order) => order.is_some_and(Ordering::is_le),
@@ -253,6 +266,7 @@ impl<'a> Value<'a> {
             Value::Int(value) => AnyValue::Int(value).to_text(),
             Value::Double(value) => AnyValue::Double(value).to_text(),
             Value::Other(value) => value.to_text(),
+            Value::Structure(text) => Cow::Borrowed(text),
         })
     }
 }

@@ -8,13 +8,18 @@
 //! whole numbers stay whole, and what is no number cannot be evaluated. All else is an error that says where.
 
 mod eval;
+mod known;
 mod lexer;
 mod math;
 mod parser;
 pub(crate) mod path;
 pub(crate) mod profile;
 
+use std::sync::Arc;
+
+use self::eval::Undecided;
 pub(crate) use self::eval::{Here, ProfileFields, attributes};
+pub(crate) use self::known::within;
 pub(crate) use self::parser::parse;
 use self::path::{Context, Path};
 
@@ -37,23 +42,26 @@ impl Mistake {
 }
 
 /// A condition, and the level at which it is to be evaluated.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Condition {
     pub(crate) context: Context,
     pub(crate) test: Test,
     /// As it was written.
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
 }
 
 /// Something that is true or false.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Test {
     Constant(bool),
+    /// Neither, whatever it is asked of.
+    Undecided(Undecided),
     Compare(Operand, Comparison, Operand),
     Not(Box<Test>),
     All(Vec<Test>),
     Any(Vec<Test>),
-    IsMatch(Operand, regex::Regex),
+    /// Shared, for a copy of a pattern has buffers of its own.
+    IsMatch(Operand, Arc<regex::Regex>),
     HasPrefix(Operand, Operand),
     HasSuffix(Operand, Operand),
     IsRootSpan,
@@ -75,17 +83,23 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-/// Something that has a value.
-#[derive(Debug)]
+/// Something that has a value. What may be large is shared by copies.
+#[derive(Debug, Clone)]
 pub(crate) enum Operand {
     Nil,
+    /// Not to be found out, whatever it is asked of.
+    Undecided(Undecided),
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(String),
-    Bytes(Vec<u8>),
+    Text(Arc<str>),
+    Bytes(Arc<[u8]>),
     /// A trace id or a span id.
-    Id(Vec<u8>),
+    Id(Arc<[u8]>),
+    /// A list or a map, as text.
+    Structure(Arc<str>),
+    /// In nanoseconds since 1970.
+    Moment(i64),
     Path(Path),
     /// A path to nanoseconds since 1970, as a time.
     Time(Path),

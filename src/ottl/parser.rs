@@ -1,5 +1,7 @@
 //! From a text to a condition.
 
+use std::sync::Arc;
+
 use super::lexer::{Kind, Token, tokens};
 use super::path::{Context, Depth, Field, Key, Path, fields, number};
 use super::{Condition, Mistake, Operand, Operator, Test};
@@ -34,7 +36,7 @@ pub(crate) fn parse(
         Some(context) => Ok(Condition {
             context,
             test,
-            text: text.to_owned(),
+            text: text.into(),
         }),
         None => Err(Mistake {
             at: 0,
@@ -203,7 +205,7 @@ impl<'t> Parser<'t> {
                     at: place,
                     message: wrong.to_string(),
                 })?;
-                Test::IsMatch(target, pattern)
+                Test::IsMatch(target, Arc::new(pattern))
             }
             "HasPrefix" | "HasSuffix" => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
@@ -365,10 +367,10 @@ impl<'t> Parser<'t> {
             return Err(self.mistake("a path or a value is expected here"));
         };
         let operand = match &token.kind {
-            Kind::Text(text) => Operand::Text(text.clone()),
+            Kind::Text(text) => Operand::Text(text.as_str().into()),
             Kind::Int(value) => Operand::Int(*value),
             Kind::Double(value) => Operand::Double(*value),
-            Kind::Bytes(bytes) => Operand::Bytes(bytes.clone()),
+            Kind::Bytes(bytes) => Operand::Bytes(bytes.as_slice().into()),
             Kind::Name(word) => match word.as_str() {
                 "nil" => Operand::Nil,
                 "true" => Operand::Bool(true),
@@ -413,7 +415,7 @@ impl<'t> Parser<'t> {
         };
         self.next();
         self.expect(')')?;
-        Ok(Operand::Id(id))
+        Ok(Operand::Id(id.into()))
     }
 
     fn length(&mut self) -> Result<Operand, Mistake> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -14,8 +15,8 @@ use prost::Message as _;
 
 use super::config::{DefaultValue, MetricConfig, signal_of};
 use crate::component::BuildError;
-use crate::ottl::path::Context;
-use crate::ottl::{Condition, Here, attributes, parse};
+use crate::ottl::path::{Context, Depth};
+use crate::ottl::{Condition, Here, attributes, parse, within};
 use crate::telemetry::sampled_log::SampledLog;
 use crate::wire::edit::put_delimited;
 use crate::wire::view::{AnyValue, attribute};
@@ -74,13 +75,48 @@ impl Section {
         self.metrics.is_empty()
     }
 
-    fn applies(&self, definition: &Definition, here: &Here<'_>) -> bool {
-        definition.conditions.is_empty()
-            || definition.conditions.iter().any(|condition| {
+    /// What is known at the beginning: nothing.
+    fn unknown(&self) -> Vec<Known> {
+        let known = |definition: &Definition| Known {
+            conditions: None,
+            attributes: vec![None; definition.attributes.len()],
+        };
+        self.metrics.iter().map(known).collect()
+    }
+
+    /// What is known within the resource or the scope at hand, which is in what `before` is known of.
+    fn within(&self, before: &[Known], depth: Depth, here: &Here<'_>) -> Vec<Known> {
+        let context = match depth {
+            Depth::Resource => Some(Context::Resource),
+            Depth::Scope => Some(Context::Scope),
+            // It has no attributes that count for what is in it.
+            Depth::Item | Depth::Inner => None,
+        };
+        let known = |(definition, before): (&Definition, &Known)| {
+            let conditions = before.conditions(definition);
+            let pairs = definition.attributes.iter().zip(&before.attributes);
+            let pairs = pairs.map(|((key, _), before)| {
+                let found = context.and_then(|context| attribute(attributes(context, here), key));
+                match found {
+                    Some(found) => Some(pair(key, of_point(found)).into()),
+                    None => before.clone(),
+                }
+            });
+            Known {
+                attributes: pairs.collect(),
+                conditions: within(conditions, depth, here).or_else(|| before.conditions.clone()),
+            }
+        };
+        self.metrics.iter().zip(before).map(known).collect()
+    }
+
+    fn applies(&self, conditions: &[Condition], here: &Here<'_>) -> bool {
+        conditions.is_empty()
+            || conditions.iter().any(|condition| {
                 condition.is_true(here).unwrap_or_else(|_| {
                     if let Some(suppressed) = self.log.admit() {
                         tracing::warn!(
-                            condition = condition.text,
+                            condition = &*condition.text,
                             suppressed,
                             "a condition looks for a key in something that has no keys"
                         );
@@ -91,28 +127,90 @@ impl Section {
     }
 
     /// The attributes of the data point that counts this, encoded in its field for them; `None` when one is missing.
-    fn key(&self, definition: &Definition, here: &Here<'_>) -> Option<Vec<u8>> {
+    /// What of them is not its own is taken off `room`.
+    fn key(
+        &self,
+        definition: &Definition,
+        known: &Known,
+        here: &Here<'_>,
+        room: &mut Room,
+    ) -> Option<Vec<u8>> {
         let mut encoded = Vec::new();
-        for (key, default) in &definition.attributes {
-            let contexts = [self.context, Context::Scope, Context::Resource].into_iter();
-            let found = contexts
-                .filter_map(|context| attribute(attributes(context, here), key))
-                .next();
-            let value = match found {
-                Some(AnyValue::Int(value)) => Value::IntValue(value),
-                Some(AnyValue::Double(value)) => Value::DoubleValue(value),
-                Some(other) => Value::StringValue(other.to_text().into_owned()),
-                None => default.clone()?,
-            };
-            let pair = KeyValue {
-                key: key.clone(),
-                value: Some(common::AnyValue { value: Some(value) }),
-                key_strindex: 0,
-            };
-            put_delimited(POINT_ATTRIBUTES, &pair.encode_to_vec(), &mut encoded);
+        for ((key, default), shared) in definition.attributes.iter().zip(&known.attributes) {
+            let own = attribute(attributes(self.context, here), key);
+            match (own, shared) {
+                (Some(own), _) => encoded.extend(pair(key, of_point(own))),
+                (None, Some(shared)) => {
+                    room.take(shared.len());
+                    encoded.extend_from_slice(shared);
+                }
+                (None, None) => encoded.extend(pair(key, default.clone()?)),
+            }
         }
         Some(encoded)
     }
+}
+
+/// What of a metric is known within a resource or a scope, so that it is not looked for again for all that is in it.
+#[derive(Debug)]
+struct Known {
+    /// With the answers to what they ask; the metric's own if they ask nothing.
+    conditions: Option<Vec<Condition>>,
+    /// Encoded attributes, by the places of their keys.
+    attributes: Vec<Option<Arc<[u8]>>>,
+}
+
+impl Known {
+    fn conditions<'k>(&'k self, definition: &'k Definition) -> &'k [Condition] {
+        self.conditions.as_deref().unwrap_or(&definition.conditions)
+    }
+}
+
+/// How many bytes of attributes of resources and scopes may be carried over into what counts their items. In a request
+/// they are there once.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+/// For any request, and for each of its bytes: a small log record has 40 bytes, and ten metrics may count it by names of
+/// services and hosts.
+const ROOM: usize = 16 << 20;
+const ROOM_PER_BYTE: usize = 32;
+
+impl Room {
+    /// For a request of so many bytes.
+    pub(super) fn new(request: usize) -> Self {
+        Room(request.saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM))
+    }
+
+    /// Whether there was enough so far.
+    pub(super) fn is_left(&self) -> bool {
+        self.0 > 0
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+}
+
+/// The value that a data point has for one that was found.
+fn of_point(found: AnyValue<'_>) -> Value {
+    match found {
+        AnyValue::Int(value) => Value::IntValue(value),
+        AnyValue::Double(value) => Value::DoubleValue(value),
+        other => Value::StringValue(other.to_text().into_owned()),
+    }
+}
+
+/// An encoded attribute in the field of a data point.
+fn pair(key: &str, value: Value) -> Vec<u8> {
+    let pair = KeyValue {
+        key: key.to_owned(),
+        value: Some(common::AnyValue { value: Some(value) }),
+        key_strindex: 0,
+    };
+    let mut encoded = Vec::new();
+    put_delimited(POINT_ATTRIBUTES, &pair.encode_to_vec(), &mut encoded);
+    encoded
 }
 
 /// The field of a data point that has its attributes.
@@ -136,6 +234,9 @@ pub(super) struct Counter<'s> {
     section: &'s Section,
     /// As many as the section has metrics.
     counts: Vec<Counts>,
+    /// What is known of the resource, the scope, and the item around what is counted.
+    known: [Vec<Known>; 3],
+    deepest: Depth,
 }
 
 #[derive(Debug, Default)]
@@ -175,6 +276,22 @@ impl<'s> Counter<'s> {
         Counter {
             section,
             counts: section.metrics.iter().map(|_| Counts::default()).collect(),
+            known: Default::default(),
+            deepest: Depth::Resource,
+        }
+    }
+
+    /// Another resource, scope or item is at hand, at that depth; what is counted from now on is in it.
+    pub(super) fn enter(&mut self, depth: Depth, here: &Here<'_>) {
+        let at = depth as usize;
+        let before = at.checked_sub(1).and_then(|above| self.known.get(above));
+        let within = match before {
+            Some(before) => self.section.within(before, depth, here),
+            None => self.section.within(&self.section.unknown(), depth, here),
+        };
+        if let Some(known) = self.known.get_mut(at) {
+            *known = within;
+            self.deepest = depth;
         }
     }
 
@@ -183,11 +300,15 @@ impl<'s> Counter<'s> {
         self.section.is_empty()
     }
 
-    /// Counts one.
-    pub(super) fn count(&mut self, here: &Here<'_>) {
-        for (definition, counts) in self.section.metrics.iter().zip(&mut self.counts) {
-            if self.section.applies(definition, here)
-                && let Some(key) = self.section.key(definition, here)
+    /// Counts one, unless there is no room for more.
+    pub(super) fn count(&mut self, here: &Here<'_>, room: &mut Room) {
+        let metrics = self.section.metrics.iter();
+        let known = self.known.get(self.deepest as usize);
+        let known = known.map_or(&[][..], Vec::as_slice);
+        for ((definition, known), counts) in metrics.zip(known).zip(&mut self.counts) {
+            if room.is_left()
+                && self.section.applies(known.conditions(definition), here)
+                && let Some(key) = self.section.key(definition, known, here, room)
             {
                 counts.add(key);
             }

@@ -357,3 +357,53 @@ fn what_cannot_be_counted_is_an_error_at_its_place() {
         ]
     );
 }
+
+/// What a resource and a scope have is looked for once, and there is a bound on how often it goes into data points.
+#[tokio::test]
+async fn a_large_resource_does_not_become_a_large_attribute_of_everything_in_it() {
+    let config = config(
+        "{logs: {all: {attributes: [{key: large}]}, own: {attributes: [{key: id}, {key: kind}]}}}",
+    );
+    let request = |records: usize, large: usize| ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs {
+            resource: Some(Resource {
+                attributes: vec![text("large", &"x".repeat(large)), text("kind", "resource")],
+                ..Resource::default()
+            }),
+            scope_logs: vec![ScopeLogs {
+                scope: Some(InstrumentationScope {
+                    attributes: vec![text("kind", "scope")],
+                    ..InstrumentationScope::default()
+                }),
+                log_records: (0..records)
+                    .map(|at| LogRecord {
+                        attributes: vec![text("id", &(at % 2).to_string())],
+                        ..LogRecord::default()
+                    })
+                    .collect(),
+                ..ScopeLogs::default()
+            }],
+            ..ResourceLogs::default()
+        }],
+    };
+    let made = counted(&config, batch(Signal::Logs, &request(10, 3))).await;
+    let mut found: Vec<_> = points(&made).remove(0);
+    found.sort();
+    let point =
+        |name: &str, attributes: &str, count| (name.to_owned(), attributes.to_owned(), count);
+    let expected = [
+        point("all", "large=\"xxx\"", 10),
+        point("own", "id=\"0\" kind=\"scope\"", 5),
+        point("own", "id=\"1\" kind=\"scope\"", 5),
+    ];
+    assert_eq!(found, expected);
+    let next = Scripted::new([]);
+    let entrance = built(&config, Signal::Logs, &next);
+    let refused = entrance.consume(batch(Signal::Logs, &request(300, 200_000)));
+    let refused = refused.await.unwrap_err();
+    assert!(
+        refused.to_string().contains("send less in one request"),
+        "{refused}"
+    );
+    assert!(next.batches().is_empty());
+}

@@ -6,9 +6,10 @@ use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use prost::Message as _;
 
 use super::clock::Clock;
-use super::counter::{Counter, Section};
+use super::counter::{Counter, Room, Section};
 use crate::batch::{Nack, Signal};
 use crate::ottl::Here;
+use crate::ottl::path::Depth;
 use crate::ottl::profile::{Reader, dictionary, messages};
 use crate::profiles::reindex::Fault;
 use crate::wire::edit::put_delimited;
@@ -17,6 +18,9 @@ use crate::wire::view::Message;
 
 /// The name of the scope of all metrics that this connector makes.
 const SCOPE_NAME: &str = "tributary/connector/count";
+
+const TOO_MUCH: &str = "what counts its items would have more of the attributes of its resources and scopes than a \
+                        request of that size may: send less in one request, or have smaller attributes";
 
 /// What is counted in requests of one signal.
 #[derive(Debug)]
@@ -51,18 +55,35 @@ impl Sections {
     /// Counts what is in a valid request, and appends a request of metrics. Returns how many data points it has.
     ///
     /// # Errors
-    /// Profiles break the rules of their dictionary.
+    /// Profiles break the rules of their dictionary, or the attributes of a resource would be there too often.
     pub(super) fn count(
         &self,
         signal: Signal,
         request: &[u8],
         metrics: &mut Vec<u8>,
     ) -> Result<usize, Nack> {
-        if signal == Signal::Profiles {
-            return self.profiles(request, metrics).map_err(|fault| {
-                Nack::invalid(format!("profiles that cannot be counted: {fault}"))
-            });
+        let mut room = Room::new(request.len());
+        let points = match signal {
+            Signal::Profiles => self
+                .profiles(request, metrics, &mut room)
+                .map_err(|fault| {
+                    Nack::invalid(format!("profiles that cannot be counted: {fault}"))
+                })?,
+            _ => self.items(signal, request, metrics, &mut room),
+        };
+        match room.is_left() {
+            true => Ok(points),
+            false => Err(Nack::invalid(TOO_MUCH)),
         }
+    }
+
+    fn items(
+        &self,
+        signal: Signal,
+        request: &[u8],
+        metrics: &mut Vec<u8>,
+        room: &mut Room,
+    ) -> usize {
         let mut points = 0;
         for resource in messages(request, 1) {
             let mut counts = Counts::new(self);
@@ -70,39 +91,55 @@ impl Sections {
                 resource: Message::new(resource),
                 ..Here::default()
             };
+            counts.enter(Depth::Resource, &here);
             for scope in messages(resource, 2) {
                 here.scope = Message::new(scope);
+                counts.enter(Depth::Scope, &here);
                 for item in messages(scope, 2) {
                     here.item = Message::new(item);
                     match signal {
-                        Signal::Traces => counts.span(item, here),
-                        Signal::Metrics => counts.metric(item, here),
-                        Signal::Logs | Signal::Profiles => counts.items.count(&here),
+                        Signal::Traces => counts.span(item, here, room),
+                        Signal::Metrics => counts.metric(item, here, room),
+                        Signal::Logs | Signal::Profiles => counts.items.count(&here, room),
                     }
                 }
             }
             points += self.write(&counts, (resource, resource), metrics);
         }
-        Ok(points)
+        points
     }
 
-    fn profiles(&self, request: &[u8], metrics: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn profiles(
+        &self,
+        request: &[u8],
+        metrics: &mut Vec<u8>,
+        room: &mut Room,
+    ) -> Result<usize, Fault> {
         let entries = dictionary(request)?;
         let mut reader = Reader::new(&entries);
         let mut points = 0;
         for entry in messages(request, 1) {
             let mut counts = Counts::new(self);
             let resource = reader.resource(entry)?;
+            let here = Here {
+                resource: Message::new(&resource),
+                ..Here::default()
+            };
+            counts.enter(Depth::Resource, &here);
             for scope in messages(entry, 2) {
                 let head = reader.scope(scope)?;
+                let here = Here {
+                    scope: Message::new(&head),
+                    ..here
+                };
+                counts.enter(Depth::Scope, &here);
                 for profile in messages(scope, 2) {
                     let fields = reader.profile(profile)?;
-                    counts.items.count(&Here {
-                        resource: Message::new(&resource),
-                        scope: Message::new(&head),
+                    let here = Here {
                         profile: Some(&fields),
-                        ..Here::default()
-                    });
+                        ..here
+                    };
+                    counts.items.count(&here, room);
                 }
             }
             points += self.write(&counts, (&resource, entry), metrics);
@@ -154,18 +191,26 @@ impl<'s> Counts<'s> {
         }
     }
 
-    fn span<'a>(&mut self, span: &'a [u8], mut here: Here<'a>) {
-        self.items.count(&here);
+    fn enter(&mut self, depth: Depth, here: &Here<'_>) {
+        self.items.enter(depth, here);
+        if let Some(inner) = &mut self.inner {
+            inner.enter(depth, here);
+        }
+    }
+
+    fn span<'a>(&mut self, span: &'a [u8], mut here: Here<'a>, room: &mut Room) {
+        self.items.count(&here, room);
         if let Some(events) = &mut self.inner {
+            events.enter(Depth::Item, &here);
             for event in messages(span, 11) {
                 here.inner = Message::new(event);
-                events.count(&here);
+                events.count(&here, room);
             }
         }
     }
 
-    fn metric<'a>(&mut self, metric: &'a [u8], mut here: Here<'a>) {
-        self.items.count(&here);
+    fn metric<'a>(&mut self, metric: &'a [u8], mut here: Here<'a>, room: &mut Room) {
+        self.items.count(&here, room);
         let Some(points) = &mut self.inner else {
             return;
         };
@@ -174,10 +219,11 @@ impl<'s> Counts<'s> {
         // The forms of data are a `oneof`: the last one is the data.
         let forms = fields().map(|field| field.number).filter(data);
         here.form = forms.last().unwrap_or_default();
+        points.enter(Depth::Item, &here);
         for data in messages(metric, here.form) {
             for point in messages(data, 1) {
                 here.inner = Message::new(point);
-                points.count(&here);
+                points.count(&here, room);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use metrics::Counter;
 use tokio::time::Instant;
 
-use super::measure::measure;
+use super::measure::{Bounds, measure};
 use super::requests::served;
 use super::series::Series;
 use super::window::Window;
@@ -16,11 +16,14 @@ use crate::memory::Budget;
 const MOST_RESOURCES: usize = 3;
 
 /// The metrics of a window that these requests of profiles came in, with so many functions; `None` if one of them
-/// breaks the rules of its dictionary.
+/// breaks the rules of its dictionary, or has too much.
 pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> {
     let (mut window, mut series) = empty();
+    let mut memory = Budget::new(usize::MAX / 2).nothing();
+    let keys = ["service.name".to_owned()];
     for request in requests {
-        for measured in measure(request, &["service.name".to_owned()]).ok()? {
+        let bounds = Bounds::of(request.len());
+        for measured in measure(request, &keys, bounds, &mut memory).ok()? {
             window.add(measured, &mut series, MOST_RESOURCES);
         }
     }

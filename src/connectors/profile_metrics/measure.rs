@@ -1,6 +1,6 @@
 //! What a request of profiles says, resource by resource: sums by function, and how much of it has names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -11,10 +11,12 @@ use ring::digest::{SHA256, digest};
 
 use super::kinds::{Kind, Meaning, recognize, recognize_by_period};
 use super::subject::{retained, service};
+use super::unknown;
+use crate::memory::Permit;
 use crate::profiles::Dictionary;
 use crate::profiles::dictionary::ValueType;
 use crate::profiles::frames::Selection;
-use crate::profiles::id::StackId;
+use crate::profiles::id::{LocationId, StackId};
 use crate::profiles::ingest::ingest;
 use crate::profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
 use crate::profiles::names;
@@ -161,31 +163,102 @@ impl Values {
     }
 }
 
-/// Reads a request.
+/// Why there is nothing to be known of a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unmeasured {
+    /// It breaks the rules of its dictionary.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// It would be the same the next time.
+    #[error(
+        "their stacks have {found} {what} together, and {most} are the most for a request of that size: send less in one \
+         request, or shorter stacks"
+    )]
+    TooMuch {
+        what: &'static str,
+        found: u64,
+        most: u64,
+    },
+    #[error("no memory for what they count: the memory budget is used up")]
+    NoRoom,
+}
+
+/// How much is in the stacks of a request, each as often as profiles have it: 10000 profiles can share a stack of
+/// 100000 frames, or a name of a megabyte.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Frames. A sample takes 15 bytes, and stacks of 200 frames are usual for Java.
+    pub(super) frames: u64,
+    /// Bytes of the names of functions.
+    pub(super) names: u64,
+}
+
+impl Bounds {
+    /// Those for a request of so many bytes. The exporter `parquet` has the same ones.
+    pub(super) fn of(request: usize) -> Self {
+        let bound = |each: u64| each.saturating_mul(request as u64).saturating_add(64 << 20);
+        Bounds {
+            frames: bound(16),
+            names: bound(32),
+        }
+    }
+}
+
+/// Reads a request. The memory that what it counts takes is added to `memory`.
 ///
 /// # Errors
-/// It breaks the rules of its dictionary.
-pub(super) fn measure(request: &[u8], keys: &[String]) -> Result<Vec<Measured>, Fault> {
+/// It breaks the rules of its dictionary, has more than `bounds`, or there is no memory.
+pub(super) fn measure(
+    request: &[u8],
+    keys: &[String],
+    bounds: Bounds,
+    memory: &mut Permit,
+) -> Result<Vec<Measured>, Unmeasured> {
     let mut dictionary = Dictionary::new();
     let read = ingest(request, &mut dictionary, &mut Memo::default(), None)?;
     let mut reader = Reader {
         dictionary: &dictionary,
+        locations: HashMap::default(),
         stacks: HashMap::default(),
+        profiles: 0,
+        frames: 0,
+        names: 0,
+        bounds,
+        memory,
     };
     let resources = read.resources.iter();
-    Ok(resources
+    resources
         .map(|resource| reader.resource(resource, keys))
-        .collect())
+        .collect()
 }
 
 struct Reader<'d> {
     dictionary: &'d Dictionary,
-    /// How many frames of a stack have names, and how many have none.
-    stacks: HashMap<StackId, (u64, u64), RandomState>,
+    /// How many frames of a location, and of a stack, have names, and how many have none.
+    locations: HashMap<LocationId, (u64, u64), RandomState>,
+    stacks: HashMap<StackId, Stack, RandomState>,
+    /// Profiles, frames of their stacks, and bytes of names so far.
+    profiles: u64,
+    frames: u64,
+    names: u64,
+    bounds: Bounds,
+    memory: &'d mut Permit,
+}
+
+#[derive(Debug)]
+struct Stack {
+    named: u64,
+    unnamed: u64,
+    /// In which profile it was met last.
+    profile: u64,
 }
 
 impl Reader<'_> {
-    fn resource(&mut self, from: &ResourceProfiles, keys: &[String]) -> Measured {
+    fn resource(
+        &mut self,
+        from: &ResourceProfiles,
+        keys: &[String],
+    ) -> Result<Measured, Unmeasured> {
         let resource = from.resource.as_ref();
         let mut measured = Measured {
             retained: retained(resource, keys),
@@ -198,30 +271,32 @@ impl Reader<'_> {
             unknown: Vec::new(),
         };
         for scope in &from.scopes {
-            self.scope(scope, &mut measured);
+            self.scope(scope, &mut measured)?;
         }
-        measured
+        Ok(measured)
     }
 
-    fn scope(&mut self, from: &ScopeProfiles, into: &mut Measured) {
+    fn scope(&mut self, from: &ScopeProfiles, into: &mut Measured) -> Result<(), Unmeasured> {
         let scope = from.scope.as_ref();
         let source = source(scope);
+        // Each of its profiles asks these.
+        let is_one_of_several = is_one_of_several(scope);
+        let origin = origin(source.as_deref(), scope);
         let recognized: Vec<_> = from
             .profiles
             .iter()
             .map(|profile| self.meaning(&profile.header))
             .collect();
+        let kinds = recognized.iter().flatten().map(|meaning| meaning.kind);
+        let kinds: HashSet<Kind> = kinds.collect();
         for (profile, meaning) in from.profiles.iter().zip(&recognized) {
-            into.received.add(self.received(profile));
+            into.received.add(self.received(profile)?);
             let meaning = match meaning {
                 Some(meaning) => Some(*meaning),
                 None => {
                     let periods = self.by_period(&profile.header);
-                    let mut others = recognized.iter().flatten();
                     // Who says how long it took and how often it was looked says the same twice.
-                    let again = |found: &Meaning| {
-                        is_one_of_several(scope) || others.any(|other| other.kind == found.kind)
-                    };
+                    let again = |found: &Meaning| is_one_of_several || kinds.contains(&found.kind);
                     if periods.as_ref().is_some_and(again) {
                         continue;
                     }
@@ -230,22 +305,12 @@ impl Reader<'_> {
             };
             let Some(meaning) = meaning else {
                 let (kind, unit) = self.names(profile.header.sample_type);
-                into.unknown.push(format!("{kind} in {unit}"));
+                into.unknown.push(unknown::name(kind, unit));
                 continue;
             };
             let series = meaning.cumulative.then(|| {
-                let mut key = Vec::new();
-                put_delimited(1, &into.instance, &mut key);
-                put_delimited(
-                    2,
-                    source.as_deref().unwrap_or_default().as_bytes(),
-                    &mut key,
-                );
-                put_delimited(
-                    3,
-                    scope.map_or("", |scope| &scope.name).as_bytes(),
-                    &mut key,
-                );
+                let mut key = into.instance.clone();
+                key.extend_from_slice(&origin);
                 key.push(meaning.kind as u8);
                 key
             });
@@ -254,9 +319,10 @@ impl Reader<'_> {
                 source: source.clone(),
                 time: profile.header.time,
                 series,
-                values: self.values(profile, meaning),
+                values: self.values(profile, meaning)?,
             });
         }
+        Ok(())
     }
 
     fn names(&self, value_type: ValueType) -> (&str, &str) {
@@ -273,7 +339,7 @@ impl Reader<'_> {
         recognize_by_period(self.names(header.sample_type), period_type, header.period)
     }
 
-    fn values(&self, profile: &Profile, meaning: Meaning) -> Counted {
+    fn values(&mut self, profile: &Profile, meaning: Meaning) -> Result<Counted, Unmeasured> {
         let one = std::iter::once(profile);
         let counts = count(self.dictionary, one, &Selection::default());
         let scaled = |value: i64| {
@@ -287,44 +353,94 @@ impl Reader<'_> {
                     own: scaled(own),
                     total: scaled(total),
                 };
+                self.names = self.names.saturating_add(name.len() as u64);
+                within("bytes of names", self.names, self.bounds.names)?;
                 values.push(&name, function);
             }
         }
-        values
+        let room = self.memory.grow(values.bytes());
+        room.map_err(|_| Unmeasured::NoRoom)?;
+        Ok(values)
     }
 
-    fn received(&mut self, profile: &Profile) -> Received {
+    fn received(&mut self, profile: &Profile) -> Result<Received, Unmeasured> {
         let mut received = Received {
             profiles: 1,
             samples: profile.samples.len() as u64,
             ..Received::default()
         };
+        self.profiles += 1;
         for sample in profile.samples.iter() {
+            let Reader {
+                dictionary,
+                locations,
+                ..
+            } = self;
             let known = self.stacks.entry(sample.key.stack);
-            let (named, unnamed) =
-                *known.or_insert_with_key(|stack| frames(self.dictionary, *stack));
-            received.named += named;
-            received.unnamed += unnamed;
+            let known = known.or_insert_with_key(|stack| Stack::of(dictionary, *stack, locations));
+            received.named += known.named;
+            received.unnamed += known.unnamed;
+            if std::mem::replace(&mut known.profile, self.profiles) != self.profiles {
+                self.frames = self.frames.saturating_add(known.named + known.unnamed);
+                within("frames", self.frames, self.bounds.frames)?;
+            }
         }
-        received
+        Ok(received)
     }
 }
 
-/// How many frames of a stack have names, and how many have none.
-fn frames(dictionary: &Dictionary, stack: StackId) -> (u64, u64) {
-    let (mut named, mut unnamed) = (0, 0);
-    for location in dictionary.locations(stack) {
-        let lines = dictionary.get_lines(dictionary.get_location(*location).lines);
-        for line in lines {
-            let function = dictionary.get_function(line.function);
-            match dictionary.text(function.name) {
-                "" => unnamed += 1,
-                _ => named += 1,
-            }
-        }
-        unnamed += u64::from(lines.is_empty());
+fn within(what: &'static str, found: u64, most: u64) -> Result<(), Unmeasured> {
+    match found <= most {
+        true => Ok(()),
+        false => Err(Unmeasured::TooMuch { what, found, most }),
     }
+}
+
+impl Stack {
+    fn of(
+        dictionary: &Dictionary,
+        stack: StackId,
+        locations: &mut HashMap<LocationId, (u64, u64), RandomState>,
+    ) -> Self {
+        let mut found = Stack {
+            named: 0,
+            unnamed: 0,
+            profile: 0,
+        };
+        for location in dictionary.locations(stack) {
+            let known = locations.entry(*location);
+            let (named, unnamed) =
+                *known.or_insert_with_key(|location| frames(dictionary, *location));
+            found.named += named;
+            found.unnamed += unnamed;
+        }
+        found
+    }
+}
+
+/// How many frames of a location have names, and how many have none.
+fn frames(dictionary: &Dictionary, location: LocationId) -> (u64, u64) {
+    let (mut named, mut unnamed) = (0, 0);
+    let lines = dictionary.get_lines(dictionary.get_location(location).lines);
+    for line in lines {
+        let function = dictionary.get_function(line.function);
+        match dictionary.text(function.name) {
+            "" => unnamed += 1,
+            _ => named += 1,
+        }
+    }
+    unnamed += u64::from(lines.is_empty());
     (named, unnamed)
+}
+
+/// What tells the profiles of a scope from those of others, as a hash: both texts may be long, and each profile refers to
+/// them.
+fn origin(source: Option<&str>, scope: Option<&InstrumentationScope>) -> Vec<u8> {
+    let mut origin = Vec::new();
+    put_delimited(1, source.unwrap_or_default().as_bytes(), &mut origin);
+    let name = scope.map_or("", |scope| &scope.name);
+    put_delimited(2, name.as_bytes(), &mut origin);
+    digest(&SHA256, &origin).as_ref().to_vec()
 }
 
 fn source(scope: Option<&InstrumentationScope>) -> Option<Arc<str>> {
@@ -344,4 +460,112 @@ fn is_one_of_several(scope: Option<&InstrumentationScope>) -> bool {
         attribute.key == names::SAMPLE_TYPE_ORDER
             && matches!(value, Some(Value::ArrayValue(order)) if order.values.len() > 1)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use opentelemetry_proto::tonic::profiles::v1development as proto;
+
+    use super::*;
+    use crate::memory::Budget;
+
+    const ROOM: Bounds = Bounds {
+        frames: u64::MAX,
+        names: u64::MAX,
+    };
+
+    /// Profiles of processor time, each with these stacks of the same two locations: one with 100 lines, and another one
+    /// with one line. All lines are of the same function, of 50 letters.
+    fn request(profiles: usize, stacks: &[[i32; 2]]) -> Vec<u8> {
+        let line = proto::Line {
+            function_index: 1,
+            ..Default::default()
+        };
+        let location = |lines: usize| proto::Location {
+            lines: vec![line; lines],
+            ..Default::default()
+        };
+        let of_locations = |locations: &[i32; 2]| proto::Stack {
+            location_indices: locations.to_vec(),
+        };
+        let name = "f".repeat(50);
+        let strings = ["", "cpu", "nanoseconds", &name];
+        let dictionary = proto::ProfilesDictionary {
+            string_table: strings.map(str::to_owned).into(),
+            function_table: vec![
+                Default::default(),
+                proto::Function {
+                    name_strindex: 3,
+                    ..Default::default()
+                },
+            ],
+            location_table: vec![Default::default(), location(100), location(1)],
+            stack_table: std::iter::once(Default::default())
+                .chain(stacks.iter().map(of_locations))
+                .collect(),
+            mapping_table: vec![Default::default()],
+            link_table: vec![Default::default()],
+            attribute_table: vec![Default::default()],
+        };
+        let sample = |stack: i32| proto::Sample {
+            stack_index: stack,
+            values: vec![1],
+            ..Default::default()
+        };
+        let profile = proto::Profile {
+            sample_type: Some(proto::ValueType {
+                type_strindex: 1,
+                unit_strindex: 2,
+            }),
+            // Stacks that come again are walked once.
+            samples: (1..)
+                .take(stacks.len())
+                .cycle()
+                .take(2 * stacks.len())
+                .map(sample)
+                .collect(),
+            duration_nano: 1,
+            ..Default::default()
+        };
+        let request = ExportProfilesServiceRequest {
+            resource_profiles: vec![proto::ResourceProfiles {
+                scope_profiles: vec![proto::ScopeProfiles {
+                    profiles: vec![profile; profiles],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            dictionary: Some(dictionary),
+        };
+        request.encode_to_vec()
+    }
+
+    fn measured(request: &[u8], bounds: Bounds, room: usize) -> Result<(), Unmeasured> {
+        let mut memory = Budget::new(room).nothing();
+        measure(request, &[], bounds, &mut memory).map(drop)
+    }
+
+    #[test]
+    fn frames_count_as_often_as_the_stacks_of_profiles_share_them() {
+        let request = request(3, &[[1, 2], [2, 1]]);
+        let frames = 3 * 2 * 101;
+        let bounds = |frames| Bounds { frames, ..ROOM };
+        assert_eq!(measured(&request, bounds(frames), 1 << 20), Ok(()));
+        let error = measured(&request, bounds(frames - 1), 1 << 20).unwrap_err();
+        let Unmeasured::TooMuch { what, found, most } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((what, found, most), ("frames", frames, frames - 1));
+    }
+
+    #[test]
+    fn names_count_as_often_as_profiles_have_them_and_take_memory() {
+        let request = request(3, &[[1, 2]]);
+        let bounds = |names| Bounds { names, ..ROOM };
+        assert_eq!(measured(&request, bounds(150), 1 << 20), Ok(()));
+        let error = measured(&request, bounds(149), 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("150 bytes of names"), "{error}");
+        assert_eq!(measured(&request, ROOM, 150), Err(Unmeasured::NoRoom));
+    }
 }

@@ -7,7 +7,7 @@ use metrics::Counter;
 use tokio::time::Instant;
 
 use super::Config;
-use super::measure::{Measured, measure};
+use super::measure::{Bounds, Measured, Unmeasured, measure};
 use super::requests::{Served, served};
 use super::series::Series;
 use super::unknown::Unknown;
@@ -15,7 +15,7 @@ use super::window::{Added, Window};
 use super::write;
 use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Next, Outputs, Terminal};
-use crate::memory::Budget;
+use crate::memory::{Budget, Permit};
 use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
 use crate::processors::offer::away;
@@ -115,36 +115,39 @@ fn now() -> u64 {
 }
 
 impl Gatherer {
-    async fn read(&self, batch: &mut Batch) -> Result<Read, Nack> {
+    /// What a batch says, and the memory of that.
+    async fn read(&self, batch: &mut Batch) -> Result<(Read, Permit), Nack> {
         let signal = batch.signal();
         let requests = batch.wire().clone();
         // Tables of profiles take several times as much as their encoding.
-        let _working = match signal {
-            Signal::Profiles => Some(
-                self.budget
-                    .acquire(batch.bytes().saturating_mul(4))
-                    .map_err(|_| {
-                        Nack::unavailable(
-                            "no memory to read profiles: the memory budget is used up",
-                        )
-                    })?,
-            ),
-            _ => None,
+        let mut memory = match signal {
+            Signal::Profiles => self
+                .budget
+                .acquire(batch.bytes().saturating_mul(4))
+                .map_err(|_| {
+                    Nack::unavailable("no memory to read profiles: the memory budget is used up")
+                })?,
+            _ => self.budget.nothing(),
         };
         let (keys, names) = (self.keys.clone(), self.names.clone());
         let work = move || {
             let parts = requests.parts().iter();
             if signal != Signal::Profiles {
                 let all = parts.flat_map(|part| served(signal, part, &names));
-                return Ok(Read::Requests(all.collect()));
+                return Ok((Read::Requests(all.collect()), memory));
             }
             let mut all = Vec::new();
             for part in parts {
-                all.extend(measure(part, &keys).map_err(|fault| {
-                    Nack::invalid(format!("profiles that cannot be measured: {fault}"))
+                let measured = measure(part, &keys, Bounds::of(part.len()), &mut memory);
+                all.extend(measured.map_err(|error| {
+                    let message = format!("profiles that cannot be measured: {error}");
+                    match error {
+                        Unmeasured::NoRoom => Nack::unavailable(message),
+                        _ => Nack::invalid(message),
+                    }
                 })?);
             }
-            Ok(Read::Profiles(all))
+            Ok((Read::Profiles(all), memory))
         };
         let read = away(batch.bytes(), work).await;
         read.unwrap_or_else(|| Err(Nack::unavailable(CLOSED)))
@@ -360,10 +363,12 @@ impl Consumer for Entrance {
                 account: &gatherer.account,
                 items: batch.items(),
             };
-            let mut read = Some(gatherer.read(&mut batch).await?);
+            let (read, memory) = gatherer.read(&mut batch).await?;
+            let mut read = Some(read);
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
             gatherer.holding.with_patience(FULL, take_in).await?;
+            drop(memory);
             // Of what is waited for nothing is in memory but what it was measured as.
             drop(batch);
             answer.outcome().await?;

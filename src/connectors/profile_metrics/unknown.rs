@@ -31,12 +31,11 @@ impl Unknown {
         }
     }
 
-    /// Counts a profile for each of these sample types.
+    /// Counts a profile for each of these [names](name).
     pub(super) fn met(&self, sample_types: &[String]) {
         self.profiles.increment(sample_types.len() as u64);
         for name in sample_types {
-            let name: String = name.chars().take(LONGEST_NAME).collect();
-            if self.is_new(&name) {
+            if self.is_new(name) {
                 tracing::warn!(
                     otelcol.component.id = %self.connector,
                     otelcol.component.kind = "connector",
@@ -51,6 +50,12 @@ impl Unknown {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         named.len() < MOST_NAMES && named.insert(name.to_owned())
     }
+}
+
+/// What a sample type and its unit are called in the log.
+pub(super) fn name(kind: &str, unit: &str) -> String {
+    let all = kind.chars().chain(" in ".chars()).chain(unit.chars());
+    all.take(LONGEST_NAME).collect()
 }
 
 #[cfg(test)]

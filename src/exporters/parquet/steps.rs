@@ -175,6 +175,10 @@ impl Sink for Stepping<'_> {
         admits(self) || self.next_step() && admits(self)
     }
 
+    fn tables(&self) -> usize {
+        self.files.setup.limits.most_open
+    }
+
     fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
         let (adding, _) = self.current.as_mut()?;
         adding.table(kind, partition)

@@ -18,6 +18,8 @@ use tokio::time::{sleep, timeout};
 
 #[cfg(feature = "object-store")]
 mod object_store;
+#[cfg(feature = "object-store")]
+mod s3;
 
 use super::*;
 use crate::batch::{Batch, Nack};

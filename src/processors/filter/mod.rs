@@ -15,7 +15,7 @@ pub use self::config::{
     ConditionEntry, ConditionGroup, Config, ErrorMode, LogFilters, LogProperties, MetricFilters,
     MetricMatchType, MetricProperties, ProfileFilters, SeverityName, SpanFilters, TraceFilters,
 };
-use self::rules::Rules;
+use self::rules::{Conditions, Rules};
 use super::decoding;
 use super::matching::Selecting;
 use crate::batch::{Batch, Nack, Requests, Signal};
@@ -107,6 +107,8 @@ struct Filtering<'f, 'a> {
     signal: Signal,
     selecting: Selecting<'f>,
     here: Here<'a>,
+    /// The conditions with what is known of the resource, the scope and the item at hand, where they ask for that.
+    within: [Option<Conditions>; 3],
     /// The first error that is to be propagated.
     error: Option<String>,
 }
@@ -118,6 +120,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
             signal,
             selecting: rules.choice.selecting(signal),
             here: Here::default(),
+            within: Default::default(),
             error: None,
         };
         let sieved = sieve(request, &mut filtering)
@@ -128,8 +131,29 @@ impl<'f, 'a> Filtering<'f, 'a> {
         }
     }
 
+    /// The conditions with all that is known.
+    fn conditions(&self) -> &Conditions {
+        let deepest = self.within.iter().rev().flatten().next();
+        deepest.unwrap_or(&self.rules.conditions)
+    }
+
+    /// Another one is at hand at that depth.
+    fn leave(&mut self, depth: Depth) {
+        for known in self.within.iter_mut().skip(depth as usize) {
+            *known = None;
+        }
+    }
+
+    /// What is in the one at hand at that depth comes next.
+    fn enter(&mut self, depth: Depth) {
+        let within = self.conditions().within(depth, &self.here);
+        if let Some(known) = self.within.get_mut(depth as usize) {
+            *known = within;
+        }
+    }
+
     fn passes(&mut self, depth: Depth) -> bool {
-        match self.rules.any_is_true(depth, &self.here) {
+        match self.rules.any_is_true(self.conditions(), depth, &self.here) {
             Ok(dropped) => !dropped,
             Err(error) => {
                 self.error.get_or_insert(error);
@@ -173,22 +197,34 @@ fn message<'a>(field: &Field<'a>) -> Message<'a> {
 impl<'a> Sieve<'a> for Filtering<'_, 'a> {
     fn resource(&mut self, entry: ResourceEntry<'a>) -> bool {
         self.here.resource = entry.message();
-        self.selecting.of_resource(entry) && self.passes(Depth::Resource)
+        self.leave(Depth::Resource);
+        let passes = self.selecting.of_resource(entry) && self.passes(Depth::Resource);
+        if passes {
+            self.enter(Depth::Resource);
+        }
+        passes
     }
 
     fn scope(&mut self, entry: ScopeEntry<'a>) -> bool {
         self.here.scope = entry.message();
-        self.selecting.of_scope(entry) && self.passes(Depth::Scope)
+        self.leave(Depth::Scope);
+        let passes = self.selecting.of_scope(entry) && self.passes(Depth::Scope);
+        if passes {
+            self.enter(Depth::Scope);
+        }
+        passes
     }
 
     fn item(&mut self, item: &Field<'a>, editor: &mut Editor<'a>) -> bool {
         self.here.item = message(item);
+        self.leave(Depth::Item);
         if !(self.selecting.of_item(self.here.item) && self.passes(Depth::Item)) {
             return false;
         }
-        if !self.rules.asks(Depth::Inner) {
+        if !self.rules.conditions.asks(Depth::Inner) {
             return true;
         }
+        self.enter(Depth::Item);
         let left = match self.signal {
             Signal::Traces => self.events(item, editor),
             _ => self.points(item, editor),

@@ -78,12 +78,14 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
             ..Here::default()
         };
         let stays = !rules
-            .any_is_true(Depth::Resource, &here)
+            .any_is_true(&rules.conditions, Depth::Resource, &here)
             .map_err(Nack::invalid)?;
         verdicts.resources.push(stays);
         if !stays {
             continue;
         }
+        let of_resource = rules.conditions.within(Depth::Resource, &here);
+        let of_resource = of_resource.as_ref().unwrap_or(&rules.conditions);
         for entry in messages(entry, 2) {
             let scope = reader.scope(entry).map_err(broken)?;
             let here = Here {
@@ -91,12 +93,14 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
                 ..here
             };
             let stays = !rules
-                .any_is_true(Depth::Scope, &here)
+                .any_is_true(of_resource, Depth::Scope, &here)
                 .map_err(Nack::invalid)?;
             verdicts.scopes.push(stays);
             if !stays {
                 continue;
             }
+            let of_scope = of_resource.within(Depth::Scope, &here);
+            let of_scope = of_scope.as_ref().unwrap_or(of_resource);
             for profile in messages(entry, 2) {
                 let fields = reader.profile(profile).map_err(broken)?;
                 let here = Here {
@@ -104,7 +108,7 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
                     ..here
                 };
                 let stays = !rules
-                    .any_is_true(Depth::Item, &here)
+                    .any_is_true(of_scope, Depth::Item, &here)
                     .map_err(Nack::invalid)?;
                 verdicts.profiles.push(stays);
             }

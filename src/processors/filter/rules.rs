@@ -12,11 +12,43 @@ use crate::telemetry::sampled_log::SampledLog;
 /// What is asked.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// By depth.
-    conditions: [Vec<(Condition, ErrorMode)>; 4],
+    pub(super) conditions: Conditions,
     /// Only what is chosen passes.
     pub(super) choice: Choice,
     log: SampledLog,
+}
+
+/// Conditions by depth.
+#[derive(Debug, Default)]
+pub(super) struct Conditions([Vec<(Condition, ErrorMode)>; 4]);
+
+impl Conditions {
+    /// The conditions for what is in the part of a request at hand, if they ask something of that.
+    pub(super) fn within(&self, depth: Depth, here: &Here<'_>) -> Option<Conditions> {
+        let mut any = false;
+        let within = self.0.each_ref().map(|conditions| {
+            let mut within = Vec::new();
+            // What is not as deep has been asked.
+            let deeper =
+                |(condition, _): &&(Condition, ErrorMode)| condition.context.depth() > depth;
+            for (condition, error_mode) in conditions.iter().filter(deeper) {
+                let known = condition.within(depth, here);
+                any |= known.is_some();
+                within.push((known.unwrap_or_else(|| condition.clone()), *error_mode));
+            }
+            within
+        });
+        any.then_some(Conditions(within))
+    }
+
+    fn at(&self, depth: Depth) -> &[(Condition, ErrorMode)] {
+        self.0.get(depth as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether something is asked at that depth.
+    pub(super) fn asks(&self, depth: Depth) -> bool {
+        !self.at(depth).is_empty()
+    }
 }
 
 impl Rules {
@@ -29,7 +61,7 @@ impl Rules {
         {
             let condition = written.parse().map_err(BuildError)?;
             let depth = condition.context.depth() as usize;
-            if let Some(conditions) = rules.conditions.get_mut(depth) {
+            if let Some(conditions) = rules.conditions.0.get_mut(depth) {
                 conditions.push((condition, written.error_mode));
             }
         }
@@ -49,33 +81,27 @@ impl Rules {
 
     /// Whether nothing is asked.
     pub(super) fn is_empty(&self) -> bool {
-        self.choice.is_everything() && self.conditions.iter().all(Vec::is_empty)
+        self.choice.is_everything() && self.conditions.0.iter().all(Vec::is_empty)
     }
 
-    /// Whether something is asked at that depth.
-    pub(super) fn asks(&self, depth: Depth) -> bool {
-        self.conditions
-            .get(depth as usize)
-            .is_some_and(|conditions| !conditions.is_empty())
-    }
-
-    /// Whether a condition for that depth is true.
+    /// Whether a condition for that depth is true, of these, which are our own with what is known so far.
     ///
     /// # Errors
     /// A sentence, when one cannot be evaluated and that is to be propagated.
-    pub(super) fn any_is_true(&self, depth: Depth, here: &Here<'_>) -> Result<bool, String> {
-        let conditions = self
-            .conditions
-            .get(depth as usize)
-            .map_or(&[][..], Vec::as_slice);
-        for (condition, error_mode) in conditions {
+    pub(super) fn any_is_true(
+        &self,
+        conditions: &Conditions,
+        depth: Depth,
+        here: &Here<'_>,
+    ) -> Result<bool, String> {
+        for (condition, error_mode) in conditions.at(depth) {
             match (condition.is_true(here), error_mode) {
                 (Ok(true), _) => return Ok(true),
                 (Ok(false), _) | (Err(_), ErrorMode::Silent) => {}
                 (Err(undecided), ErrorMode::Ignore) => {
                     if let Some(suppressed) = self.log.admit() {
                         tracing::warn!(
-                            condition = condition.text,
+                            condition = &*condition.text,
                             suppressed,
                             "a condition {undecided}"
                         );

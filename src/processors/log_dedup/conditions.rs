@@ -3,8 +3,8 @@
 use tracing::warn;
 
 use crate::batch::{Nack, Requests, Signal};
-use crate::ottl::path::Context;
-use crate::ottl::{Condition, Here, parse};
+use crate::ottl::path::{Context, Depth};
+use crate::ottl::{Condition, Here, parse, within};
 use crate::telemetry::sampled_log::SampledLog;
 use crate::wire;
 use crate::wire::edit::Editor;
@@ -53,7 +53,9 @@ impl Conditions {
             let mut records = 0;
             for request in requests.parts() {
                 let mut choice = Choice {
-                    conditions: self,
+                    all: self,
+                    of_resource: None,
+                    of_scope: None,
                     counted,
                     here: Here::default(),
                 };
@@ -81,16 +83,16 @@ impl Conditions {
         })
     }
 
-    /// Whether one of them is true. What cannot be decided is not: it passes, as with the Collector.
-    fn any_is_true(&self, here: &Here<'_>) -> bool {
-        self.conditions
+    /// Whether one of these is true, which are our own with what is known so far. What cannot be decided is not: it passes, as with the Collector.
+    fn any_is_true(&self, conditions: &[Condition], here: &Here<'_>) -> bool {
+        conditions
             .iter()
             .any(|condition| match condition.is_true(here) {
                 Ok(is_true) => is_true,
                 Err(undecided) => {
                     if let Some(suppressed) = self.log.admit() {
                         warn!(
-                            condition = condition.text,
+                            condition = &*condition.text,
                             suppressed, "a condition of log_dedup {undecided}; the record passes"
                         );
                     }
@@ -111,24 +113,41 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
 
 /// A walk through a request that leaves what is counted, or the rest.
 struct Choice<'c, 'a> {
-    conditions: &'c Conditions,
+    all: &'c Conditions,
+    /// The conditions with what is known of the resource and the scope at hand, where they ask for that.
+    of_resource: Option<Vec<Condition>>,
+    of_scope: Option<Vec<Condition>>,
     counted: bool,
     here: Here<'a>,
+}
+
+impl Choice<'_, '_> {
+    fn of_resource(&self) -> &[Condition] {
+        self.of_resource.as_deref().unwrap_or(&self.all.conditions)
+    }
+
+    fn of_scope(&self) -> &[Condition] {
+        self.of_scope
+            .as_deref()
+            .unwrap_or_else(|| self.of_resource())
+    }
 }
 
 impl<'a> Sieve<'a> for Choice<'_, 'a> {
     fn resource(&mut self, entry: ResourceEntry<'a>) -> bool {
         self.here.resource = entry.message();
+        self.of_resource = within(&self.all.conditions, Depth::Resource, &self.here);
         true
     }
 
     fn scope(&mut self, entry: ScopeEntry<'a>) -> bool {
         self.here.scope = entry.message();
+        self.of_scope = within(self.of_resource(), Depth::Scope, &self.here);
         true
     }
 
     fn item(&mut self, item: &Field<'a>, _: &mut Editor<'a>) -> bool {
         self.here.item = Message::new(item.value.bytes().unwrap_or_default());
-        self.conditions.any_is_true(&self.here) == self.counted
+        self.all.any_is_true(self.of_scope(), &self.here) == self.counted
     }
 }

@@ -1,9 +1,10 @@
 //! How much more the rows of a request have than the request: what many rows share is there once in a request, and in
 //! each row of a table. A megabyte can share 100000 attributes among 10000 spans.
 
-use super::read::{bytes, fields, number};
+use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
+use super::read::{bytes, fields, head, number};
 use super::resolve::{index, indices};
-use super::{Layout, Malformed, ProfilesLayout};
+use super::{AppendError, Layout, Malformed, ProfilesLayout};
 use crate::batch::Signal;
 use crate::profiles::entries::Entries;
 
@@ -14,13 +15,15 @@ pub(super) struct Expansion {
     entries: u64,
     /// Of profiles: bytes of the names and attributes that frames share.
     bytes: u64,
+    /// Bytes of all that items share, if each item were in a table of its own.
+    copied: u64,
 }
 
 /// The rows of a request would have more of what they share than is good for anybody. Nothing was done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
-     request of that size: send less in one request, or shorter stacks and fewer attributes of resources"
+     request of that size: send less or fewer hours in one request, or shorter stacks and fewer attributes of resources"
 )]
 pub struct TooMuch {
     what: &'static str,
@@ -38,28 +41,37 @@ const MOST_BYTES: u64 = 64 << 20;
 const MOST_BYTES_PER_BYTE: u64 = 32;
 
 impl Expansion {
-    /// Whether a request of so many bytes may have so much.
-    pub(super) fn check(self, request: usize) -> Result<(), TooMuch> {
-        for (what, found, most, per_byte) in [
-            (
-                "attributes and frames",
-                self.entries,
-                MOST_ENTRIES,
-                MOST_ENTRIES_PER_BYTE,
-            ),
-            (
-                "bytes of names",
-                self.bytes,
-                MOST_BYTES,
-                MOST_BYTES_PER_BYTE,
-            ),
-        ] {
-            let most = per_byte.saturating_mul(request as u64).saturating_add(most);
-            if found > most {
-                return Err(TooMuch { what, found, most });
-            }
+    /// Whether a request of that signal may have so much, for a sink with so many tables at a time.
+    pub(super) fn check(
+        self,
+        signal: Signal,
+        request: &[u8],
+        by_service: bool,
+        tables: usize,
+    ) -> Result<(), AppendError> {
+        let bound = |most: u64, per_byte: u64| {
+            let more = per_byte.saturating_mul(request.len() as u64);
+            most.saturating_add(more)
+        };
+        let within = |what, found, most| match found <= most {
+            true => Ok(()),
+            false => Err(TooMuch { what, found, most }),
+        };
+        let most = bound(MOST_ENTRIES, MOST_ENTRIES_PER_BYTE);
+        within("attributes and frames", self.entries, most)?;
+        let most = bound(MOST_BYTES, MOST_BYTES_PER_BYTE);
+        within("bytes of names", self.bytes, most)?;
+        let most = bound(MOST_COPIED, MOST_COPIED_PER_BYTE);
+        // Nearly always this is enough to know.
+        if self.copied > most {
+            let found = copied(signal, request, self.bytes, by_service, tables)?;
+            within("bytes", found, most)?;
         }
         Ok(())
+    }
+
+    fn copy(&mut self, items: u64, bytes: u64) {
+        self.copied = self.copied.saturating_add(items.saturating_mul(bytes));
     }
 
     fn add(&mut self, rows: u64, entries: u64) {
@@ -70,13 +82,15 @@ impl Expansion {
 /// How much more the rows of traces, metrics or logs have.
 pub(super) fn of_items(signal: Signal, request: &[u8]) -> Result<Expansion, Malformed> {
     let mut expansion = Expansion::default();
-    of_scopes(request, |shared, items| {
+    of_scopes(request, |(shared, bytes), items| {
         for (number, item) in items {
             if number == 2 && signal == Signal::Metrics {
-                let (points, metadata) = of_metric(item)?;
-                expansion.add(points, shared.saturating_add(metadata));
+                let metric = of_metric(item)?;
+                expansion.add(metric.points, shared.saturating_add(metric.metadata));
+                expansion.copy(metric.points, bytes.saturating_add(metric.bytes));
             } else if number == 2 {
                 expansion.add(1, shared);
+                expansion.copy(1, bytes);
             }
         }
         Ok(())
@@ -93,12 +107,15 @@ pub(super) fn of_profiles(
     let apart = layout.options.profiles == ProfilesLayout::Stacks;
     let (depths, bytes) = of_stacks(dictionary, apart)?;
     let deepest = depths.iter().copied().max().unwrap_or_default();
-    let mut expansion = Expansion { entries: 0, bytes };
+    let mut expansion = Expansion {
+        bytes,
+        ..Expansion::default()
+    };
     if apart {
         // Each is there once.
         depths.iter().for_each(|depth| expansion.add(1, *depth));
     }
-    of_scopes(request, |shared, profiles| {
+    of_scopes(request, |(shared, bytes_of_heads), profiles| {
         for (number, profile) in profiles {
             if number != 2 {
                 continue;
@@ -113,6 +130,7 @@ pub(super) fn of_profiles(
                 }
             }
             expansion.add(samples, shared.saturating_add(attributes));
+            expansion.copy(1, bytes_of_heads.saturating_add(bytes));
             if apart {
                 continue;
             }
@@ -133,29 +151,27 @@ pub(super) fn of_profiles(
     Ok(expansion)
 }
 
-/// Calls `each` with the attributes that the items of a scope share, and with the fields of the scope.
+/// Calls `each` with the attributes that the items of a scope share and their bytes, and with the fields of the scope.
 fn of_scopes(
     request: &[u8],
-    mut each: impl FnMut(u64, &mut dyn Iterator<Item = (u32, &[u8])>) -> Result<(), Malformed>,
+    mut each: impl FnMut((u64, u64), &mut dyn Iterator<Item = (u32, &[u8])>) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     for field in fields(request) {
         let (1, entry) = field? else { continue };
-        let resource = head(bytes(entry))?;
+        let (resource, url) = head(bytes(entry))?;
         let of_resource = count(resource, 1)?;
+        let bytes_of_resource = resource.len() + url.len();
         for field in fields(bytes(entry)) {
             let (2, scope) = field? else { continue };
-            let of_scope = count(head(bytes(scope))?, 3)?;
+            let (head, url) = head(bytes(scope))?;
+            let of_scope = count(head, 3)?;
+            let length = (bytes_of_resource + head.len() + url.len()) as u64;
             let items = fields(bytes(scope)).map_while(Result::ok);
             let mut items = items.map(|(number, value)| (number, bytes(value)));
-            each(of_resource.saturating_add(of_scope), &mut items)?;
+            each((of_resource.saturating_add(of_scope), length), &mut items)?;
         }
     }
     Ok(())
-}
-
-/// The resource or scope of an entry.
-fn head(entry: &[u8]) -> Result<&[u8], Malformed> {
-    super::read::head(entry).map(|(head, _)| head)
 }
 
 /// How many of a field there are.
@@ -167,19 +183,26 @@ fn count(message: &[u8], number: u32) -> Result<u64, Malformed> {
     Ok(count)
 }
 
-/// How many data points a metric has, and how many entries of metadata.
-fn of_metric(metric: &[u8]) -> Result<(u64, u64), Malformed> {
-    let (mut points, mut metadata) = (0_u64, 0);
+#[derive(Default)]
+struct OfMetric {
+    points: u64,
+    /// What the points share: entries of metadata, and bytes of all that the metric has besides them.
+    metadata: u64,
+    bytes: u64,
+}
+
+fn of_metric(metric: &[u8]) -> Result<OfMetric, Malformed> {
+    let mut found = OfMetric::default();
     for field in fields(metric) {
-        match field? {
-            (5 | 7 | 9 | 10 | 11, data) => {
-                points = points.saturating_add(count(bytes(data), 1)?);
-            }
-            (12, _) => metadata += 1,
-            _ => {}
+        let (number, value) = field?;
+        if let 5 | 7 | 9 | 10 | 11 = number {
+            found.points = found.points.saturating_add(count(bytes(value), 1)?);
+            continue;
         }
+        found.bytes += bytes(value).len() as u64;
+        found.metadata += u64::from(number == 12);
     }
-    Ok((points, metadata))
+    Ok(found)
 }
 
 /// How many frames each stack has, and how many bytes of texts are in all frames together.

@@ -15,6 +15,7 @@ mod chunk;
 mod columns;
 mod compress;
 mod context;
+mod copies;
 mod encoding;
 mod exemplars;
 mod expansion;
@@ -109,6 +110,11 @@ pub trait Sink {
         true
     }
 
+    /// How many partitions may have tables at a time; where there are more, each may get several, one after the other.
+    fn tables(&self) -> usize {
+        usize::MAX
+    }
+
     /// The table for rows of that kind and partition; without one they are left out. It is asked for once for many rows.
     fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table>;
 }
@@ -129,7 +135,8 @@ pub fn append(
     match signal {
         Signal::Profiles => profiles::append(request, layout, by_service, sink),
         _ => {
-            expansion::of_items(signal, request)?.check(request.len())?;
+            let expansion = expansion::of_items(signal, request)?;
+            expansion.check(signal, request, by_service, sink.tables())?;
             Ok(rows::append(signal, request, by_service, sink)?)
         }
     }

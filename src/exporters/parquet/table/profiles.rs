@@ -18,6 +18,7 @@ use super::{
     AppendError, Kind, Layout, Partition, ProfilesLayout, RowColumns, Sink, WriteError, expansion,
     new_contents,
 };
+use crate::batch::Signal;
 use crate::profiles::entries::Entries;
 use crate::wire::Malformed;
 
@@ -123,7 +124,8 @@ pub(super) fn append(
         pairs: KnownPairs::default(),
         found: Vec::new(),
     };
-    expansion::of_profiles(request, &reader.dictionary.entries, layout)?.check(request.len())?;
+    let expansion = expansion::of_profiles(request, &reader.dictionary.entries, layout)?;
+    expansion.check(Signal::Profiles, request, by_service, sink.tables())?;
     for entry in messages(request, 1) {
         let entry = entry?;
         let mut known = KnownOrigin::default();

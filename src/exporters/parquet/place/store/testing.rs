@@ -1,7 +1,9 @@
-//! A server that speaks the part of S3's protocol that is needed, and fails as told.
+//! A server that speaks the part of S3's protocol that is needed, or stands in front of one that speaks all of it, and
+//! fails as told.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use crate::config::ByteSize;
@@ -26,6 +28,8 @@ pub(in crate::exporters::parquet) enum Fault {
     Lost,
     /// It is done after a while.
     Slow,
+    /// The connection is closed before it has come, and nothing is done.
+    Cut,
 }
 
 /// A bucket's content, and what will go wrong.
@@ -43,14 +47,52 @@ pub(in crate::exporters::parquet) struct Bucket {
 
 /// A server with one bucket.
 #[derive(Clone, Default)]
-pub(in crate::exporters::parquet) struct Server(Arc<Mutex<Bucket>>);
+pub(in crate::exporters::parquet) struct Server {
+    bucket: Arc<Mutex<Bucket>>,
+    /// The server that has the bucket, if it is not this one.
+    real: Option<SocketAddr>,
+}
+
+/// A store in the server at that address, with parts of 1000 bytes: fewer than may be configured.
+pub(in crate::exporters::parquet) fn store_at(server: SocketAddr) -> ObjectStoreConfig {
+    let endpoint = format!("http://{server}");
+    let options = [
+        ("endpoint", endpoint.as_str()),
+        ("allow_http", "true"),
+        ("access_key_id", "key"),
+        ("secret_access_key", "secret"),
+        ("region", "here"),
+    ];
+    let options = options.map(|(name, value)| (name.to_owned(), value.into()));
+    ObjectStoreConfig {
+        url: "s3://bucket/some/prefix".to_owned(),
+        options: options.into(),
+        part_size: ByteSize(1000),
+        ..ObjectStoreConfig::default()
+    }
+}
 
 impl Server {
-    /// A server, and a store in it with parts of 1000 bytes: fewer than may be configured.
+    /// A server, and a store in it.
     pub(in crate::exporters::parquet) async fn start() -> (Self, ObjectStoreConfig) {
-        let server = Server::default();
+        Server::default().listen().await
+    }
+
+    /// One that passes requests on to another server if they are not to fail, and a store in that.
+    pub(in crate::exporters::parquet) async fn in_front_of(
+        real: SocketAddr,
+    ) -> (Self, ObjectStoreConfig) {
+        let server = Server {
+            real: Some(real),
+            ..Server::default()
+        };
+        server.listen().await
+    }
+
+    async fn listen(self) -> (Self, ObjectStoreConfig) {
+        let server = self;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
         let serving = server.clone();
         tokio::spawn(async move {
             loop {
@@ -65,25 +107,11 @@ impl Server {
                 tokio::spawn(connection);
             }
         });
-        let options = [
-            ("endpoint", endpoint.as_str()),
-            ("allow_http", "true"),
-            ("access_key_id", "key"),
-            ("secret_access_key", "secret"),
-            ("region", "here"),
-        ];
-        let options = options.map(|(name, value)| (name.to_owned(), value.into()));
-        let config = ObjectStoreConfig {
-            url: "s3://bucket/some/prefix".to_owned(),
-            options: options.into(),
-            part_size: ByteSize(1000),
-            ..ObjectStoreConfig::default()
-        };
-        (server, config)
+        (server, store_at(address))
     }
 
     pub(in crate::exporters::parquet) fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        self.0.lock().unwrap()
+        self.bucket.lock().unwrap()
     }
 
     pub(in crate::exporters::parquet) fn will(
@@ -101,6 +129,11 @@ impl Server {
             .iter()
             .filter(|other| **other == kind)
             .count()
+    }
+
+    /// Whether all that was to go wrong has.
+    pub(in crate::exporters::parquet) fn is_done_failing(&self) -> bool {
+        self.bucket().faults.values().all(VecDeque::is_empty)
     }
 
     async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
@@ -123,16 +156,20 @@ impl Server {
             (&Method::HEAD, _) => "head",
             other => panic!("{other:?}"),
         };
-        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let fault = {
             let mut bucket = self.bucket();
             bucket.requests.push(kind);
-            if kind == "part" {
-                bucket.parts_at_once += 1;
-                bucket.most_parts_at_once = bucket.most_parts_at_once.max(bucket.parts_at_once);
-            }
             bucket.faults.get_mut(kind).and_then(VecDeque::pop_front)
         };
+        if let Some(Fault::Cut) = fault {
+            return Err(io::Error::other("cut"));
+        }
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        if kind == "part" {
+            let mut bucket = self.bucket();
+            bucket.parts_at_once += 1;
+            bucket.most_parts_at_once = bucket.most_parts_at_once.max(bucket.parts_at_once);
+        }
         if let Some(Fault::Slow) = fault {
             sleep(Duration::from_millis(50)).await;
         }
@@ -144,6 +181,13 @@ impl Server {
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             return Ok(response);
         }
+        if let Some(real) = self.real {
+            let response = pass_on(real, Request::from_parts(head, Full::new(body))).await?;
+            return match fault {
+                Some(Fault::Lost) => Err(io::Error::other("lost")),
+                _ => Ok(response),
+            };
+        }
         let key = head.uri.path().trim_start_matches("/bucket/").to_owned();
         let response = self.bucket().perform(kind, key, &query, &body);
         match fault {
@@ -151,6 +195,25 @@ impl Server {
             _ => Ok(response),
         }
     }
+}
+
+/// What the server at that address answers.
+async fn pass_on(
+    real: SocketAddr,
+    request: Request<Full<Bytes>>,
+) -> io::Result<Response<Full<Bytes>>> {
+    let io = TokioIo::new(TcpStream::connect(real).await?);
+    let handshake = hyper::client::conn::http1::handshake(io).await;
+    let (mut sender, connection) = handshake.map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await;
+    let (mut head, body) = response.map_err(io::Error::other)?.into_parts();
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    // Of the connection, not of the answer.
+    for name in [http::header::CONNECTION, http::header::TRANSFER_ENCODING] {
+        head.headers.remove(name);
+    }
+    Ok(Response::from_parts(head, Full::new(body)))
 }
 
 impl Bucket {

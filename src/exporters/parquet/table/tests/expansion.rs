@@ -2,6 +2,7 @@
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 
+use super::super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE};
 use super::super::expansion::{MOST_ENTRIES, MOST_ENTRIES_PER_BYTE};
 use super::*;
 
@@ -242,4 +243,60 @@ fn what_scopes_metrics_and_hours_share_is_held_once() {
     assert!(table.memory() < 1_000_000, "{}", table.memory());
     let rows = tables.rows(Kind::Logs);
     assert_eq!(rows[999]["scope_name"], "\"999\"");
+}
+
+/// Records of the hours 0, 1 and so on up to `hours`, again and again, with a resource of 100000 bytes.
+fn over_hours(records: usize, hours: usize) -> ExportLogsServiceRequest {
+    const HOUR: u64 = 3_600_000_000_000;
+    let record = |at: usize| LogRecord {
+        time_unix_nano: (at % hours) as u64 * HOUR,
+        ..LogRecord::default()
+    };
+    let mut request = logs("a", (0..records).map(record).collect());
+    let resource = request.resource_logs[0].resource.as_mut().unwrap();
+    resource.attributes = vec![text("large", &"x".repeat(100_000))];
+    request
+}
+
+#[test]
+fn a_resource_that_too_many_hours_share_is_refused_before_there_are_rows() {
+    let request = over_hours(5000, 5000);
+    let error = refusal(Signal::Logs, ProfilesLayout::Wide, &request);
+    let length = request.encoded_len() as u64;
+    let most = MOST_COPIED + MOST_COPIED_PER_BYTE * length;
+    // And the scope, which has a name.
+    assert!(
+        error.contains(" 5001") || error.contains(" 5000"),
+        "{error}"
+    );
+    assert!(error.contains(&format!("{most} are the most")), "{error}");
+}
+
+/// Counts tables that begin; so many may be there at a time.
+struct Few {
+    most: usize,
+    begun: usize,
+}
+
+impl Sink for Few {
+    fn tables(&self) -> usize {
+        self.most
+    }
+
+    fn table(&mut self, _: Kind, _: &Partition) -> Option<&mut Table> {
+        self.begun += 1;
+        None
+    }
+}
+
+#[test]
+fn hours_that_come_again_count_again_only_where_their_tables_have_ended() {
+    let request = over_hours(5000, 3).encode_to_vec();
+    let layout = Layout::new(&Options::default());
+    let append = |most: usize| {
+        let mut few = Few { most, begun: 0 };
+        append(Signal::Logs, &request, &layout, false, &mut few).map(|()| few.begun)
+    };
+    assert_eq!(append(3).unwrap(), 5000);
+    assert!(matches!(append(2), Err(AppendError::TooMuch(_))));
 }
