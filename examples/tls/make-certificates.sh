@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a certificate authority and certificates for the three tiers of examples/configs, with openssl alone.
 #
-#     make-certificates.sh [DIRECTORY]                 make what is missing, renew what ends within a day
+#     make-certificates.sh [DIRECTORY]                 make what is missing, renew what ends within a day or does not fit
 #     make-certificates.sh --renew [DIRECTORY]         new keys and certificates for all tiers, by the same authority
 #     make-certificates.sh --revoke NAME [DIRECTORY]   put the certificate of sidecar, rack or zone on the revocation list
 #
