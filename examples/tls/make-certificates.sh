@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a certificate authority and certificates for the three tiers of examples/configs, with openssl alone.
 #
-#     make-certificates.sh [DIRECTORY]                 make what is missing, renew what ends within a day
+#     make-certificates.sh [DIRECTORY]                 make what is missing, renew what ends within a day or does not fit
 #     make-certificates.sh --renew [DIRECTORY]         new keys and certificates for all tiers, by the same authority
 #     make-certificates.sh --revoke NAME [DIRECTORY]   put the certificate of sidecar, rack or zone on the revocation list
 #
@@ -115,7 +115,9 @@ revocation_list() {
 # issue NAME USES MORE_NAMES: a key, and a certificate that says what it may be used for. The first URI is the
 # identity that a server stamps on what this client sends.
 issue() {
-  key "authority/$1.key.new"
+  rm -rf authority/new
+  mkdir authority/new
+  key "authority/new/$1.key"
   cat >"authority/$1.ext" <<EXTENSIONS
 basicConstraints = critical, CA:false
 keyUsage = critical, digitalSignature
@@ -125,18 +127,22 @@ subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid:always
 EXTENSIONS
   quietly openssl req -config authority/openssl.cnf -section request -new -sha256 -subj "/CN=$1" \
-    -key "authority/$1.key.new" -out "authority/$1.csr"
+    -key "authority/new/$1.key" -out "authority/$1.csr"
   quietly openssl ca -config authority/openssl.cnf -batch -notext -in "authority/$1.csr" \
-    -extfile "authority/$1.ext" -out "authority/$1.crt.new"
-  # One after the other: whoever reads in between finds a pair that does not match, and keeps the old one.
-  mv -f "authority/$1.key.new" "$1.key"
-  publish "authority/$1.crt.new" "$1.crt"
-  rm -f "authority/$1.csr" "authority/$1.ext"
+    -extfile "authority/$1.ext" -out "authority/new/$1.crt"
+  chmod 644 "authority/new/$1.crt"
+  # Two files cannot be replaced in one step. By one process they are microseconds apart, and in the order in which
+  # they are read, so that hardly anybody gets a pair that does not match. A running collector then keeps the old one
+  # and looks again; one that starts just then says so and ends, and starts the next time.
+  mv -f "authority/new/$1.crt" "authority/new/$1.key" .
+  rm -rf authority/new "authority/$1.csr" "authority/$1.ext"
   made="$made $1.crt $1.key"
 }
 
+# Whether a pair is there, is one (who was interrupted may have replaced half of it), and is valid for another day.
 is_fresh() {
-  [ -e "$1.key" ] && [ -e "$1.crt" ] && openssl x509 -in "$1.crt" -noout -checkend 86400 >/dev/null 2>&1
+  [ -e "$1.key" ] && [ -e "$1.crt" ] && openssl x509 -in "$1.crt" -noout -checkend 86400 >/dev/null 2>&1 &&
+    [ "$(openssl x509 -in "$1.crt" -noout -pubkey 2>&1)" = "$(openssl pkey -in "$1.key" -pubout 2>&1)" ]
 }
 
 issue_if_needed() {

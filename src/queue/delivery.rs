@@ -29,6 +29,14 @@ const EXTRA_SENDS: usize = 256;
 /// part unless there is something bad in every eighth of the batch.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
+/// How many more sends the parts of a batch may cost that a server refused for good, given whether it has taken one.
+pub(crate) fn most_extra_sends(fault: Fault, any_accepted: bool) -> usize {
+    match fault {
+        Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
+        _ => EXTRA_SENDS,
+    }
+}
+
 /// The longest wait between attempts during the shutdown, unless the server asks for more.
 const LAST_WAITS: Duration = Duration::from_millis(500);
 
@@ -99,10 +107,7 @@ impl Delivery {
                     continue;
                 }
             };
-            let most = match error.fault {
-                Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
-                _ => EXTRA_SENDS,
-            };
+            let most = most_extra_sends(error.fault, any_accepted);
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
                     // Only who has the content can take it apart.

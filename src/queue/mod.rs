@@ -33,6 +33,7 @@ pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Sizer,
 };
+pub(crate) use delivery::most_extra_sends;
 pub use partly::Partly;
 pub use sending::{Settings, terminal};
 pub use stored::decode as decode_record;

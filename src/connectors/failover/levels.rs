@@ -1,14 +1,13 @@
 //! Which level is asked first, and what becomes of a refusal.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Config;
 use super::metrics::Metrics;
+use super::position::Position;
 use crate::batch::{Batch, Code, Nack, Signal};
 use crate::component::{BuildContext, Outputs};
 use crate::config::ComponentId;
@@ -19,11 +18,8 @@ pub(super) struct Levels {
     id: ComponentId,
     signal: Signal,
     levels: Vec<Level>,
-    /// The position of the level that is asked first.
-    current: AtomicUsize,
+    position: Arc<Position>,
     retry_interval: Duration,
-    /// When a batch asks the levels above the current one.
-    next_probe: Mutex<Instant>,
     metrics: Metrics,
 }
 
@@ -60,29 +56,34 @@ impl Levels {
             })
             .collect();
         let numbers: Vec<usize> = levels.iter().map(|level| level.number).collect();
-        let metrics = Metrics::new(&cx.id, signal, &numbers);
-        metrics.at(numbers.first().copied().unwrap_or_default());
         Levels {
             id: cx.id.clone(),
             signal,
             levels,
-            current: AtomicUsize::new(0),
+            position: Position::of(cx, signal, &of_signal),
             retry_interval: *config.retry_interval,
-            next_probe: Mutex::new(Instant::now()),
-            metrics,
+            metrics: Metrics::new(&cx.id, signal, &numbers),
+        }
+    }
+
+    /// Says which level it begins with. Not before it is started: a configuration that cannot be built changes nothing.
+    pub(super) fn start(&self) {
+        if let Some(level) = self.levels.get(self.position.current()) {
+            self.metrics.at(level.number);
         }
     }
 
     /// Asks one level after the other.
     async fn offer(&self, batch: Batch) -> Result<(), Nack> {
-        let first = self.current.load(SeqCst);
+        let first = self.position.current();
         let all = 0..self.levels.len();
         // Nothing is refused before every level was asked: those above the current one come last, unless it is their
         // turn.
-        let order: Vec<usize> = match first > 0 && self.is_time_to_probe() {
-            true => all.collect(),
-            false => (first..all.end).chain(0..first).collect(),
-        };
+        let order: Vec<usize> =
+            match first > 0 && self.position.is_time_to_probe(self.retry_interval) {
+                true => all.collect(),
+                false => (first..all.end).chain(0..first).collect(),
+            };
         let mut worst: Option<Nack> = None;
         for position in order {
             let Some(level) = self.levels.get(position) else {
@@ -104,29 +105,13 @@ impl Levels {
         Err(worst.unwrap_or_else(|| Nack::unavailable("no level has a pipeline of this signal")))
     }
 
-    /// Whether this batch is the one that asks higher levels. The next one is an interval later.
-    fn is_time_to_probe(&self) -> bool {
-        let mut next = self
-            .next_probe
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let due = *next <= Instant::now();
-        if due {
-            *next = Instant::now() + self.retry_interval;
-        }
-        due
-    }
-
     /// Notes that the level at `to` took a batch that began at `from`. Where another batch has changed the level
     /// since, what that one saw is newer.
     fn taken(&self, from: usize, to: usize, why: Option<&Nack>) {
-        if from == to {
+        if from == to || !self.position.change(from, to) {
             return;
         }
-        let changed = self.current.compare_exchange(from, to, SeqCst, SeqCst);
-        let (Ok(_), Some(left), Some(entered)) =
-            (changed, self.levels.get(from), self.levels.get(to))
-        else {
+        let (Some(left), Some(entered)) = (self.levels.get(from), self.levels.get(to)) else {
             return;
         };
         self.metrics.at(entered.number);
@@ -142,11 +127,7 @@ impl Levels {
             return;
         }
         self.metrics.left(from);
-        let mut next = self
-            .next_probe
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *next = Instant::now() + self.retry_interval;
+        self.position.probe_after(self.retry_interval);
         warn!(
             otelcol.component.id = %self.id,
             otelcol.component.kind = "connector",

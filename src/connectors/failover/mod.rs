@@ -10,12 +10,15 @@
 mod config;
 mod levels;
 mod metrics;
+mod position;
 #[cfg(test)]
 mod tests;
 
 pub use self::config::Config;
 
 use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use self::levels::Levels;
 use super::queued::queued;
@@ -25,7 +28,7 @@ use crate::component::{
 };
 use crate::config::{PipelineId, Problems};
 use crate::entry;
-use crate::pipeline::Idle;
+use crate::pipeline::{BoxFuture, Component, Idle, Undelivered};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
@@ -49,16 +52,50 @@ impl ConnectorConfig for Config {
         outputs: Outputs,
     ) -> Result<Terminal, BuildError> {
         let mut inputs = Outputs::default();
+        let mut all = Vec::new();
         for signal in signals {
-            let levels = Levels::new(self, cx, *signal, &outputs);
-            inputs.set(*signal, Arc::new(levels));
+            let levels = Arc::new(Levels::new(self, cx, *signal, &outputs));
+            inputs.set(*signal, levels.clone());
+            all.push(levels);
         }
-        match &*self.sending_queue {
-            None => Ok(Terminal {
+        let Terminal { inputs, component } = match &*self.sending_queue {
+            None => Terminal {
                 inputs,
                 component: Box::new(Idle),
-            }),
-            Some(queue) => queued(cx, signals, queue, inputs),
+            },
+            Some(queue) => queued(cx, signals, queue, inputs)?,
+        };
+        let component = Box::new(Failover {
+            levels: all,
+            queue: component,
+        });
+        Ok(Terminal { inputs, component })
+    }
+}
+
+/// The life of the connector: that of its queue, if it has one.
+struct Failover {
+    levels: Vec<Arc<Levels>>,
+    queue: Box<dyn Component>,
+}
+
+impl Component for Failover {
+    fn start(&mut self) {
+        for levels in &self.levels {
+            levels.start();
         }
+        self.queue.start();
+    }
+
+    fn idle(&self) -> bool {
+        self.queue.idle()
+    }
+
+    fn flush(&self) {
+        self.queue.flush();
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        self.queue.shutdown(deadline)
     }
 }

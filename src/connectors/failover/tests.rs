@@ -5,10 +5,15 @@ use std::time::Duration;
 use super::*;
 use crate::batch::{Code, Nack};
 use crate::component::Host;
+use crate::exporters::testing::Recorded;
 use crate::pipeline::Consumer;
 use crate::pipeline::testing::{Scripted, spans};
 
 fn build(yaml: &str, levels: &[(&str, &Arc<Scripted>)]) -> Terminal {
+    build_in(&Host::for_tests(), yaml, levels)
+}
+
+fn build_in(host: &Host, yaml: &str, levels: &[(&str, &Arc<Scripted>)]) -> Terminal {
     let config: Config = serde_yaml::from_str(yaml).unwrap();
     let mut outputs = Outputs::default();
     let pipelines = levels.iter().map(|(id, consumer)| {
@@ -18,7 +23,7 @@ fn build(yaml: &str, levels: &[(&str, &Arc<Scripted>)]) -> Terminal {
         )
     });
     outputs.set_pipelines(pipelines.collect());
-    let cx = Host::for_tests().context(&"failover".parse().unwrap());
+    let cx = host.context(&"failover".parse().unwrap());
     config.build(&cx, &[Signal::Traces], outputs).unwrap()
 }
 
@@ -49,6 +54,34 @@ async fn the_first_level_that_takes_a_batch_gets_it_and_keeps_the_role_for_the_i
     offer(&failover, "4").await.unwrap();
     offer(&failover, "5").await.unwrap();
     assert_eq!(a.span_names(), ["4", "5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_keeps_the_level_of_the_same_levels_and_what_is_only_built_says_nothing() {
+    let (a, b) = (Scripted::new([down()]), Scripted::new([]));
+    let levels = [("traces/a", &a), ("traces/b", &b)];
+    let (host, recorded) = (Host::for_tests(), Recorded::new());
+    let level = || recorded.sum("tributary_connector_failover_level");
+    let mut first = recorded.within(|| build_in(&host, TWO, &levels));
+    assert_eq!(level(), 0.0);
+    first.component.start();
+    assert_eq!(level(), 1.0);
+    offer(&first, "1").await.unwrap();
+    assert_eq!(level(), 2.0);
+    let again = TWO.replace("1m", "2m");
+    let mut second = recorded.within(|| build_in(&host, &again, &levels));
+    second.component.start();
+    offer(&second, "2").await.unwrap();
+    assert_eq!(
+        (level(), b.span_names()),
+        (2.0, vec!["1".into(), "2".into()])
+    );
+    // Other levels begin anew, and not before they are started.
+    let other = "{priority_levels: [[traces/b], [traces/a]]}";
+    let mut third = recorded.within(|| build_in(&host, other, &levels));
+    assert_eq!(level(), 2.0);
+    third.component.start();
+    assert_eq!(level(), 1.0);
 }
 
 #[tokio::test(start_paused = true)]

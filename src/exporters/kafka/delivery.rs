@@ -11,7 +11,7 @@ use rdkafka::producer::FutureRecord;
 use rdkafka::producer::future_producer::DeliveryFuture;
 use tokio::time::sleep;
 
-use super::producer::Client;
+use super::producer::Brokers;
 use super::record::{Record, records};
 use crate::batch::Code;
 use crate::queue::{Fault, Identity, Outcome, SendError};
@@ -31,6 +31,8 @@ struct Sending {
 enum State {
     /// Not with librdkafka, or not any more.
     Waiting,
+    /// The same, for librdkafka did not take it.
+    Failed(SendError),
     /// librdkafka has it, and will say what became of it.
     UnderWay(DeliveryFuture),
     Acknowledged,
@@ -54,31 +56,37 @@ impl Delivery {
         Delivery(records.collect())
     }
 
-    /// Gives librdkafka what it does not have, in order; waits for room. May be dropped at any time, and called again.
+    /// Gives librdkafka what it does not have, in order; waits for room. What it does not take, such as a record for a
+    /// topic that is not there, keeps nothing from following: [`settle`](Self::settle) tells. May be dropped at any
+    /// time, and called again.
     pub(super) async fn hand_over(
         &mut self,
         chunks: &[Bytes],
-        client: &Client,
+        brokers: &Brokers,
         headers: Option<&OwnedHeaders>,
         most: usize,
-    ) -> Result<(), SendError> {
+    ) {
         for (record, sending) in records(chunks).zip(&mut self.0) {
-            if matches!(sending.state, State::Waiting) {
+            if matches!(sending.state, State::Waiting | State::Failed(_)) {
                 sending.state = match record.payload.len() > most {
                     true => State::Refused(too_large(&record, most)),
-                    false => hand_over(&record, client, headers).await?,
+                    false => hand_over(&record, brokers, headers).await,
                 };
             }
         }
-        Ok(())
     }
 
     /// Waits until nothing is under way any more. May be dropped at any time, and called again.
     pub(super) async fn settle(&mut self) -> Result<Outcome, SendError> {
         let mut failed = None;
         for Sending { topic, state, .. } in &mut self.0 {
-            let State::UnderWay(future) = state else {
-                continue;
+            let future = match state {
+                State::UnderWay(future) => future,
+                State::Failed(error) => {
+                    failed.get_or_insert(error.clone());
+                    continue;
+                }
+                _ => continue,
             };
             *state = match future.await {
                 Ok(Ok(_)) => State::Acknowledged,
@@ -113,7 +121,10 @@ impl Delivery {
         };
         let reason = first.reason.clone();
         if refused.clone().count() == self.0.len() {
-            let code = Code::InvalidArgument;
+            let code = match first.fault {
+                Fault::Size => Code::ResourceExhausted,
+                _ => Code::InvalidArgument,
+            };
             return Err(SendError::permanent(code, first.fault, reason));
         }
         Ok(Outcome {
@@ -135,11 +146,7 @@ fn too_large(record: &Record, most: usize) -> Refusal {
 }
 
 /// Gives a record to librdkafka, which copies it.
-async fn hand_over(
-    record: &Record,
-    client: &Client,
-    headers: Option<&OwnedHeaders>,
-) -> Result<State, SendError> {
+async fn hand_over(record: &Record, brokers: &Brokers, headers: Option<&OwnedHeaders>) -> State {
     let topic = std::str::from_utf8(&record.topic).unwrap_or_default();
     loop {
         let ready = FutureRecord::<[u8], [u8]> {
@@ -150,13 +157,19 @@ async fn hand_over(
             timestamp: None,
             headers: headers.cloned(),
         };
-        match client.send_result(ready) {
-            Ok(future) => return Ok(State::UnderWay(future)),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
-                sleep(NO_ROOM).await;
-            }
-            Err((error, _)) => return verdict(&record.topic, &error).map(State::Refused),
+        let error = match brokers.send(ready).await {
+            Ok(Ok(future)) => return State::UnderWay(future),
+            Ok(Err(error)) => error,
+            Err(ended) => return State::Failed(ended),
+        };
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) {
+            sleep(NO_ROOM).await;
+            continue;
         }
+        return match verdict(&record.topic, &error) {
+            Ok(refused) => State::Refused(refused),
+            Err(error) => State::Failed(error),
+        };
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration as Time;
 
 use bytes::Bytes;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
+use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, Producer as _};
-use tokio::sync::oneshot;
-use tokio::time::sleep;
+use rdkafka::producer::future_producer::DeliveryFuture;
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use tokio::sync::{RwLock, oneshot};
+use tokio::time::{Instant, sleep};
 use tracing::{error, info};
 
 use super::config::{Config, Hasher};
@@ -24,14 +26,14 @@ use crate::pipeline::BoxFuture;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Taken};
 
 /// A client of librdkafka; a clone is the same one.
-pub(super) type Client = FutureProducer<Logging>;
+type Client = FutureProducer<Logging>;
 
 /// Bytes that librdkafka holds at most, unless a few records are larger.
 const HELD: usize = 64 << 20;
 
 /// One exporter.
 pub(super) struct Exporter {
-    brokers: Arc<Brokers>,
+    pub(super) brokers: Arc<Brokers>,
     routes: [Route; 4],
     headers: Option<OwnedHeaders>,
     /// The most bytes of key and value of a record.
@@ -73,27 +75,16 @@ impl Exporter {
         })
     }
 
-    /// Gives librdkafka what it does not have of a batch; the client that has it.
-    async fn begin(&self, batch: &Encoded) -> Result<(u64, Attempt), SendError> {
-        let Some((generation, client)) = self.brokers.client() else {
-            return Err(SendError::transient(
-                Code::Unavailable,
-                "the exporter has ended",
-            ));
-        };
+    /// Gives librdkafka what it does not have of a batch.
+    async fn begin(&self, batch: &Encoded) -> Attempt {
+        self.brokers.renew_when_due();
         let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
-        let handed_over = attempt
-            .delivery
-            .hand_over(&batch.chunks, &client, self.headers.as_ref(), self.most)
+        let (headers, most) = (self.headers.as_ref(), self.most);
+        let delivery = &mut attempt.delivery;
+        delivery
+            .hand_over(&batch.chunks, &self.brokers, headers, most)
             .await;
-        match handed_over {
-            Ok(()) => Ok((generation, attempt)),
-            Err(error) => {
-                let outcome = Err(error.clone());
-                self.brokers.finish(generation, attempt, &outcome);
-                Err(error)
-            }
-        }
+        attempt
     }
 
     fn records(&self, signal: Signal, request: &Bytes) -> Result<Vec<Bytes>, String> {
@@ -137,9 +128,9 @@ impl queue::Sender for Exporter {
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
-            let (generation, mut attempt) = self.begin(batch).await?;
+            let mut attempt = self.begin(batch).await;
             let outcome = attempt.delivery.settle().await;
-            self.brokers.finish(generation, attempt, &outcome);
+            self.brokers.finish(attempt, &outcome);
             outcome
         })
     }
@@ -151,7 +142,7 @@ impl queue::Sender for Exporter {
 
     fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
         Box::pin(async move {
-            let (generation, mut attempt) = self.begin(batch).await?;
+            let mut attempt = self.begin(batch).await;
             let (mut tell, settled) = oneshot::channel();
             let (brokers, patience) = (self.brokers.clone(), self.patience);
             tokio::spawn(async move {
@@ -162,7 +153,7 @@ impl queue::Sender for Exporter {
                     () = tell.closed() => return,
                 };
                 // Before anybody hears of it, and may begin the next attempt.
-                brokers.finish(generation, attempt, &outcome);
+                brokers.finish(attempt, &outcome);
                 let _ = tell.send(outcome);
             });
             Ok(Taken::Over(settled))
@@ -182,12 +173,14 @@ async fn too_late(patience: Option<Time>) -> SendError {
 
 /// The client, and how to make another one: when certificates were renewed, and because after some errors (an
 /// idempotent producer that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
-struct Brokers {
+pub(super) struct Brokers {
     id: ComponentId,
     settings: ClientConfig,
     renewals: Renewals,
     /// How many there were, and the one in use; `None` only at the end.
     client: Mutex<(u64, Option<Client>)>,
+    /// Records pass one by one, and none while a client that works is being replaced.
+    gate: RwLock<()>,
 }
 
 fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> {
@@ -205,21 +198,51 @@ impl Brokers {
             settings,
             renewals,
             client: Mutex::new((0, Some(client))),
+            gate: RwLock::default(),
         })
     }
 
-    /// The client, and which one it is.
-    fn client(&self) -> Option<(u64, Client)> {
+    /// Gives librdkafka a record.
+    ///
+    /// # Errors
+    /// When the exporter has ended; inside, what librdkafka says.
+    pub(super) async fn send(
+        &self,
+        record: FutureRecord<'_, [u8], [u8]>,
+    ) -> Result<Result<DeliveryFuture, KafkaError>, SendError> {
+        let _pass = self.gate.read().await;
+        let Some((_, client)) = self.current() else {
+            let reason = "the exporter has ended";
+            return Err(SendError::transient(Code::Unavailable, reason));
+        };
+        Ok(client.send_result(record).map_err(|(error, _)| error))
+    }
+
+    /// Connects anew when certificates have changed. By itself: an attempt may end at any time.
+    fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
-            let (generation, _) = self.current()?;
-            info!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "exporter",
-                "The files of the tls section have changed; connecting anew"
-            );
-            self.renew(generation);
+            let brokers = self.clone();
+            tokio::spawn(async move { brokers.connect_anew().await });
         }
-        self.current()
+    }
+
+    /// Replaces the client once it has delivered what it has, so that no record passes an earlier one of its key. What
+    /// it cannot deliver in time does not keep the others waiting: its certificate may be why.
+    pub(super) async fn connect_anew(&self) {
+        let _alone = self.gate.write().await;
+        let Some((generation, client)) = self.current() else {
+            return;
+        };
+        info!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "exporter",
+            "The files of the tls section have changed; connecting anew"
+        );
+        let deadline = Instant::now() + ORDERLY;
+        while client.in_flight_count() > 0 && Instant::now() < deadline {
+            sleep(LOOK).await;
+        }
+        self.renew(generation);
     }
 
     fn current(&self) -> Option<(u64, Client)> {
@@ -230,17 +253,15 @@ impl Brokers {
 
     /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it
     /// still had is tried again with the new one.
-    fn finish(&self, generation: u64, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+    fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
         if !matches!(outcome, Err(error) if error.retryable) {
             attempt.finished();
             return;
         }
-        let Some((current, client)) = self.current() else {
+        let Some((generation, client)) = self.current() else {
             return;
         };
-        if let Some((code, reason)) = client.client().fatal_error()
-            && current == generation
-        {
+        if let Some((code, reason)) = client.client().fatal_error() {
             error!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
@@ -295,6 +316,10 @@ fn discard(client: Option<Client>) {
         }
     });
 }
+
+/// How long a client may take for what it has before it is replaced, and how often to look whether it is done.
+const ORDERLY: Time = Time::from_secs(10);
+const LOOK: Time = Time::from_millis(20);
 
 /// How long a client that was replaced may take for what it has.
 const LAST_DELIVERIES: Time = Time::from_secs(30);

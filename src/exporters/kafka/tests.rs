@@ -19,7 +19,7 @@ use super::group::Grouping;
 use super::producer::Exporter;
 use super::record::{Record, records as unpacked, values};
 use super::*;
-use crate::batch::{Batch, Nack, Requests};
+use crate::batch::{Batch, Code, Nack, Requests};
 use crate::component::Terminal;
 use crate::config::{Problems, Validate as _};
 use crate::exporters::testing::{Recorded, context};
@@ -197,6 +197,11 @@ async fn brokers_that_refuse_for_now_get_it_again_and_those_that_refuse_for_good
         !refused.retryable && refused.reason.contains("otlp_logs"),
         "{refused}"
     );
+    assert_eq!(
+        refused.code,
+        Code::ResourceExhausted,
+        "smaller, it might be taken"
+    );
 }
 
 #[tokio::test]
@@ -294,6 +299,67 @@ async fn one_consumer_sends_many_requests_at_once_and_in_order() {
         .iter()
         .flat_map(|record| bodies(record.payload().unwrap()));
     assert_eq!(arrived.skip(1).collect::<Vec<_>>(), bodies_sent);
+}
+
+#[tokio::test]
+async fn what_is_written_before_a_renewal_of_certificates_stays_before_what_is_written_after() {
+    let cluster = Cluster::new(&[("otlp_logs", 1)]);
+    let config = config(&format!("{{brokers: ['{}']}}", cluster.brokers));
+    let exporter = Exporter::new(&config, &"kafka".parse().unwrap()).unwrap();
+    let one = |body: &str| encoded(&exporter, logs(&[(&[], &[body])]));
+    soon(exporter.send(&one("0"))).await.unwrap();
+    // Told late that it has to send it again.
+    cluster.mock.request_errors(
+        RDKafkaApiKey::Produce,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS],
+    );
+    cluster
+        .mock
+        .broker_round_trip_time(1, Duration::from_millis(1500))
+        .unwrap();
+    let before = one("before");
+    let under_way = timeout(Duration::from_millis(300), exporter.send(&before)).await;
+    assert!(under_way.is_err());
+    cluster
+        .mock
+        .broker_round_trip_time(1, Duration::ZERO)
+        .unwrap();
+    soon(exporter.brokers.connect_anew()).await;
+    soon(exporter.send(&one("after"))).await.unwrap();
+    soon(exporter.send(&before)).await.unwrap();
+    let arrived = records(&cluster.brokers, "otlp_logs", 3).await;
+    let arrived = arrived
+        .iter()
+        .flat_map(|record| bodies(record.payload().unwrap()));
+    assert_eq!(arrived.collect::<Vec<_>>(), ["0", "before", "after"]);
+}
+
+#[tokio::test]
+async fn a_topic_that_may_not_be_written_keeps_nothing_from_the_others() {
+    let cluster = Cluster::new(&[("otlp_logs", 1), ("there", 1)]);
+    cluster
+        .mock
+        .topic_error(
+            "closed",
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+        )
+        .unwrap();
+    let yaml = "{topic_from_attribute: topic, timeout: 1s, sending_queue: {num_consumers: 1}, \
+                retry_on_failure: {max_elapsed_time: 1s}}";
+    let trial = Trial::new(&cluster, yaml);
+    let to = |topic: &str, body: &str| logs(&[(&[("topic", topic)], &[body])]);
+    // From then on librdkafka knows.
+    trial.send(batch(to("closed", "0"))).await.unwrap_err();
+    let (closed, there): (&[_], &[_]) = (&[("topic", "closed")], &[("topic", "there")]);
+    let both = batch(logs(&[(closed, &["1"]), (there, &["2"])]));
+    let (refused, next) = tokio::join!(
+        trial.send(both),
+        // Behind it in the queue, and through before it is given up.
+        trial.send(batch(to("there", "3"))),
+    );
+    next.unwrap();
+    assert!(refused.unwrap_err().reason.contains("closed"));
+    assert_eq!(written(&cluster.brokers, "there"), 2);
 }
 
 #[test]

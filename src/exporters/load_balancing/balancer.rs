@@ -71,7 +71,7 @@ impl Balancer {
                 let Some(error) = for_good.filter(|_| self.members.are(&tried)) else {
                     return Err(self.members.nobody(batch.signal, &reasons));
                 };
-                attempt.refused_all(error);
+                attempt.refused_all(&error);
                 return attempt.outcome();
             }
             let pieces = self.route(batch.signal, left, &admitted).await?;
@@ -85,8 +85,10 @@ impl Balancer {
                 .collect();
             while let Some((at, member, outcome)) = sending.next().await {
                 match outcome {
-                    Ok(outcome) => attempt.taken(at, outcome),
-                    Err(error) if !is_members_trouble(&error) => attempt.refused(at, error),
+                    Ok(outcome) => attempt.taken(at, member.seed, outcome),
+                    Err(error) if !is_members_trouble(&error) => {
+                        attempt.refused(at, member.seed, error);
+                    }
                     Err(error) => {
                         if tried.iter().any(|other| Arc::ptr_eq(other, &member)) {
                             continue;

@@ -117,7 +117,7 @@ pub struct Dns {
 
 /// A file that names the members, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
 /// `{targets: ["host:port"]}`. Labels are left out. Changes are seen within seconds; while the file cannot be read,
-/// members stay.
+/// or has no targets, members stay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct File {

@@ -1,16 +1,14 @@
 //! What of a batch is done, over all attempts with it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::batch::{Requests, Signal};
-use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError};
+use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError, most_extra_sends};
 use crate::wire::{Limit, count, split};
-
-/// How often at most what a member refused for good is sent to it again in smaller pieces.
-const EXTRA_SENDS: usize = 20;
 
 /// Some of a batch.
 #[derive(Debug, Clone)]
@@ -30,6 +28,15 @@ pub(super) struct Progress {
     message: String,
     /// The first refusal for good.
     refusal: Option<SendError>,
+    /// By a member's seed.
+    members: HashMap<u64, Sent>,
+}
+
+/// What became of the pieces that one member was sent.
+#[derive(Debug, Default)]
+struct Sent {
+    any_accepted: bool,
+    /// How many more there were because it refused larger ones for good.
     extra_sends: usize,
 }
 
@@ -70,8 +77,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// A member took a piece, maybe but for some items.
-    pub(super) fn taken(&mut self, at: usize, outcome: Outcome) {
+    pub(super) fn taken(&mut self, at: usize, member: u64, outcome: Outcome) {
         let progress = &mut self.progress;
+        progress.members.entry(member).or_default().any_accepted = true;
         if let Some(work) = progress.left.get_mut(at).and_then(Option::take) {
             let rejected = outcome.rejected_items.min(work.items);
             progress.accepted = true;
@@ -83,29 +91,31 @@ impl<'a> Attempt<'a> {
     }
 
     /// A member refused a piece for good. It is sent again in smaller pieces where that may help, so that one request's
-    /// trouble does not take another's data with it.
-    pub(super) fn refused(&mut self, at: usize, error: SendError) {
+    /// trouble does not take another's data with it: as often as an exporter to this member alone would, for each has
+    /// its share of what is bad.
+    pub(super) fn refused(&mut self, at: usize, member: u64, error: SendError) {
         let progress = &mut self.progress;
         let Some(work) = progress.left.get_mut(at).and_then(Option::take) else {
             return;
         };
-        if work.is_divisible(error.fault) && progress.extra_sends < EXTRA_SENDS {
-            progress.extra_sends += 2;
+        let sent = progress.members.entry(member).or_default();
+        let most = most_extra_sends(error.fault, sent.any_accepted);
+        if work.is_divisible(error.fault) && sent.extra_sends < most {
+            sent.extra_sends += 2;
             let halves = work.halves(self.signal);
             progress.left.extend(halves.into_iter().map(Some));
             return;
         }
-        progress.rejected_items += work.items;
-        if progress.message.is_empty() {
-            progress.message.clone_from(&error.reason);
-        }
-        progress.refusal.get_or_insert(error);
+        progress.give_up(&work, error);
     }
 
     /// Nobody takes what is left, and nobody will.
-    pub(super) fn refused_all(&mut self, error: SendError) {
-        for at in 0..self.progress.left.len() {
-            self.refused(at, error.clone());
+    pub(super) fn refused_all(&mut self, error: &SendError) {
+        for work in std::mem::take(&mut self.progress.left)
+            .into_iter()
+            .flatten()
+        {
+            self.progress.give_up(&work, error.clone());
         }
     }
 
@@ -134,6 +144,16 @@ impl Drop for Attempt<'_> {
             self.partly
                 .remember(&Arc::downgrade(self.identity), progress);
         }
+    }
+}
+
+impl Progress {
+    fn give_up(&mut self, work: &Work, error: SendError) {
+        self.rejected_items += work.items;
+        if self.message.is_empty() {
+            self.message.clone_from(&error.reason);
+        }
+        self.refusal.get_or_insert(error);
     }
 }
 

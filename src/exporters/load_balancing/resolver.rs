@@ -123,7 +123,12 @@ fn read(path: &Path) -> Result<BTreeSet<String>, String> {
     let groups = read_targets(path);
     let groups = groups.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let targets = groups.iter().flat_map(|group| &group.targets);
-    Ok(targets.map(|target| with_port(target)).collect())
+    let targets: BTreeSet<String> = targets.map(|target| with_port(target)).collect();
+    // Without members everything would be refused, which nobody wants: whoever writes it is not done, or failed.
+    match targets.is_empty() {
+        true => Err(format!("{} has no targets", path.display())),
+        false => Ok(targets),
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +165,12 @@ mod tests {
         write("[{");
         file.wait().await;
         assert!(file.resolve().await.unwrap_err().contains("members.yaml"));
+        for nobody in ["", "[]", "- targets: []"] {
+            write(nobody);
+            file.wait().await;
+            let reason = file.resolve().await.unwrap_err();
+            assert!(reason.ends_with("members.yaml has no targets"), "{reason}");
+        }
         write("- {targets: ['c:1'], labels: {zone: z}}");
         file.wait().await;
         assert_eq!(file.resolve().await, Ok(set(&["c:1"])));

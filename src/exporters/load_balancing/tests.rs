@@ -389,6 +389,26 @@ async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered(
 }
 
 #[tokio::test]
+async fn bad_requests_at_many_members_take_no_good_one_with_them() {
+    let mut servers = Vec::new();
+    for _ in 0..6 {
+        let server = TestServer::start(None, |request| {
+            let bad = |span: &Span| span.name.ends_with("25");
+            let bad = spans(&decoded(request.body())).iter().any(bad);
+            Some(said(if bad { INVALID } else { OK }))
+        });
+        servers.push(server.await);
+    }
+    let cluster = Cluster::over(servers, "{}");
+    let chunks: Requests = (0..800)
+        .flat_map(|number| traces(number..number + 1).chunks.to_vec())
+        .collect();
+    let outcome = cluster.send(&encoded(1600, chunks)).await.unwrap();
+    // 25, 125, ... 725, each with two spans.
+    assert_eq!(outcome.rejected_items, 16, "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_member_that_takes_nothing_for_reasons_of_its_own_costs_no_data() {
     const STRANGER: &[(&str, &str)] = &[("grpc-status", "16")];
     let cluster = Cluster::start("{}", &[|_| Some(STRANGER), TAKES]).await;

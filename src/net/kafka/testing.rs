@@ -1,6 +1,7 @@
 //! What tests of exporter and receiver need: brokers inside this process, and what is in their topics.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -117,6 +118,23 @@ fn partitions(brokers: &str, topic: &str) -> Vec<(i32, i64)> {
     partitions
         .map(|partition| (partition.id(), end(partition.id())))
         .collect()
+}
+
+/// Waits until a group has committed a place in a partition.
+pub(crate) async fn begun(cluster: &Cluster, (topic, partition): (&str, i32), group: &str) {
+    let mut settings = client(&cluster.brokers);
+    settings.set("group.id", group);
+    let consumer: Arc<BaseConsumer> = Arc::new(settings.create().unwrap());
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition(topic, partition);
+    loop {
+        let (consumer, asked) = (consumer.clone(), asked.clone());
+        let committed = move || consumer.committed_offsets(asked, PATIENCE).unwrap();
+        let committed = tokio::task::spawn_blocking(committed).await.unwrap();
+        if matches!(committed.elements()[0].offset(), Offset::Offset(_)) {
+            return;
+        }
+    }
 }
 
 /// An attribute with a text.

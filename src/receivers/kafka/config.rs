@@ -52,8 +52,8 @@ pub struct Config {
     pub group_instance_id: String,
     /// The rack of this machine: where the brokers choose replicas by rack, the nearest is read from. Default: none.
     pub rack_id: String,
-    /// Where to begin in a partition without an offset of the group: `latest` (with what comes) or `earliest`. Default:
-    /// `latest`.
+    /// Where to begin in a partition without an offset of the group: `latest` (with what comes; the place is committed
+    /// at once) or `earliest`. Default: `latest`.
     pub initial_offset: InitialOffset,
     /// How long a member may be silent before its partitions are given to others. At most 1h, and within what the
     /// brokers allow. Default: 10s.
@@ -145,9 +145,10 @@ pub struct MessageMarking {
     /// Whether a message is passed over that the next stage still refuses for now when `error_backoff` gives up;
     /// otherwise it is tried for as long as it takes. Default: false.
     pub on_error: bool,
-    /// Whether a message is passed over that cannot be read, or that the next stage refuses for good. It is counted and
-    /// logged, with topic, partition and offset. Otherwise its partition stops there until the collector starts again
-    /// or the partition moves. Default: true. (The Collector's is that of `on_error`.)
+    /// Whether a message is passed over that cannot be read, or that the next stage refuses for good because of what is
+    /// in it. It is counted and logged, with topic, partition and offset. Otherwise its partition stops there until the
+    /// collector starts again or the partition moves. What is refused for another reason, such as wrong credentials, is
+    /// tried again like what is refused for now. Default: true. (The Collector's is that of `on_error`.)
     pub on_permanent_error: bool,
 }
 

@@ -23,8 +23,9 @@ use crate::net::kafka::client::Renewals;
 use crate::pipeline::{BoxFuture, Component, Undelivered};
 use crate::telemetry::sampled_log::SampledLog;
 
-/// How long messages may stay at the bound before fetching is paused. Without a pause nothing could be heard from the
-/// group; each one costs that what librdkafka has fetched is fetched again.
+/// How long messages may stay at the bound before those partitions are paused that have the most of them. Without a
+/// pause nothing could be heard from the group, nor from the other partitions; each one costs that what librdkafka has
+/// fetched is fetched again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait before what failed is tried again: a place in the memory budget, a new member.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -175,7 +176,7 @@ impl Reading {
         }
     }
 
-    /// Bytes in the lanes from which nothing more is taken from librdkafka.
+    /// Bytes that the lanes may have, but for the last message of each.
     fn bound(&self) -> usize {
         self.config.max_fetch_size as usize
     }
@@ -187,20 +188,14 @@ impl Reading {
         };
         let stop = self.stop.child_token();
         let mut lanes = Lanes::new(self.intake.clone(), stop.clone());
-        let (mut full_since, mut paused) = (None, false);
+        let mut full_since = None;
         let ending = loop {
-            for partition in member.revoked() {
-                lanes.revoke(&partition);
-            }
-            if lanes.bytes() < self.bound() {
-                full_since = None;
-            } else {
-                full_since = full_since.or_else(|| Some(Instant::now()));
-            }
-            if paused && lanes.bytes() <= self.bound() / 2 {
-                member.pause(false, |partition| lanes.is_stuck(partition));
-                paused = false;
-            }
+            revoke(member, &mut lanes);
+            member.resume(&lanes.released());
+            full_since = match lanes.is_full(self.bound()) {
+                true => full_since.or_else(|| Some(Instant::now())),
+                false => None,
+            };
             let pause_at = full_since.map_or_else(Instant::now, |since| since + PATIENCE);
             tokio::select! {
                 () = self.stop.cancelled() => break Ending::Stopped,
@@ -216,26 +211,20 @@ impl Reading {
                     Err(reason) => self.failed(&reason),
                 },
                 step = lanes.next(), if !lanes.is_idle() => settle(member, step),
-                () = sleep_until(pause_at), if full_since.is_some() && !paused => {
-                    member.pause(true, |_| false);
-                    paused = true;
+                () = sleep_until(pause_at), if full_since.is_some() => {
+                    revoke(member, &mut lanes);
+                    member.pause(&lanes.hold(self.bound()));
                 }
-                received = consumer.recv(), if full_since.is_none() || paused => match received {
+                received = consumer.recv(), if full_since.is_none() => match received {
                     Ok(message) => match self.message(&message) {
                         Some(message) => {
                             // A rebalance may have been handled while this was waited for: then the message is the first of
                             // a new assignment.
-                            for partition in member.revoked() {
-                                lanes.revoke(&partition);
-                            }
+                            revoke(member, &mut lanes);
                             lanes.push(message);
-                            if paused {
-                                // It is of a partition that was assigned since.
-                                member.pause(true, |_| false);
-                            }
                         }
                         // Of a topic that is ours by librdkafka's reading of a pattern only.
-                        None => member.pause(true, |(topic, _)| self.topics.find(topic).is_some()),
+                        None => member.pause(&[(message.topic().into(), message.partition())]),
                     },
                     Err(error) => {
                         self.failed(&error.to_string());
@@ -302,10 +291,16 @@ impl Reading {
     }
 }
 
+fn revoke(member: &Member, lanes: &mut Lanes) {
+    for partition in member.revoked() {
+        lanes.revoke(&partition);
+    }
+}
+
 fn settle(member: &Member, step: Option<Step>) {
     match step {
         Some(Step::Read(partition, offset)) => member.read(&partition, offset),
-        Some(Step::Stuck(partition)) => member.pause(true, |other| *other != partition),
+        Some(Step::Stuck(partition)) => member.pause(&[partition]),
         None => {}
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::config::{Config, MessageMarking};
-use crate::batch::{Batch, Nack, Progress, Signal};
+use crate::batch::{Batch, Code, Nack, Progress, Signal};
 use crate::component::{BuildContext, Outputs};
 use crate::config::ComponentId;
 use crate::memory::Budget;
@@ -66,6 +66,7 @@ pub(super) struct Intake {
     /// The same, of those that were given up.
     given_up: Counter,
     log: SampledLog,
+    mistakes: SampledLog,
 }
 
 impl Intake {
@@ -90,6 +91,7 @@ impl Intake {
             unfit: skipped("permanent"),
             given_up: skipped("given_up"),
             log: SampledLog::default(),
+            mistakes: SampledLog::of_one_line(),
             outputs,
         }
     }
@@ -103,8 +105,11 @@ impl Intake {
                 Ok(()) => return Verdict::Passed,
                 Err(refused) => refused,
             };
-            if !refused.retryable {
-                return self.give_up(message, &refused);
+            match (refused.retryable, may_be_about_content(refused.code)) {
+                (true, _) => {}
+                (false, true) => return self.give_up(message, &refused),
+                // Somebody's mistake, which can be mended: no reason to lose everything until then.
+                (false, false) => self.refused_by_mistake(message, &refused),
             }
             let wait = match &mut backoff {
                 None if self.marking.on_error => None,
@@ -226,6 +231,21 @@ impl Intake {
         Verdict::Stuck
     }
 
+    fn refused_by_mistake(&self, message: &Message, refused: &Nack) {
+        if let Some(suppressed) = self.mistakes.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                topic = %message.topic,
+                partition = message.partition,
+                offset = message.offset,
+                error = %refused,
+                suppressed,
+                "A message is refused for a reason that is not in it; its partition waits until that is mended"
+            );
+        }
+    }
+
     fn passed_over(&self, message: &Message, refused: &Nack) {
         if let Some(suppressed) = self.log.admit() {
             warn!(
@@ -240,6 +260,16 @@ impl Intake {
             );
         }
     }
+}
+
+/// Whether a refusal for good may have to do with what is in the message. Servers that do not tell say `INTERNAL` or
+/// `UNKNOWN` for bad data, too, and one such message must not stop its partition.
+fn may_be_about_content(code: Code) -> bool {
+    use Code::{DataLoss, Internal, InvalidArgument, OutOfRange, ResourceExhausted, Unknown};
+    matches!(
+        code,
+        InvalidArgument | OutOfRange | ResourceExhausted | Internal | Unknown | DataLoss
+    )
 }
 
 /// The request with a header's value on its resources.

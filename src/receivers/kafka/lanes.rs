@@ -1,4 +1,4 @@
-//! Messages that wait, in the order of their partitions.
+//! Messages that wait, in the order of their partitions, and which partitions keep the others from going on.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +22,12 @@ pub(super) struct Lanes {
     stop: CancellationToken,
     lanes: HashMap<Partition, Lane>,
     under_way: FuturesUnordered<BoxFuture<'static, Settled>>,
-    bytes: usize,
+    /// Of all messages that are here.
+    pub(super) bytes: usize,
+    /// Of those in lanes that are not held.
+    pub(super) free_bytes: usize,
+    /// Partitions that are not held any more.
+    released: Vec<Partition>,
     /// Of the lane that is made next.
     generation: u64,
 }
@@ -30,8 +35,12 @@ pub(super) struct Lanes {
 struct Lane {
     generation: u64,
     waiting: VecDeque<Message>,
+    /// Of what waits and what is under way.
+    bytes: usize,
     busy: bool,
     stuck: bool,
+    /// Nothing more is fetched until there are at most so many bytes.
+    held_until: Option<usize>,
     /// Cancelled when the partition is somebody else's.
     revoked: CancellationToken,
 }
@@ -62,23 +71,50 @@ impl Lanes {
             lanes: HashMap::new(),
             under_way: FuturesUnordered::new(),
             bytes: 0,
+            free_bytes: 0,
+            released: Vec::new(),
             generation: 0,
         }
     }
 
-    /// Bytes of all messages that are here.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Whether nothing more should be taken in for now, where all may have `most` bytes. What is not held may have half
+    /// of what the others leave: so there is always room for a partition that goes on, however many do not.
+    pub(super) fn is_full(&self, most: usize) -> bool {
+        let others = self.bytes - self.free_bytes;
+        self.free_bytes > 0 && self.free_bytes >= most.saturating_sub(others) / 2
+    }
+
+    /// Holds the partitions that have the most, until there is room for the others; which ones these are. Each is
+    /// [released](Self::released) when half of its messages have gone on.
+    pub(super) fn hold(&mut self, most: usize) -> Vec<Partition> {
+        let mut held = Vec::new();
+        while self.is_full(most) {
+            let free = self.lanes.values().filter(|lane| lane.is_free());
+            let average = self.free_bytes / free.count().max(1);
+            let before = held.len();
+            for (partition, lane) in &mut self.lanes {
+                if lane.is_free() && lane.bytes >= average {
+                    lane.held_until = Some(lane.bytes / 2);
+                    self.free_bytes -= lane.bytes;
+                    held.push(partition.clone());
+                }
+            }
+            // Not so: one has the average at least.
+            if held.len() == before {
+                break;
+            }
+        }
+        held
+    }
+
+    /// The partitions that are not held any more since the last call.
+    pub(super) fn released(&mut self) -> Vec<Partition> {
+        std::mem::take(&mut self.released)
     }
 
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
-    }
-
-    /// Whether the partition has stopped.
-    pub(super) fn is_stuck(&self, partition: &Partition) -> bool {
-        self.lanes.get(partition).is_some_and(|lane| lane.stuck)
     }
 
     /// Takes a message in.
@@ -90,15 +126,22 @@ impl Lanes {
             Lane {
                 generation: *generation,
                 waiting: VecDeque::new(),
+                bytes: 0,
                 busy: false,
                 stuck: false,
+                held_until: None,
                 revoked: self.stop.child_token(),
             }
         });
         if lane.stuck {
             return;
         }
-        self.bytes += cost(&message);
+        let bytes = cost(&message);
+        self.bytes += bytes;
+        lane.bytes += bytes;
+        if lane.is_free() {
+            self.free_bytes += bytes;
+        }
         lane.waiting.push_back(message);
         self.advance(&partition);
     }
@@ -110,6 +153,9 @@ impl Lanes {
         };
         lane.revoked.cancel();
         self.bytes -= lane.waiting.iter().map(cost).sum::<usize>();
+        if lane.is_free() {
+            self.free_bytes -= lane.bytes;
+        }
     }
 
     /// Waits until something is to be done about a partition. Nothing when nothing is under way.
@@ -122,20 +168,31 @@ impl Lanes {
                 continue;
             };
             lane.busy = false;
+            let mut gone = settled.bytes;
+            if settled.verdict == Verdict::Stuck {
+                lane.stuck = true;
+                let waited: usize = lane.waiting.drain(..).map(|message| cost(&message)).sum();
+                self.bytes -= waited;
+                gone += waited;
+            }
+            lane.bytes -= gone;
+            match lane.held_until {
+                None => self.free_bytes -= gone,
+                Some(most) if lane.bytes <= most => {
+                    lane.held_until = None;
+                    self.free_bytes += lane.bytes;
+                    if !lane.stuck {
+                        self.released.push(partition.clone());
+                    }
+                }
+                Some(_) => {}
+            }
             match settled.verdict {
                 Verdict::Passed => {
                     self.advance(&partition);
                     return Some(Step::Read(partition, settled.offset));
                 }
-                Verdict::Stuck => {
-                    lane.stuck = true;
-                    self.bytes -= lane
-                        .waiting
-                        .drain(..)
-                        .map(|message| cost(&message))
-                        .sum::<usize>();
-                    return Some(Step::Stuck(partition));
-                }
+                Verdict::Stuck => return Some(Step::Stuck(partition)),
                 Verdict::Interrupted => {}
             }
         }
@@ -166,6 +223,12 @@ impl Lanes {
                 verdict,
             }
         }));
+    }
+}
+
+impl Lane {
+    fn is_free(&self) -> bool {
+        self.held_until.is_none()
     }
 }
 

@@ -6,11 +6,14 @@ use std::time::Duration;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
 use rdkafka::consumer::{
-    BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance, StreamConsumer,
+    BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol, StreamConsumer,
 };
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tracing::info;
 
@@ -28,6 +31,9 @@ const LONGEST_SILENCE: u64 = 300_000;
 /// comes again.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// How long to wait for each of the two answers that say where to begin.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
+
 /// A member. It leaves the group when it is dropped, on a thread of its own.
 pub(super) struct Member {
     consumer: Option<StreamConsumer<Membership>>,
@@ -38,6 +44,7 @@ pub(super) struct Member {
 pub(super) struct Membership {
     id: ComponentId,
     logging: Logging,
+    initial_offset: InitialOffset,
     revoked: Mutex<Vec<Partition>>,
 }
 
@@ -50,6 +57,7 @@ impl Member {
         let membership = Membership {
             id: id.clone(),
             logging: Logging::new(id, "receiver"),
+            initial_offset: config.initial_offset,
             revoked: Mutex::default(),
         };
         let consumer =
@@ -108,26 +116,38 @@ impl Member {
         }
     }
 
-    /// Stops, or goes on with, fetching what is assigned, except what `keeps` says.
-    pub(super) fn pause(&self, pauses: bool, keeps: impl Fn(&Partition) -> bool) {
-        let Some(consumer) = &self.consumer else {
-            return;
-        };
-        let Ok(assigned) = consumer.assignment() else {
-            return;
-        };
+    /// Stops fetching these partitions. What librdkafka has fetched of them is fetched again.
+    pub(super) fn pause(&self, partitions: &[Partition]) {
+        if let Some((consumer, list)) = self.assigned(partitions) {
+            // A partition that is somebody else's by now is no matter.
+            let _ = consumer.pause(&list);
+        }
+    }
+
+    /// Goes on with fetching these partitions.
+    pub(super) fn resume(&self, partitions: &[Partition]) {
+        if let Some((consumer, list)) = self.assigned(partitions) {
+            let _ = consumer.resume(&list);
+        }
+    }
+
+    /// Those of these partitions that are ours.
+    fn assigned(
+        &self,
+        partitions: &[Partition],
+    ) -> Option<(&StreamConsumer<Membership>, TopicPartitionList)> {
+        if partitions.is_empty() {
+            return None;
+        }
+        let consumer = self.consumer.as_ref()?;
+        let assigned = consumer.assignment().ok()?;
         let mut list = TopicPartitionList::new();
-        for element in assigned.elements() {
-            let partition = (element.topic().into(), element.partition());
-            if !keeps(&partition) {
-                list.add_partition(element.topic(), element.partition());
+        for (topic, partition) in partitions {
+            if assigned.find_partition(topic, *partition).is_some() {
+                list.add_partition(topic, *partition);
             }
         }
-        // A partition that is somebody else's by now is no matter.
-        let _ = match pauses {
-            true => consumer.pause(&list),
-            false => consumer.resume(&list),
-        };
+        Some((consumer, list))
     }
 
     /// Why the member can do nothing any more, if so.
@@ -178,32 +198,51 @@ impl ClientContext for Membership {
 }
 
 impl ConsumerContext for Membership {
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let (what, list) = match rebalance {
-            Rebalance::Assign(list) => ("Partitions were assigned", list),
-            Rebalance::Revoke(list) => ("Partitions were taken away", list),
-            Rebalance::Error(error) => {
-                self.logging
-                    .error(error.clone(), "the group could not share its partitions");
-                return;
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        event: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        let shares_anew = matches!(
+            consumer.rebalance_protocol(),
+            RebalanceProtocol::Cooperative
+        );
+        let done = match event {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                self.say(list.count(), "Partitions were assigned");
+                let begun = on_this_thread(|| self.begin(consumer, list));
+                let done = match shares_anew {
+                    true => consumer.incremental_assign(list),
+                    false => consumer.assign(list),
+                };
+                if begun.count() > 0 {
+                    // What becomes of it is said to `commit_callback`.
+                    let _ = consumer.commit(&begun, CommitMode::Async);
+                }
+                done
+            }
+            event => {
+                match event {
+                    RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
+                        self.revoke(consumer, list);
+                    }
+                    other => {
+                        let error = KafkaError::Rebalance(other.into());
+                        let reason = "the group could not share its partitions";
+                        self.logging.error(error, reason);
+                    }
+                }
+                match shares_anew {
+                    true => consumer.incremental_unassign(list),
+                    false => consumer.unassign(),
+                }
             }
         };
-        let elements = list.elements();
-        let partitions = elements
-            .iter()
-            .map(|element| (element.topic().into(), element.partition()));
-        if matches!(rebalance, Rebalance::Revoke(_)) {
-            let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
-            revoked.extend(partitions);
-            // One that is paused would stay so when it comes back, whoever asked for it.
-            let _ = consumer.resume(list);
+        if let Err(error) = done {
+            self.logging
+                .error(error, "could not take note of the partitions");
         }
-        info!(
-            otelcol.component.id = %self.id,
-            otelcol.component.kind = "receiver",
-            partitions = elements.len(),
-            "{what}"
-        );
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
@@ -213,6 +252,86 @@ impl ConsumerContext for Membership {
                 .logging
                 .error(error, "could not commit what was read; it may come again"),
         }
+    }
+}
+
+impl Membership {
+    fn say(&self, partitions: usize, what: &str) {
+        info!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "receiver",
+            partitions,
+            "{what}"
+        );
+    }
+
+    fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) {
+        self.say(list.count(), "Partitions were taken away");
+        let elements = list.elements();
+        let partitions = elements
+            .iter()
+            .map(|element| (element.topic().into(), element.partition()));
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.extend(partitions);
+        // One that is paused would stay so when it comes back, whoever asked for it.
+        let _ = consumer.resume(list);
+    }
+
+    /// Lets the partitions that the group has not begun with begin at their ends, and returns these places, which are
+    /// to be committed. Otherwise what was fetched and not read when the receiver ends would be lost: the next one
+    /// would begin at the end of then. When the brokers do not say, it is left to librdkafka.
+    fn begin(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        list: &mut TopicPartitionList,
+    ) -> TopicPartitionList {
+        let nothing = TopicPartitionList::new();
+        if self.initial_offset != InitialOffset::Latest || list.count() == 0 {
+            return nothing;
+        }
+        let found = ends_of_new(consumer, list).and_then(|ends| {
+            for end in ends.elements() {
+                list.set_partition_offset(end.topic(), end.partition(), end.offset())?;
+            }
+            Ok(ends)
+        });
+        found.unwrap_or_else(|error| {
+            let reason = "could not note where the group begins; what comes before the first commit may be lost in a \
+                          crash";
+            self.logging.error(error, reason);
+            nothing
+        })
+    }
+}
+
+/// The ends of those partitions that the group has committed nothing of.
+fn ends_of_new(
+    consumer: &BaseConsumer<Membership>,
+    list: &TopicPartitionList,
+) -> KafkaResult<TopicPartitionList> {
+    let committed = consumer.committed_offsets(list.clone(), FIRST_WORDS)?;
+    let mut new = TopicPartitionList::new();
+    for element in committed.elements() {
+        element.error()?;
+        if element.offset() == Offset::Invalid {
+            new.add_partition_offset(element.topic(), element.partition(), Offset::End)?;
+        }
+    }
+    if new.count() == 0 {
+        return Ok(new);
+    }
+    let ends = consumer.offsets_for_times(new, FIRST_WORDS)?;
+    for element in ends.elements() {
+        element.error()?;
+    }
+    Ok(ends)
+}
+
+/// Waits for brokers on this thread, as librdkafka wants it, and lets other tasks go elsewhere where there are threads.
+fn on_this_thread<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        _ => work(),
     }
 }
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A message that is refused for now is tried again while those behind it in its partition wait; other partitions go
-//! on. What waits is bounded; when it stays at the bound, fetching is paused, and the member goes on answering its
-//! group.
+//! on. What waits is bounded; when it stays at the bound, the partitions that have the most of it are paused, and the
+//! member goes on with the others and answers its group.
 
 mod config;
 #[cfg(feature = "kafka")]

@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
-use crate::batch::{Batch, Nack, Signal};
+use crate::batch::{Batch, Code, Nack, Signal};
 use crate::component::Host;
 use crate::config::{Problems, Sources, Validate as _};
 use crate::exporters::testing::Recorded;
-use crate::net::kafka::testing::{Cluster, bodies, logs, soon, write};
+use crate::net::kafka::testing::{Cluster, begun, bodies, logs, soon, write};
 use crate::pipeline::{BoxFuture, Consumer};
 use crate::profiles::testing_batches::{named_batch, sample_names};
 
@@ -27,9 +27,17 @@ struct Sink {
     taken: mpsc::UnboundedSender<Batch>,
 }
 
+/// The body of log records that are refused for now, whatever else was said.
+const AWAY: &str = "away";
+
 impl Consumer for Sink {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        let answer = self.answers.lock().unwrap().pop_front();
+        let mut answer = self.answers.lock().unwrap().pop_front();
+        if batch.signal() == Signal::Logs
+            && bodies(&batch.clone().into_wire().to_bytes())[0].starts_with(AWAY)
+        {
+            answer = Some(Nack::unavailable(AWAY));
+        }
         Box::pin(async move {
             if let Some(nack) = answer {
                 return Err(nack);
@@ -60,7 +68,9 @@ impl Trial {
     ) -> Self {
         let mut config: Config = serde_yaml::from_str(yaml).unwrap();
         config.brokers = vec![brokers.to_owned()];
-        config.initial_offset = InitialOffset::Earliest;
+        if !yaml.contains("initial_offset") {
+            config.initial_offset = InitialOffset::Earliest;
+        }
         // Members that went without a word would be waited for.
         config.session_timeout = crate::config::units::Duration::secs(6);
         config.heartbeat_interval = crate::config::units::Duration::millis(100);
@@ -290,6 +300,65 @@ async fn fetching_pauses_while_the_next_stage_refuses_and_goes_on_without_a_gap(
     let mut trial = Trial::start(&cluster, yaml, answers);
     assert_eq!(trial.bodies(60).await, numbers);
     assert_eq!(trial.end().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn partitions_go_on_while_one_has_more_than_its_share_refused() {
+    let cluster = Cluster::new(TOPICS);
+    let long = |body: &str, number: usize| format!("{body} {number} {}", "x".repeat(400));
+    let numbered = |body: &'static str| (0..40).map(move |number| long(body, number));
+    let (refused, taken): (Vec<_>, Vec<_>) = (numbered(AWAY).collect(), numbered("ok").collect());
+    for (partition, texts) in [(0, &refused), (1, &taken)] {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        write_logs(&cluster, partition, &texts).await;
+    }
+    let yaml = format!("{{max_fetch_size: 2000, max_partition_fetch_size: 2000, {QUICK}}}");
+    let mut trial = Trial::start(&cluster, &yaml, []);
+    assert_eq!(trial.bodies(40).await, taken);
+    assert_eq!(trial.end().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_group_that_began_with_what_comes_goes_on_where_it_began() {
+    let cluster = Cluster::new(TOPICS);
+    write_logs(&cluster, 0, &["of before"]).await;
+    let yaml = format!("{{initial_offset: latest, {QUICK}}}");
+    let first = Trial::start(&cluster, &yaml, []);
+    soon(begun(&cluster, ("otlp_logs", 0), "otel-collector")).await;
+    // Nothing of this counts as read.
+    write_logs(&cluster, 0, &[AWAY]).await;
+    while first.recorded.sum("otelcol_receiver_refused_log_records") < 1.0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(first.end().await, Vec::<String>::new());
+    write_logs(&cluster, 0, &["of in between"]).await;
+    let second = Trial::start(&cluster, &yaml, []);
+    while second.recorded.sum("otelcol_receiver_refused_log_records") < 1.0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(second.end().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_refused_by_mistake_waits_until_the_mistake_is_mended() {
+    let cluster = Cluster::new(TOPICS);
+    write_logs(&cluster, 0, &["1", "2"]).await;
+    let mistakes = [
+        Code::Unauthenticated,
+        Code::PermissionDenied,
+        Code::Unimplemented,
+    ];
+    for marking in ["{}", "{on_permanent_error: false}"] {
+        let yaml = format!("{{group_id: '{marking}', message_marking: {marking}, {QUICK}}}");
+        let refusals = mistakes.map(|code| Nack::permanent(code, "not you"));
+        let mut trial = Trial::start(&cluster, &yaml, refusals);
+        assert_eq!(trial.bodies(2).await, ["1", "2"], "{marking}");
+        let skipped = trial
+            .recorded
+            .sum("tributary_receiver_kafka_skipped_messages");
+        assert_eq!(skipped, 0.0);
+        trial.end().await;
+    }
 }
 
 #[tokio::test]

@@ -52,7 +52,41 @@ async fn a_partition_waits_for_its_first_message_and_the_others_do_not() {
     let read = |number, offset| Step::Read(partition(number), offset);
     assert_eq!(steps, [read(1, 9), read(0, 5), read(0, 6), read(0, 7)]);
     assert_eq!(taken(&next), ["1/9", "0/5", "0/6", "0/7"]);
-    assert_eq!(lanes.bytes(), 0);
+    assert_eq!((lanes.bytes, lanes.free_bytes), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_the_most_is_held_until_half_of_it_is_gone_and_others_have_room_meanwhile() {
+    let (mut lanes, _) = lanes([Err(Nack::unavailable("away"))]);
+    for offset in 0..4 {
+        lanes.push(message(0, offset));
+    }
+    let most = 2 * lanes.bytes;
+    assert!(lanes.is_full(most) && !lanes.is_full(most + 2));
+    assert_eq!(lanes.hold(most), [partition(0)]);
+    // Half of what is left, which is as much as one and a half messages.
+    lanes.push(message(1, 9));
+    assert!(!lanes.is_full(most));
+    lanes.push(message(1, 10));
+    lanes.push(message(1, 11));
+    assert!(lanes.is_full(most));
+    let mut steps = Vec::new();
+    while lanes.released().is_empty() {
+        assert!(steps.len() < 5, "not before half of it is gone");
+        steps.extend(lanes.next().await);
+    }
+    let read = |number, offset| Step::Read(partition(number), offset);
+    assert_eq!(
+        steps,
+        [read(1, 9), read(1, 10), read(1, 11), read(0, 0), read(0, 1)]
+    );
+    assert!(!lanes.is_full(most));
+    // What is held and goes to somebody else leaves nothing behind.
+    let most = lanes.bytes;
+    assert_eq!(lanes.hold(most), [partition(0)]);
+    lanes.revoke(&partition(0));
+    while lanes.next().await.is_some() {}
+    assert_eq!((lanes.bytes, lanes.free_bytes), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,5 +103,5 @@ async fn nothing_counts_as_read_once_the_partition_is_somebody_elses() {
     assert_eq!(lanes.next().await, Some(Step::Read(partition(0), 5)));
     assert_eq!(lanes.next().await, None);
     assert_eq!(taken(&next), ["1/9", "0/5"]);
-    assert_eq!(lanes.bytes(), 0);
+    assert_eq!((lanes.bytes, lanes.free_bytes), (0, 0));
 }
