@@ -37,13 +37,12 @@ pub(super) fn copied(
                 let mut of_item = Hours::default();
                 let own = times(signal, item?, &mut |time| {
                     let hour = hour(time);
-                    for hours in [
-                        &mut of_request,
-                        &mut of_resource,
-                        &mut of_scope,
-                        &mut of_item,
-                    ] {
+                    for hours in [&mut of_request, &mut of_resource, &mut of_scope] {
                         hours.add(hour);
+                    }
+                    // Others have one time, and nothing beside it that is carried over.
+                    if signal == Signal::Metrics {
+                        of_item.add(hour);
                     }
                 })?;
                 copies.add(&of_item, own);
