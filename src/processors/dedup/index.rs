@@ -37,6 +37,14 @@ impl Index {
         self.slots.capacity() * size_of::<Slot>()
     }
 
+    /// What is in the first slot for a key; for nothing but to have it near.
+    #[inline]
+    pub(super) fn first_slot(&self, hash: u32) -> u32 {
+        let last = self.slots.len().wrapping_sub(1);
+        let slot = self.slots.get(mark(hash) as usize & last);
+        slot.map_or(0, |slot| slot.mark)
+    }
+
     /// Whether it has a place of such a key that `is` says yes to.
     #[inline]
     pub(super) fn contains(&self, hash: u32, is: impl Fn(u32) -> bool) -> bool {

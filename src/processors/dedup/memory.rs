@@ -112,7 +112,7 @@ impl State {
     pub(super) fn claim(&mut self, keys: &mut [u128]) -> Option<(u64, usize)> {
         self.deliveries += 1;
         let delivery = self.deliveries;
-        // First all that has to be fetched from far: one by one it would be waited for each time.
+        self.seen.fetch(keys);
         for key in keys.iter_mut() {
             if self.seen.contains(*key) {
                 *key = DUPLICATE;

@@ -114,6 +114,16 @@ impl Seen {
         part.is_some_and(|part| part.contains(mark(key), is))
     }
 
+    /// Fetches what is needed to look for these keys from memory, for all of them at a time: without a branch that depends
+    /// on what is found, the processor waits for none of it. One by one each would be waited for.
+    pub(super) fn fetch(&self, keys: &[u128]) {
+        let slots = keys.iter().map(|key| {
+            let part = self.index.get(part(*key));
+            part.map_or(0, |part| part.first_slot(mark(*key)))
+        });
+        std::hint::black_box(slots.fold(0, std::ops::BitOr::bitor));
+    }
+
     /// Remembers keys that came now.
     pub(super) fn remember(&mut self, keys: impl Iterator<Item = u128>, now: Instant) {
         self.advance(now);
