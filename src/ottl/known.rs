@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::eval::{Undecided, Value};
-use super::path::{Depth, Path};
+use super::path::Depth;
 use super::{Condition, Here, Operand, Test};
 
 /// The conditions for what is in the part of a request at hand. `None` when none of them asks something of it.
@@ -44,30 +44,25 @@ impl Condition {
 impl Test {
     /// Whether it asks something of a part of a request at that depth, or above it.
     fn asks(&self, depth: Depth) -> bool {
-        match self {
-            Test::Constant(_) | Test::Undecided(_) => false,
-            Test::Not(test) => test.asks(depth),
-            Test::All(tests) | Test::Any(tests) => tests.iter().any(|test| test.asks(depth)),
-            Test::Compare(left, _, right)
-            | Test::HasPrefix(left, right)
-            | Test::HasSuffix(left, right) => left.asks(depth) || right.asks(depth),
-            Test::IsMatch(target, _) => target.asks(depth),
-            // Of spans and metrics.
-            Test::IsRootSpan | Test::HasAttribute { .. } => Depth::Item <= depth,
-        }
+        self.any_depth(&|other| other <= depth)
     }
 
     /// Whether it asks something of a part below that depth.
     fn asks_below(&self, depth: Depth) -> bool {
+        self.any_depth(&|other| other > depth)
+    }
+
+    fn any_depth(&self, is: &dyn Fn(Depth) -> bool) -> bool {
         match self {
             Test::Constant(_) | Test::Undecided(_) => false,
-            Test::Not(test) => test.asks_below(depth),
-            Test::All(tests) | Test::Any(tests) => tests.iter().any(|test| test.asks_below(depth)),
+            Test::Not(test) => test.any_depth(is),
+            Test::All(tests) | Test::Any(tests) => tests.iter().any(|test| test.any_depth(is)),
             Test::Compare(left, _, right)
             | Test::HasPrefix(left, right)
-            | Test::HasSuffix(left, right) => left.asks_below(depth) || right.asks_below(depth),
-            Test::IsMatch(target, _) => target.asks_below(depth),
-            Test::IsRootSpan | Test::HasAttribute { .. } => Depth::Item > depth,
+            | Test::HasSuffix(left, right) => left.any_depth(is) || right.any_depth(is),
+            Test::IsMatch(target, _) => target.any_depth(is),
+            // Of spans and metrics.
+            Test::IsRootSpan | Test::HasAttribute { .. } => is(Depth::Item),
         }
     }
 
@@ -103,19 +98,19 @@ impl Test {
 
 impl Operand {
     fn asks(&self, depth: Depth) -> bool {
-        self.any_path(&|path| path.context.depth() <= depth)
+        self.any_depth(&|other| other <= depth)
     }
 
     fn asks_below(&self, depth: Depth) -> bool {
-        self.any_path(&|path| path.context.depth() > depth)
+        self.any_depth(&|other| other > depth)
     }
 
-    fn any_path(&self, is: &dyn Fn(&Path) -> bool) -> bool {
+    fn any_depth(&self, is: &dyn Fn(Depth) -> bool) -> bool {
         match self {
-            Operand::Path(path) | Operand::Time(path) => is(path),
-            Operand::Len(target) => target.any_path(is),
+            Operand::Path(path) | Operand::Time(path) => is(path.context.depth()),
+            Operand::Len(target) => target.any_depth(is),
             Operand::Math(first, rest) => {
-                first.any_path(is) || rest.iter().any(|(_, operand)| operand.any_path(is))
+                first.any_depth(is) || rest.iter().any(|(_, operand)| operand.any_depth(is))
             }
             _ => false,
         }
