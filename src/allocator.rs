@@ -3,18 +3,30 @@
 //! glibc learns from what a program frees: after one buffer of 20 MiB it serves all buffers up to that size from its
 //! heaps, of which every thread may have its own, and keeps twice as much at the end of each. One bomb is enough to
 //! teach it. Measured with a budget of 64 MiB and 64 decompression bombs at once: the process grew to 176 MiB and
-//! stayed there; with fixed thresholds it has 60 to 90 MiB at most and 36 MiB afterwards. What is free in the middle of
-//! heaps goes back by [`keep_small`]. Other allocators were measured too: mimalloc keeps more when idle.
+//! stayed there; with fixed thresholds it has 60 to 90 MiB at most and 36 MiB afterwards. What is free in heaps goes back
+//! by [`keep_small`], but for the free end of every heap that is not the first: glibc gives that back only when a thread
+//! frees there. So there are few heaps, see `arenas`. Other allocators were measured too, see ARCHITECTURE.md.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::memory::Budget;
 
-/// Fixes the thresholds. To be called once, before there are threads.
+/// Fixes the thresholds and the number of heaps. To be called once, before there are threads.
 pub fn return_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    glibc::fix_thresholds();
+    glibc::configure(arenas());
+}
+
+/// How many heaps the threads share: one for every two processors. glibc would make one for each of the first eight
+/// threads per processor, of which each keeps holes and 8 MiB at its end. Two threads do not notice each other there:
+/// most of what is freed and taken again never leaves the thread. None where `MALLOC_ARENA_MAX` says how many.
+fn arenas() -> Option<usize> {
+    if std::env::var_os("MALLOC_ARENA_MAX").is_some() {
+        return None;
+    }
+    let processors = std::thread::available_parallelism().ok()?;
+    Some(processors.get().div_ceil(2))
 }
 
 /// Looks every few seconds whether the process has much more memory than the telemetry it holds, and gives back what is
@@ -84,16 +96,19 @@ const PAGE: usize = 4 << 10;
     reason = "the only way to tell glibc from within the process; the environment is read before it starts"
 )]
 mod glibc {
-    use libc::{M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, c_int};
+    use libc::{M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, c_int};
 
-    pub(super) fn fix_thresholds() {
-        for (parameter, bytes) in [
-            (M_MMAP_THRESHOLD, OWN_MAPPING),
-            (M_TRIM_THRESHOLD, KEPT_AT_END),
+    pub(super) fn configure(arenas: Option<usize>) {
+        let arenas = arenas.and_then(|count| c_int::try_from(count).ok());
+        for (parameter, value) in [
+            (M_MMAP_THRESHOLD, Some(OWN_MAPPING)),
+            (M_TRIM_THRESHOLD, Some(KEPT_AT_END)),
+            (M_ARENA_MAX, arenas),
         ] {
+            let Some(value) = value else { continue };
             // SAFETY: `mallopt` takes two integers by value and locks what it changes. A parameter it does not know is
             // no error but a result of 0: then the default stays.
-            let _known = unsafe { libc::mallopt(parameter, bytes) };
+            let _known = unsafe { libc::mallopt(parameter, value) };
         }
     }
 
