@@ -27,7 +27,7 @@ use self::flags::{Attributes, Flags};
 use self::strings::{Functions, Strings};
 use super::reindex::Fault;
 use crate::wire::edit::{Editor, put_delimited};
-use crate::wire::reader::{Fields, put_varint};
+use crate::wire::reader::{Fields, put_varint, varint_len};
 
 /// A function that locations are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +222,7 @@ impl<'r> Naming<'r> {
 
     /// What is added to the tables.
     fn put_added(&self, out: &mut Vec<u8>) {
+        out.reserve(self.added().saturating_sub(self.lines_bytes));
         for function in &self.functions.added {
             put_scalars(3, *function, out);
         }
@@ -236,12 +237,13 @@ impl<'r> Naming<'r> {
 
 /// Appends a message of integers, whose fields are 1, 2, 3 and so on; those that are 0 are left out.
 fn put_scalars<const N: usize>(message: u32, values: [u64; N], out: &mut Vec<u8>) {
-    let mut body = Vec::with_capacity(11 * N);
-    for (value, number) in values.into_iter().zip(1..) {
-        if value != 0 {
-            put_varint(number << 3, &mut body);
-            put_varint(value, &mut body);
-        }
+    let present = || values.into_iter().zip(1..).filter(|(value, _)| *value != 0);
+    // A tag is a byte.
+    let length: usize = present().map(|(value, _)| 1 + varint_len(value)).sum();
+    put_varint(u64::from(message << 3 | 2), out);
+    put_varint(length as u64, out);
+    for (value, number) in present() {
+        put_varint(number << 3, out);
+        put_varint(value, out);
     }
-    put_delimited(message, &body, out);
 }

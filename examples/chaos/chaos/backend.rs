@@ -56,9 +56,12 @@ pub enum Mood {
     Slow { by: Duration, taken_before: bool },
     /// Closes the connection instead of every second answer, and may have taken the data.
     Resets { taken: bool },
-    /// Takes so many items a second: after each request it refuses until it has had time for its items, and says when.
+    /// Takes so many items a second, and a second's more at once; what is beyond that it refuses, and says until when.
     Limited { rate: u32 },
 }
+
+/// How much work a limited backend takes at once: enough that it is never idle while its clients wait to come back.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A status over gRPC and its like over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -172,17 +175,19 @@ impl Sink {
             Mood::Limited { rate } => {
                 let mut pace = locked(&self.pace);
                 let now = Instant::now();
-                let Some(behind) = pace.checked_duration_since(now).filter(|d| !d.is_zero()) else {
-                    // However large it is: to make it wait would be another fault.
-                    *pace = now + Duration::from_secs_f64(numbers.len() as f64 / f64::from(rate));
+                let behind = pace.saturating_duration_since(now);
+                // However large it is: to make it wait would be another fault.
+                if behind < AT_ONCE {
+                    let takes = Duration::from_secs_f64(numbers.len() as f64 / f64::from(rate));
+                    *pace = now + behind + takes;
                     drop(pace);
                     self.arrivals.arrived(&numbers, connection);
                     return Some(Ok(()));
-                };
+                }
                 return Some(Err(Refusal {
                     code: Code::ResourceExhausted,
                     http: 429,
-                    retry_after: Some(Duration::from_secs(behind.as_secs())),
+                    retry_after: Some(behind - AT_ONCE),
                     permanent: false,
                 }));
             }

@@ -14,8 +14,8 @@ pub(super) struct Strings<'r> {
     added: Vec<u8>,
     /// Where each of those ends.
     ends: Vec<usize>,
-    /// The indices of both.
-    known: HashTable<usize>,
+    /// Hashes and indices of both. Without the hashes a table that grows would read all strings again.
+    known: HashTable<(u64, usize)>,
     hasher: RandomState,
 }
 
@@ -65,16 +65,17 @@ impl<'r> Strings<'r> {
     /// The index of a string; `next` if it was not known until now.
     fn find_or_insert(&mut self, string: &[u8], next: usize) -> usize {
         let hash = self.hasher.hash_one(string);
-        let (table, hasher) = (&self.table, &self.hasher);
+        let table = &self.table;
         let get = |index: usize| match index.checked_sub(table.len()) {
             None => table.get(index).copied().unwrap_or_default(),
             Some(behind) => piece(&self.added, &self.ends, behind),
         };
-        if let Some(index) = self.known.find(hash, |index| get(*index) == string) {
+        let same = |(known, index): &(u64, usize)| *known == hash && get(*index) == string;
+        if let Some((_, index)) = self.known.find(hash, same) {
             return *index;
         }
-        let hash_of = |index: &usize| hasher.hash_one(get(*index));
-        self.known.insert_unique(hash, next, hash_of);
+        self.known
+            .insert_unique(hash, (hash, next), |(hash, _)| *hash);
         next
     }
 }

@@ -35,7 +35,7 @@ pub struct Names<'a> {
     /// What was read before, by whomever, and the number of the file there.
     recent: Option<(&'a RecentNames, u64)>,
     /// The last function that was read there.
-    last: Arc<[u8]>,
+    last: Option<Known>,
 }
 
 /// So many groups are kept: what was inlined was mostly written near to what it was inlined into.
@@ -46,6 +46,17 @@ const KEPT: usize = 16;
 struct Group {
     number: Option<usize>,
     bytes: Vec<u8>,
+}
+
+/// A function as it is remembered: its names are known to be text, which takes as long to find out as to copy them.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    /// The system name, and behind it the name unless it is the same.
+    pub(super) text: Arc<str>,
+    /// Where the name begins.
+    pub(super) name_at: Option<u32>,
+    pub(super) file: u32,
+    pub(super) start_line: u32,
 }
 
 /// A function as it is written.
@@ -67,38 +78,40 @@ impl<'a> Names<'a> {
             decompressor: None,
             kept: Default::default(),
             recent: recent.map(|recent| (recent, file.number)),
-            last: Arc::default(),
+            last: None,
         }
     }
 
     /// What a function of the same file is called; `None` only where that is damaged.
     pub fn of(&mut self, function: FunctionId) -> Option<Function<'_>> {
         let files = self.files;
-        let record = match self.recent {
-            None => self.record(function.number)?,
-            Some((recent, file)) => {
-                let key = (file, function.number);
-                self.last = match recent.get(key) {
-                    Some(known) => known,
-                    None => {
-                        let read: Arc<[u8]> = Arc::from(self.record(function.number)?);
-                        recent.add(key, read.clone());
-                        read
-                    }
-                };
-                &self.last
+        let Some((recent, file)) = self.recent else {
+            let record = Record::read(&mut Varints(self.record(function.number)?))?;
+            let (system_name, name) = record.names()?;
+            return Some(Function {
+                name,
+                system_name,
+                file: path(files, function.file.unwrap_or(record.file))?,
+                start_line: record.start_line,
+            });
+        };
+        let key = (file, function.number);
+        let known = match recent.get(key) {
+            Some(known) => known,
+            None => {
+                let record = Record::read(&mut Varints(self.record(function.number)?))?;
+                let known = Known::of(&record)?;
+                recent.add(key, known.clone());
+                known
             }
         };
-        let record = Record::read(&mut Varints(record))?;
-        let system_name = str::from_utf8(record.system_name).ok()?;
+        let known = self.last.insert(known);
+        let (system_name, name) = known.names()?;
         Some(Function {
-            name: match record.name {
-                Some(name) => str::from_utf8(name).ok()?,
-                None => system_name,
-            },
+            name,
             system_name,
-            file: path(files, function.file.unwrap_or(record.file))?,
-            start_line: record.start_line,
+            file: path(files, function.file.unwrap_or(known.file))?,
+            start_line: known.start_line,
         })
     }
 
@@ -156,6 +169,39 @@ impl<'n> Record<'n> {
             system_name,
             name,
         })
+    }
+
+    /// The name for the linker, and the one for people.
+    fn names(&self) -> Option<(&'n str, &'n str)> {
+        let system_name = str::from_utf8(self.system_name).ok()?;
+        let name = match self.name {
+            Some(name) => str::from_utf8(name).ok()?,
+            None => system_name,
+        };
+        Some((system_name, name))
+    }
+}
+
+impl Known {
+    fn of(record: &Record<'_>) -> Option<Self> {
+        let (system_name, name) = record.names()?;
+        let other = record.name.map(|_| name);
+        Some(Known {
+            text: [system_name, other.unwrap_or_default()].concat().into(),
+            name_at: match other {
+                Some(_) => Some(u32::try_from(system_name.len()).ok()?),
+                None => None,
+            },
+            file: record.file,
+            start_line: record.start_line,
+        })
+    }
+
+    fn names(&self) -> Option<(&str, &str)> {
+        match self.name_at {
+            Some(at) => self.text.split_at_checked(at as usize),
+            None => Some((&self.text, &self.text)),
+        }
     }
 }
 

@@ -2,19 +2,21 @@
 //! before them, and decompressing takes most of the time that names take.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
+
+use super::names::Known;
 
 /// A function: the number of its file in this process, and its own in the file.
 pub(super) type Key = (u64, u32);
 
-/// The most bytes of them: those of some 70,000 functions.
+/// The most bytes of them: those of some 60,000 functions.
 const MOST: usize = 16 << 20;
 /// Parts with a lock each, so that requests do not wait for each other.
 const PARTS: usize = 16;
-/// About what an entry takes besides its bytes.
-const ENTRY: usize = 64;
+/// About what an entry takes besides its text.
+const ENTRY: usize = 96;
 
 /// Names that were read lately, at most 16 MiB of them; for any number of files.
 #[derive(Debug, Default)]
@@ -32,10 +34,10 @@ struct Part {
     old: Entries,
 }
 
-type Entries = HashMap<Key, Arc<[u8]>, RandomState>;
+type Entries = HashMap<Key, Known, RandomState>;
 
 impl RecentNames {
-    pub(super) fn get(&self, key: Key) -> Option<Arc<[u8]>> {
+    pub(super) fn get(&self, key: Key) -> Option<Known> {
         self.with(key, |part| match part.new.get(&key) {
             Some(found) => Some(found.clone()),
             None => {
@@ -46,9 +48,9 @@ impl RecentNames {
         })
     }
 
-    pub(super) fn add(&self, key: Key, record: Arc<[u8]>) {
+    pub(super) fn add(&self, key: Key, known: Known) {
         self.with(key, |part| {
-            part.add(key, record);
+            part.add(key, known);
             Some(())
         });
     }
@@ -60,14 +62,14 @@ impl RecentNames {
 }
 
 impl Part {
-    fn add(&mut self, key: Key, record: Arc<[u8]>) {
-        let bytes = record.len() + ENTRY;
+    fn add(&mut self, key: Key, known: Known) {
+        let bytes = known.text.len() + ENTRY;
         if self.bytes + bytes > MOST / PARTS / 2 {
             self.old = std::mem::take(&mut self.new);
             self.bytes = 0;
         }
         self.bytes += bytes;
-        self.new.insert(key, record);
+        self.new.insert(key, known);
     }
 }
 
@@ -78,14 +80,19 @@ mod tests {
     #[test]
     fn what_is_used_stays_and_the_rest_goes_so_that_there_is_never_more_than_the_bound() {
         let recent = RecentNames::default();
-        let record: Arc<[u8]> = Arc::from([0; 1000]);
+        let known = Known {
+            text: "a".repeat(1000).into(),
+            name_at: None,
+            file: 0,
+            start_line: 0,
+        };
         let held = || {
             let parts = recent.parts.iter().map(|part| part.lock().unwrap());
             let entries = parts.map(|part| part.new.len() + part.old.len());
-            entries.sum::<usize>() * (record.len() + ENTRY)
+            entries.sum::<usize>() * (known.text.len() + ENTRY)
         };
         for number in 0..100_000 {
-            recent.add((1, number), record.clone());
+            recent.add((1, number), known.clone());
             assert!(recent.get((1, 0)).is_some(), "it is used all the time");
             if number % 1000 == 0 {
                 assert!(held() <= MOST, "{}", held());
