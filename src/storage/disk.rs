@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -12,6 +12,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// A new file; an error if there is one of that name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+    /// A file that is there, to be written over from its beginning.
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>>;
     /// Makes the creation and removal of files in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Removes a file.
@@ -25,7 +27,7 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
 }
 
-/// A file that is written to at its end.
+/// A file that is written to in order.
 pub(super) trait Output: fmt::Debug + Send {
     /// Writes all of it. After an error any part of it may be there.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -45,13 +47,16 @@ pub(super) struct Local {
 impl Disk for Local {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let mut options = OpenOptions::new();
-        // Appending, so that a truncated file is written from its new end on.
-        let file = options
-            .append(true)
-            .create_new(true)
-            .mode(self.mode)
-            .open(path)?;
-        Ok(Box::new(file))
+        let options = options.write(true).create_new(true).mode(self.mode);
+        Ok(Box::new(Sequential {
+            file: options.open(path)?,
+            at: 0,
+        }))
+    }
+
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Box::new(Sequential { file, at: 0 }))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
@@ -109,17 +114,28 @@ impl Disk for Local {
     }
 }
 
-impl Output for File {
+/// A file, and where it is written to next.
+#[derive(Debug)]
+struct Sequential {
+    file: File,
+    at: u64,
+}
+
+impl Output for Sequential {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+        self.file.write_all_at(bytes, self.at)?;
+        self.at += bytes.len() as u64;
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
-        self.set_len(len)
+        self.file.set_len(len)?;
+        self.at = len;
+        Ok(())
     }
 }
 

@@ -1,22 +1,24 @@
 //! The bytes of a segment: a header, then blocks, each a header and its records. Numbers are little-endian.
 //!
 //! ```text
-//! segment: "TRIBUTRY" crc:u32 version:u32 marker:u64 first:u64 follows:u64 created:u64
+//! segment: "TRIBUTRY" crc:u32 version:u32 marker:u64 first:u64 follows:u64 created:u64 reused:u64
 //! block:   marker:u64 crc:u32 payload_crc:u32 first:u64 items:u64 written:u64 records:u32 stored:u32 raw:u32 codec:u32
 //! payload: { length:u32 items:u32 content }*   as it is, or as one LZ4 block
 //! ```
 //!
-//! A block begins with the log's marker, eight random bytes. Where a header is damaged the next marker leads on. Bytes
-//! that were chosen once and for all would do as well, but then a client could send what looks like a block.
+//! A block begins with the marker of its segment: the log's, eight random bytes, and the segment's name. Where a header is
+//! damaged the next marker leads on. Bytes that were chosen once and for all would do as well, but then a client could
+//! send what looks like a block. A file is used for one segment after another, and what it had before is behind what it has:
+//! that has another marker, so it is nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a segment begins with.
 const MAGIC: [u8; 8] = *b"TRIBUTRY";
 /// The version of all of this.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Bytes of a segment's header.
-pub(super) const SEGMENT_HEADER: usize = 48;
+pub(super) const SEGMENT_HEADER: usize = 56;
 /// Bytes of a block's header.
 pub(super) const BLOCK_HEADER: usize = 56;
 /// Bytes in front of a record's content.
@@ -24,12 +26,21 @@ pub(super) const RECORD_HEADER: usize = 8;
 /// The largest record. Every receiver's limit is below it.
 pub(super) const LARGEST_RECORD: usize = 1 << 30;
 
-/// What all blocks of a log begin with.
+/// What all blocks of a segment begin with.
 pub(super) type Marker = [u8; 8];
+
+/// The marker of a segment, of its log's.
+pub(super) fn marker_of(log: Marker, segment: u64) -> Marker {
+    // Odd, so that no two segments have the same one.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let log = u64::from_le_bytes(log);
+    log.wrapping_add(segment.wrapping_mul(STEP)).to_le_bytes()
+}
 
 /// What a segment begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
+    /// That of the log.
     pub(super) marker: Marker,
     /// The sequence number of the first record.
     pub(super) first: u64,
@@ -38,6 +49,8 @@ pub(super) struct SegmentHeader {
     pub(super) follows: u64,
     /// Milliseconds since 1970.
     pub(super) created: u64,
+    /// How long the file was before: up to there what is behind the last block is that of another segment.
+    pub(super) reused: u64,
 }
 
 /// What a block begins with.
@@ -78,7 +91,7 @@ impl SegmentHeader {
         let mut body = Vec::with_capacity(SEGMENT_HEADER);
         body.extend(VERSION.to_le_bytes());
         body.extend(self.marker);
-        for number in [self.first, self.follows, self.created] {
+        for number in [self.first, self.follows, self.created, self.reused] {
             body.extend(number.to_le_bytes());
         }
         let mut header = [0; SEGMENT_HEADER];
@@ -109,6 +122,7 @@ impl SegmentHeader {
             first: u64::from_le_bytes(take(rest)?),
             follows: u64::from_le_bytes(take(rest)?),
             created: u64::from_le_bytes(take(rest)?),
+            reused: u64::from_le_bytes(take(rest)?),
         }))
     }
 }
@@ -239,6 +253,7 @@ mod tests {
             first: 9,
             follows: 8,
             created: 1,
+            reused: 2,
         };
         assert_eq!(SegmentHeader::decode(&segment.encode()), Ok(segment));
         assert_eq!(

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::OpenError;
 use super::block;
-use super::format::segment_name;
+use super::format::{marker_of, segment_name};
 use super::lock::Lock;
 use super::recovery::{Plan, Recovered, recover};
 use super::scan::{Found, Scan};
@@ -68,7 +68,9 @@ pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
                 error,
             }
         };
-        let mut scan = Some(Scan::open(&path, marker, segment.bytes).map_err(&failed));
+        let mut scan = Some(
+            Scan::open(&path, marker_of(marker, segment.name), segment.bytes).map_err(&failed),
+        );
         std::iter::from_fn(move || {
             let mut open = match scan.take()? {
                 Ok(open) => open,

@@ -214,10 +214,11 @@ impl Log {
         self.shared.readable.notify_waiters();
     }
 
-    /// Removes the last segment, too, if all of it is acknowledged. Otherwise that waits until it is as large as segments are.
+    /// Removes the last segment, too, if all of it is acknowledged, which otherwise waits until it is as large as segments
+    /// are; and the file that is kept for the next one.
     pub fn make_room(&self) {
         let mut state = self.shared.lock();
-        if state.segments.last_is_done() {
+        if state.segments.last_is_done() || state.segments.has_spare() {
             state.room_wanted = true;
             self.shared.tell_writer(state);
         }

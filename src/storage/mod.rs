@@ -14,6 +14,9 @@
 //! only written so often: delivery is at least once. After [`Lease::close`] none are. A damaged block costs its own
 //! records, is reported, and nothing else.
 //!
+//! While the reader keeps up, the file of a segment that nobody needs is written over by the next one: an fsync of what has
+//! its place on the disk already costs half as much as one of a file that grows.
+//!
 //! A segment is never compacted and never written to again after a failure. It would not help: what is delivered out of
 //! order is rare, and a segment with one record left is bounded by the number of records under way.
 

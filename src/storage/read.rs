@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tracing::error;
 
 use super::block;
-use super::format::BlockHeader;
+use super::format::{BlockHeader, marker_of};
 use super::log::{Log, Shared};
 use super::scan::{Found, Scan};
 
@@ -251,7 +251,8 @@ impl Log {
 
     fn scan(&self, segment: u64, bytes: u64) -> io::Result<Scan> {
         let shared = &*self.shared;
-        let scan = Scan::open(&shared.path(segment), shared.marker, bytes)?;
+        let marker = marker_of(shared.marker, segment);
+        let scan = Scan::open(&shared.path(segment), marker, bytes)?;
         Ok(scan.patient(segment, &shared.unreadable))
     }
 
@@ -289,6 +290,9 @@ impl Log {
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
+                    if !self.is_as_it_was(segment, end) {
+                        return Ok(());
+                    }
                     let at = damage.at;
                     if reader.known_damage.remove(&Place { segment, at }) {
                         continue;

@@ -10,8 +10,8 @@ use super::acknowledged::Acknowledged;
 use super::block;
 use super::disk::Disk;
 use super::format::{
-    BadHeader, BlockHeader, Marker, SEGMENT_HEADER, SegmentHeader, UNFINISHED, segment_name,
-    segment_number,
+    BadHeader, BlockHeader, Marker, SEGMENT_HEADER, SegmentHeader, UNFINISHED, marker_of,
+    segment_name, segment_number,
 };
 use super::position::Position;
 use super::scan::{Damage, Found, Scan};
@@ -116,7 +116,10 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         let mut bytes = one.bytes;
         match scanned.unfinished {
             Some(damage) if is_last => {
-                recovered.cut_bytes = damage.bytes;
+                // What the file had before was never this segment's.
+                let reused = one.header.map_or(0, |header| header.reused);
+                let end = damage.at + damage.bytes;
+                recovered.cut_bytes = end - reused.clamp(damage.at, end);
                 // What cannot be read may be intact.
                 if let Some(disk) = disk
                     && !scanned.unreadable
@@ -142,6 +145,7 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
             first: scanned.first,
             end: expected,
             bytes,
+            file: bytes,
             records: scanned.records,
             items: scanned.items,
             sealed: true,
@@ -188,7 +192,7 @@ fn scan(
         unreadable: false,
     };
     let mut headless = one.header.is_none();
-    let mut scan = Scan::open(&one.path, marker, one.bytes)?;
+    let mut scan = Scan::open(&one.path, marker_of(marker, one.name), one.bytes)?;
     while let Some(found) = scan.next()? {
         let (at, header, stored) = match found {
             Found::Damaged(damage) if damage.at_end => {

@@ -82,7 +82,7 @@ pub(super) struct Damage {
 }
 
 impl Scan {
-    /// Opens a segment to be read from its first block on, up to `end`.
+    /// Opens a segment with this marker to be read from its first block on, up to `end`.
     pub(super) fn open(path: &Path, marker: Marker, end: u64) -> io::Result<Self> {
         Ok(Self::of(File::open(path)?, marker, end))
     }

@@ -16,6 +16,8 @@ pub(super) struct Segment {
     pub(super) end: u64,
     /// Bytes of the file that may be read: all of them, once they are as durable as asked for.
     pub(super) bytes: u64,
+    /// What the file takes on the disk: more while there is something behind these that it had before.
+    pub(super) file: u64,
     /// Records that are not acknowledged, and items in them.
     pub(super) records: u64,
     pub(super) items: u64,
@@ -36,6 +38,8 @@ pub(super) struct Segments {
     finished: usize,
     /// How many were taken out, and have files still.
     removing: usize,
+    /// What the file takes that is kept for the next segment.
+    spare: u64,
 }
 
 impl Segments {
@@ -71,7 +75,7 @@ impl Segments {
 
     /// A new segment behind all others.
     pub(super) fn push(&mut self, segment: Segment) {
-        self.usage.bytes += segment.bytes;
+        self.usage.bytes += segment.file;
         self.usage.records += segment.records;
         self.usage.items += segment.items;
         self.finished += usize::from(segment.is_finished());
@@ -89,8 +93,9 @@ impl Segments {
         let Some(last) = self.list.back_mut() else {
             return;
         };
-        self.usage.bytes += bytes - last.bytes.min(bytes);
+        self.usage.bytes += bytes - last.file.min(bytes);
         last.bytes = bytes;
+        last.file = last.file.max(bytes);
         last.end += records;
         last.records += records;
         last.items += items;
@@ -102,6 +107,9 @@ impl Segments {
     pub(super) fn seal(&mut self) {
         if let Some(last) = self.list.back_mut().filter(|last| !last.sealed) {
             last.sealed = true;
+            // What is behind its records was cut off.
+            self.usage.bytes -= last.file - last.bytes;
+            last.file = last.bytes;
             self.finished += usize::from(last.is_finished());
         }
     }
@@ -119,8 +127,8 @@ impl Segments {
         last.items -= new.items;
         last.sealed = true;
         self.finished += usize::from(last.is_finished());
-        self.usage.bytes = (self.usage.bytes - last.bytes) + kept + new.bytes;
-        last.bytes = kept;
+        self.usage.bytes = (self.usage.bytes - last.file) + kept + new.file;
+        (last.bytes, last.file) = (kept, kept);
         self.list.push_back(new);
     }
 
@@ -190,7 +198,18 @@ impl Segments {
     /// The file of a segment that was taken out is gone. It counts as long as it is there.
     pub(super) fn removed(&mut self, segment: &Segment) {
         self.removing -= 1;
-        self.usage.bytes -= segment.bytes.min(self.usage.bytes);
+        self.usage.bytes -= segment.file.min(self.usage.bytes);
+    }
+
+    /// A file of so many bytes, or none, is kept for the next segment. It counts as well.
+    pub(super) fn keep_spare(&mut self, bytes: u64) {
+        self.usage.bytes = self.usage.bytes - self.spare + bytes;
+        self.spare = bytes;
+    }
+
+    /// Whether a file is kept for the next segment.
+    pub(super) fn has_spare(&self) -> bool {
+        self.spare > 0
     }
 
     /// Whether all records of the last segment are acknowledged.

@@ -17,6 +17,7 @@ pub(super) enum Fault {
     Sync,
     Truncate,
     Create,
+    Reuse,
     Rename,
     Remove,
     Replace,
@@ -35,6 +36,8 @@ struct Faults {
     faults: Vec<(Fault, usize)>,
     /// Bytes that a power failure leaves of each file.
     durable: HashMap<PathBuf, u64>,
+    /// What files are called now that were used again.
+    names: HashMap<PathBuf, PathBuf>,
     syncs: usize,
 }
 
@@ -105,6 +108,17 @@ impl Disk for Faulty {
         }))
     }
 
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        let _held = self.hold();
+        self.unless(Fault::Reuse, EIO)?;
+        Ok(Box::new(FaultyOutput {
+            inner: LOCAL.reuse(path)?,
+            path: path.to_owned(),
+            disk: self.clone(),
+            len: 0,
+        }))
+    }
+
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let _held = self.hold();
         LOCAL.sync_directory(directory)
@@ -120,7 +134,13 @@ impl Disk for Faulty {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let _held = self.hold();
         self.unless(Fault::Rename, EIO)?;
-        LOCAL.rename(from, to)
+        LOCAL.rename(from, to)?;
+        let mut inner = self.faults.lock().unwrap();
+        if let Some(len) = inner.durable.remove(from) {
+            inner.durable.insert(to.to_owned(), len);
+        }
+        inner.names.insert(from.to_owned(), to.to_owned());
+        Ok(())
     }
 
     fn cut(&self, path: &Path, len: u64) -> io::Result<()> {
@@ -179,7 +199,8 @@ impl Output for FaultyOutput {
         self.disk.unless(Fault::Sync, EIO)?;
         let mut inner = self.disk.faults.lock().unwrap();
         inner.syncs += 1;
-        inner.durable.insert(self.path.clone(), self.len);
+        let name = inner.names.get(&self.path).unwrap_or(&self.path).clone();
+        inner.durable.insert(name, self.len);
         Ok(())
     }
 

@@ -6,10 +6,10 @@
 
 mod gathering;
 mod rescue;
+mod segment;
 mod upkeep;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,14 @@ use tracing::{error, info};
 
 use super::block::BlockBuilder;
 use super::disk::{Disk, Output};
-use super::format::{BlockHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, UNFINISHED, now};
+use super::format::{BlockHeader, RECORD_HEADER, marker_of};
 use super::lock::Lock;
 use super::log::{Append, RecentBlock, Shared, State};
 use super::read::Place;
 use super::state::Segment;
 use super::{AppendError, Fsync, Options};
 use gathering::LastGroup;
+use segment::Spare;
 
 /// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
 /// enough for LZ4 to find what repeats.
@@ -49,6 +50,8 @@ pub(super) struct Writer {
     follows: u64,
     /// Above the name of every segment.
     next_name: u64,
+    /// The file of a segment that nobody needs, for the next one.
+    spare: Option<Spare>,
     saved: Option<Instant>,
     last_group: Option<LastGroup>,
     buffer: Vec<u8>,
@@ -103,6 +106,7 @@ impl Writer {
             next,
             follows,
             next_name: last.map_or(0, |last| last.saturating_add(1)),
+            spare: None,
             saved: None,
             last_group: None,
             buffer: Vec::new(),
@@ -130,7 +134,8 @@ impl Writer {
             }
         }
         // Before anybody is told that it is closed.
-        drop(self.active);
+        self.close_active();
+        self.drop_spare();
         drop(self.lock);
     }
 
@@ -246,6 +251,8 @@ impl Writer {
     /// All records as blocks, in `output`; where each begins in it.
     fn blocks(&self, appends: &[Append], compress: bool, output: &mut Vec<u8>) -> Vec<Written> {
         let mut blocks = Vec::new();
+        let name = self.active.as_ref().map_or(0, |active| active.name);
+        let marker = marker_of(self.shared.marker, name);
         // As much of what is left as one block may have, so that it does not grow step by step.
         let mut left: usize = appends.iter().map(bytes_of).sum();
         let mut builder = BlockBuilder::of(left.min(BLOCK_BYTES));
@@ -256,7 +263,6 @@ impl Writer {
                 return;
             }
             let at = output.len() as u64;
-            let marker = self.shared.marker;
             let builder = std::mem::take(builder);
             let (header, raw) = builder.finish(next, marker, compress, output);
             next = header.end();
@@ -301,140 +307,6 @@ impl Writer {
                 Err(("fsync", error))
             }
         }
-    }
-
-    /// A segment that can be written to.
-    fn make_ready(&mut self, options: &Options) -> Result<(), Failed> {
-        if self.active.as_ref().is_some_and(|active| active.doubtful) {
-            self.rescue(options)?;
-        }
-        if let Some(active) = &self.active {
-            if active.len < options.segment_bytes {
-                return Ok(());
-            }
-            if options.fsync != Fsync::Never
-                && active.unsynced_since.is_some()
-                && let Err(error) = self.sync()
-            {
-                self.failed("fsync", &error);
-                self.rescue(options)?;
-                return Ok(());
-            }
-            self.seal();
-        }
-        let active = self.create(self.next, self.follows, &[], options)?;
-        let mut state = self.shared.lock();
-        state.segments.push(Segment {
-            name: active.name,
-            first: self.next,
-            end: self.next,
-            bytes: active.len,
-            records: 0,
-            items: 0,
-            sealed: false,
-        });
-        self.shared.show(&state);
-        drop(state);
-        self.active = Some(active);
-        Ok(())
-    }
-
-    /// A new segment with this content, on the disk.
-    fn create(
-        &mut self,
-        first: u64,
-        follows: u64,
-        blocks: &[u8],
-        options: &Options,
-    ) -> Result<Active, Failed> {
-        let name = self.next_name.max(first);
-        let header = SegmentHeader {
-            marker: self.shared.marker,
-            first,
-            follows,
-            created: now(),
-        };
-        let named = self.shared.path(name);
-        // Its header says that others do not count from some record on: not before it has those itself.
-        let path = match blocks {
-            [] => named.clone(),
-            _ => unfinished(&named),
-        };
-        let mut output = self
-            .disk
-            .create(&path)
-            .map_err(|error| ("create a segment", error))?;
-        // One that could not be removed after a failure keeps its name.
-        self.next_name = name.saturating_add(1);
-        let mut fill = || -> io::Result<()> {
-            output.write(&header.encode())?;
-            output.write(blocks)?;
-            if options.fsync != Fsync::Never {
-                if !blocks.is_empty() {
-                    output.sync()?;
-                }
-                if path != named {
-                    self.disk.rename(&path, &named)?;
-                }
-                self.disk.sync_directory(&self.shared.directory)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = fill() {
-            let _ = self.disk.remove(&path);
-            let _ = self.disk.remove(&named);
-            return Err(("write a new segment", error));
-        }
-        let len = (SEGMENT_HEADER + blocks.len()) as u64;
-        Ok(Active {
-            output,
-            name,
-            len,
-            synced: len,
-            synced_next: self.next,
-            unsynced_since: None,
-            doubtful: false,
-        })
-    }
-
-    /// What is behind `len` was refused.
-    fn take_back(&mut self, len: u64, options: &Options) {
-        let Some(active) = &mut self.active else {
-            return;
-        };
-        active.len = len;
-        let nothing_in_doubt = active.synced == len;
-        if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
-            // The next segment says from where on this one does not count.
-            self.seal_synced(options);
-        }
-    }
-
-    /// Nothing is added to the segment any more, once all of it is on the disk. Where that fails what is in doubt is
-    /// written again before anything else is: the next fsync of the same file would say that all is well.
-    fn seal_synced(&mut self, options: &Options) {
-        let Some(active) = &self.active else {
-            return;
-        };
-        let in_doubt = options.fsync != Fsync::Never && active.synced < active.len;
-        if in_doubt {
-            if active.doubtful {
-                return;
-            }
-            if let Err(error) = self.sync() {
-                if let Some(active) = &mut self.active {
-                    active.doubtful = true;
-                }
-                self.failed("fsync", &error);
-                return;
-            }
-        }
-        self.seal();
-    }
-
-    fn seal(&mut self) {
-        self.active = None;
-        self.shared.lock().segments.seal();
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -496,13 +368,6 @@ type Failed = (&'static str, io::Error);
 /// What a record takes in its block.
 fn bytes_of(append: &Append) -> usize {
     append.record.len() + RECORD_HEADER
-}
-
-/// The name of a segment that is not complete yet.
-fn unfinished(segment: &Path) -> PathBuf {
-    let mut name = segment.as_os_str().to_owned();
-    name.push(UNFINISHED);
-    name.into()
 }
 
 fn take_group(state: &mut State) -> Vec<Append> {

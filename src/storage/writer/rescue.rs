@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::{Failed, Writer};
 use crate::storage::Options;
-use crate::storage::format::SEGMENT_HEADER;
+use crate::storage::format::{SEGMENT_HEADER, marker_of};
 use crate::storage::read::lose;
 use crate::storage::recovery::waiting;
 use crate::storage::scan::{Found, Scan};
@@ -29,10 +29,12 @@ impl Writer {
                 .filter(|segment| segment.name == name)
                 .map_or(synced, |segment| segment.bytes)
         };
+        let new_name = self.next_name.max(first);
+        let marker = marker_of(self.shared.marker, new_name);
         let mut doubtful = Vec::new();
         let mut headers = Vec::new();
         let mut reread = || -> io::Result<()> {
-            let mut scan = Scan::open(&path, self.shared.marker, len)?;
+            let mut scan = Scan::open(&path, marker_of(self.shared.marker, name), len)?;
             scan.seek(synced);
             while let Some(found) = scan.next()? {
                 let (header, stored) = match found {
@@ -43,14 +45,14 @@ impl Writer {
                         return Err(io::Error::other("what was written cannot be read back"));
                     }
                 };
-                doubtful.extend(header.encode(self.shared.marker));
+                doubtful.extend(header.encode(marker));
                 doubtful.extend_from_slice(stored);
                 headers.push((header, stored.to_vec()));
             }
             Ok(())
         };
         reread().map_err(|error| ("read what an fsync left in doubt", error))?;
-        let mut new = self.create(first, first, &doubtful, options)?;
+        let mut new = self.create(new_name, first, first, &doubtful, options)?;
         let mut state = self.shared.lock();
         let known_end = state.segments.end();
         let (mut items, mut end, mut readable) = (0, first, 0);
@@ -77,6 +79,7 @@ impl Writer {
             first,
             end: first,
             bytes: SEGMENT_HEADER as u64 + readable,
+            file: SEGMENT_HEADER as u64 + readable,
             records: 0,
             items: 0,
             sealed: false,

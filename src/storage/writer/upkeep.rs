@@ -47,9 +47,12 @@ impl Writer {
     /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
     /// missing looks like one that was lost.
     pub(super) fn remove_finished(&mut self, options: &Options, closing: bool) {
+        let wanted = std::mem::take(&mut self.shared.lock().room_wanted);
+        if wanted {
+            self.drop_spare();
+        }
         let finished = {
             let mut state = self.shared.lock();
-            let wanted = std::mem::take(&mut state.room_wanted);
             if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
                 state.segments.seal();
@@ -74,7 +77,11 @@ impl Writer {
         let mut noted = self.write_position(options);
         self.tried = None;
         for segment in finished {
-            match self.disk.remove(&self.shared.path(segment.name)) {
+            let outcome = match !closing && !wanted && noted && self.keep_spare(&segment, options) {
+                true => Ok(()),
+                false => self.disk.remove(&self.shared.path(segment.name)),
+            };
+            match outcome {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     self.failed("remove a segment", &error);
                     self.unremoved.push(segment);

@@ -1,0 +1,171 @@
+//! Files are used for one segment after another.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::*;
+
+fn small() -> Options {
+    Options {
+        segment_bytes: 1000,
+        ..options()
+    }
+}
+
+/// Nine records, of which one is longer every time, so that what was in a file before ends anywhere.
+fn round(number: usize) -> Vec<String> {
+    (0..9)
+        .map(|at| format!("{number} {at} {}", "x".repeat(90 + number * at)))
+        .collect()
+}
+
+/// Fills more than a segment, and takes all of it but the last record, which the next turn takes.
+fn turn(bench: &Bench, number: usize, left: &mut Vec<Record>) -> Vec<String> {
+    let texts = round(number);
+    bench.fill(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    left.extend(bench.take());
+    let last = left.pop().unwrap();
+    bench.acknowledge(left);
+    *left = vec![last];
+    texts
+}
+
+/// All files with records, or kept for some.
+fn files(bench: &Bench) -> Vec<std::fs::Metadata> {
+    let entries = std::fs::read_dir(bench.directory.path()).unwrap();
+    let entries = entries.map(|entry| entry.unwrap());
+    let entries = entries.filter(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.ends_with(".segment") || name.ends_with(".segment.new")
+    });
+    entries.filter_map(|entry| entry.metadata().ok()).collect()
+}
+
+/// Waits until what nobody needs is gone, but for the file that is kept.
+fn settle(bench: &Bench) {
+    while files(bench).len() > 2 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_reader_that_keeps_up_makes_no_new_files_and_the_room_is_known() {
+    let bench = Bench::new(small());
+    let mut left = Vec::new();
+    let mut used = BTreeSet::new();
+    for text in (0..30).flat_map(round) {
+        bench.fill(&[&text]);
+        left.extend(bench.take());
+        let last = left.pop().unwrap();
+        bench.acknowledge(&left);
+        left = vec![last];
+        settle(&bench);
+        used.extend(files(&bench).iter().map(|file| file.ino()));
+        let on_disk: u64 = files(&bench).iter().map(|file| file.len()).sum();
+        assert_eq!(bench.log().usage().bytes, on_disk, "{text}");
+    }
+    assert!(used.len() <= 3, "{} files", used.len());
+}
+
+#[test]
+fn after_a_crash_what_a_file_had_before_is_nothing() {
+    let bench = Bench::new(small());
+    let mut left = Vec::new();
+    for number in 0..30 {
+        let texts = turn(&bench, number, &mut left);
+        settle(&bench);
+        let copy = tempfile::tempdir().unwrap();
+        let held = bench.disk.hold();
+        for entry in std::fs::read_dir(bench.directory.path()).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        drop(held);
+        // The position is a second old at most: what was acknowledged since comes again.
+        let mut crashed = Bench {
+            directory: copy,
+            log: None,
+            recovered: Recovered::default(),
+            options: small(),
+            disk: Faulty::default(),
+        };
+        crashed.open();
+        let found = &crashed.recovered;
+        assert_eq!((found.cut_bytes, found.lost_records), (0, 0), "{number}");
+        assert!(found.damaged.is_empty(), "{number}: {:?}", found.damaged);
+        let given_out = crashed.texts();
+        assert_eq!(given_out.last(), texts.last(), "{number}");
+        let all: Vec<String> = (0..=number).flat_map(round).collect();
+        assert!(all.ends_with(&given_out), "{number}: {given_out:?}");
+        crashed.fill(&["one more"]);
+        assert_eq!(crashed.texts(), ["one more"]);
+    }
+}
+
+#[test]
+fn the_end_of_a_used_file_is_not_taken_for_an_unfinished_write() {
+    let mut bench = Bench::new(small());
+    let mut left = Vec::new();
+    for number in 0..3 {
+        turn(&bench, number, &mut left);
+        settle(&bench);
+    }
+    bench.fill(&["a"]);
+    let path = bench.segments().pop().unwrap();
+    assert!(
+        path.metadata().unwrap().len() > 500,
+        "it is a file that was used before"
+    );
+    bench.crash();
+    assert_eq!(bench.recovered.lost_records, 0);
+    assert_eq!(bench.recovered.cut_bytes, 0, "that was another segment's");
+    assert_eq!(bench.texts().last().unwrap(), "a");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
+    for fault in [Fault::Reuse, Fault::Sync, Fault::Write(3), Fault::Rename] {
+        let mut bench = Bench::new(small());
+        turn(&bench, 1, &mut Vec::new());
+        settle(&bench);
+        // From now on the next segment is one in the file that is kept.
+        let texts = round(2);
+        let mut begun = false;
+        for text in &texts {
+            let segments = bench.segments();
+            if files(&bench).len() > segments.len() && !begun {
+                bench.disk.fail(fault, 1);
+            }
+            bench
+                .append(text)
+                .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            begun |= bench.segments() != segments;
+        }
+        assert!(begun, "{fault:?}");
+        bench.crash();
+        let given_out = bench.texts();
+        assert!(given_out.ends_with(&texts), "{fault:?}: {given_out:?}");
+        assert_eq!(bench.recovered.lost_records, 0, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_queue_that_needs_room_and_one_that_ends_keep_no_file() {
+    let mut bench = Bench::new(small());
+    let keeps = |bench: &Bench| files(bench).len() > bench.segments().len();
+    let mut left = Vec::new();
+    for ends in [false, true] {
+        turn(&bench, 1, &mut left);
+        while !keeps(&bench) {
+            std::thread::yield_now();
+        }
+        if ends {
+            bench.close();
+        } else {
+            bench.log().make_room();
+        }
+        while keeps(&bench) {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The files of segments: made, used again, and closed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Active, Failed, Writer};
+use crate::storage::disk::Output;
+use crate::storage::format::{SEGMENT_HEADER, SegmentHeader, UNFINISHED, now};
+use crate::storage::state::Segment;
+use crate::storage::{Fsync, Options};
+
+/// The file of a segment that nobody needs.
+pub(super) struct Spare {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Writer {
+    /// A segment that can be written to.
+    pub(super) fn make_ready(&mut self, options: &Options) -> Result<(), Failed> {
+        if self.active.as_ref().is_some_and(|active| active.doubtful) {
+            self.rescue(options)?;
+        }
+        if let Some(active) = &self.active {
+            if active.len < options.segment_bytes {
+                return Ok(());
+            }
+            if options.fsync != Fsync::Never
+                && active.unsynced_since.is_some()
+                && let Err(error) = self.sync()
+            {
+                self.failed("fsync", &error);
+                self.rescue(options)?;
+                return Ok(());
+            }
+            self.seal();
+        }
+        let (active, file) = self.next_segment(options)?;
+        let mut state = self.shared.lock();
+        state.segments.push(Segment {
+            name: active.name,
+            first: self.next,
+            end: self.next,
+            bytes: active.len,
+            file,
+            records: 0,
+            items: 0,
+            sealed: false,
+        });
+        state.segments.keep_spare(0);
+        self.shared.show(&state);
+        drop(state);
+        self.active = Some(active);
+        Ok(())
+    }
+
+    /// A new segment without records, and what its file takes.
+    fn next_segment(&mut self, options: &Options) -> Result<(Active, u64), Failed> {
+        let (first, follows) = (self.next, self.follows);
+        if let Some(spare) = self.spare.take() {
+            match self.reuse(&spare, first, follows, options) {
+                Ok(active) => return Ok((active, spare.bytes)),
+                Err(_) => {
+                    let _ = self.disk.remove(&spare.path);
+                }
+            }
+        }
+        let name = self.next_name.max(first);
+        let active = self.create(name, first, follows, &[], options)?;
+        let file = active.len;
+        Ok((active, file))
+    }
+
+    /// A new segment in the file of an old one: what is written over needs no room, and neither does the file system have
+    /// to note where it is. An fsync costs half as much.
+    fn reuse(
+        &mut self,
+        spare: &Spare,
+        first: u64,
+        follows: u64,
+        options: &Options,
+    ) -> io::Result<Active> {
+        let name = self.next_name.max(first);
+        // Also if this fails: part of it may be there.
+        self.next_name = name.saturating_add(1);
+        let named = self.shared.path(name);
+        let header = SegmentHeader {
+            marker: self.shared.marker,
+            first,
+            follows,
+            created: now(),
+            reused: spare.bytes,
+        };
+        let mut output = self.disk.reuse(&spare.path)?;
+        output.write(&header.encode())?;
+        // Under its name the old header would say what of the segments before it does not count.
+        if options.fsync != Fsync::Never {
+            output.sync()?;
+        }
+        self.disk.rename(&spare.path, &named)?;
+        if options.fsync != Fsync::Never
+            && let Err(error) = self.disk.sync_directory(&self.shared.directory)
+        {
+            let _ = self.disk.remove(&named);
+            return Err(error);
+        }
+        Ok(Active::new(output, name, SEGMENT_HEADER as u64, first))
+    }
+
+    /// A new segment with this content, on the disk.
+    pub(super) fn create(
+        &mut self,
+        name: u64,
+        first: u64,
+        follows: u64,
+        blocks: &[u8],
+        options: &Options,
+    ) -> Result<Active, Failed> {
+        let header = SegmentHeader {
+            marker: self.shared.marker,
+            first,
+            follows,
+            created: now(),
+            reused: 0,
+        };
+        let named = self.shared.path(name);
+        // Its header says that others do not count from some record on: not before it has those itself.
+        let path = match blocks {
+            [] => named.clone(),
+            _ => unfinished(&named),
+        };
+        let mut output = self
+            .disk
+            .create(&path)
+            .map_err(|error| ("create a segment", error))?;
+        // One that could not be removed after a failure keeps its name.
+        self.next_name = name.saturating_add(1);
+        let mut fill = || -> io::Result<()> {
+            output.write(&header.encode())?;
+            output.write(blocks)?;
+            if options.fsync != Fsync::Never {
+                if !blocks.is_empty() {
+                    output.sync()?;
+                }
+                if path != named {
+                    self.disk.rename(&path, &named)?;
+                }
+                self.disk.sync_directory(&self.shared.directory)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = fill() {
+            let _ = self.disk.remove(&path);
+            let _ = self.disk.remove(&named);
+            return Err(("write a new segment", error));
+        }
+        let len = (SEGMENT_HEADER + blocks.len()) as u64;
+        Ok(Active::new(output, name, len, self.next))
+    }
+
+    /// What is behind `len` was refused.
+    pub(super) fn take_back(&mut self, len: u64, options: &Options) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        active.len = len;
+        let nothing_in_doubt = active.synced == len;
+        if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
+            // The next segment says from where on this one does not count.
+            self.seal_synced(options);
+        }
+    }
+
+    /// Nothing is added to the segment any more, once all of it is on the disk. Where that fails what is in doubt is
+    /// written again before anything else is: the next fsync of the same file would say that all is well.
+    pub(super) fn seal_synced(&mut self, options: &Options) {
+        let Some(active) = &self.active else {
+            return;
+        };
+        let in_doubt = options.fsync != Fsync::Never && active.synced < active.len;
+        if in_doubt {
+            if active.doubtful {
+                return;
+            }
+            if let Err(error) = self.sync() {
+                if let Some(active) = &mut self.active {
+                    active.doubtful = true;
+                }
+                self.failed("fsync", &error);
+                return;
+            }
+        }
+        self.seal();
+    }
+
+    fn seal(&mut self) {
+        self.close_active();
+        self.shared.lock().segments.seal();
+    }
+
+    /// Whoever reads the file finds nothing behind what is in it. Where that fails it is known to be nothing.
+    pub(super) fn close_active(&mut self) {
+        if let Some(mut active) = self.active.take() {
+            let _ = active.output.truncate(active.len);
+        }
+    }
+
+    /// Keeps the file of a segment that nobody needs for the next one, if the reader keeps up: a backlog needs the room.
+    /// Whether it is kept.
+    pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
+        let keeps_up = self.shared.lock().segments.len() <= 1;
+        if self.spare.is_some() || !keeps_up || segment.file > 2 * options.segment_bytes {
+            return false;
+        }
+        let path = self.shared.path(segment.name);
+        let spare = unfinished(&path);
+        if self.disk.rename(&path, &spare).is_err() {
+            return false;
+        }
+        self.shared.lock().segments.keep_spare(segment.file);
+        self.spare = Some(Spare {
+            path: spare,
+            bytes: segment.file,
+        });
+        true
+    }
+
+    pub(super) fn drop_spare(&mut self) {
+        if let Some(spare) = self.spare.take() {
+            // What is left of it the next start removes.
+            let _ = self.disk.remove(&spare.path);
+            self.shared.lock().segments.keep_spare(0);
+        }
+    }
+}
+
+impl Active {
+    /// A segment of `len` bytes, all of them on the disk, that goes on with the record `next`.
+    fn new(output: Box<dyn Output>, name: u64, len: u64, next: u64) -> Self {
+        Active {
+            output,
+            name,
+            len,
+            synced: len,
+            synced_next: next,
+            unsynced_since: None,
+            doubtful: false,
+        }
+    }
+}
+
+/// The name of a segment that is not complete yet.
+fn unfinished(segment: &Path) -> PathBuf {
+    let mut name = segment.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.into()
+}
