@@ -58,7 +58,7 @@ impl Writer {
     fn next_segment(&mut self, options: &Options) -> Result<(Active, u64), Failed> {
         let (first, follows) = (self.next, self.follows);
         if let Some(spare) = self.spare.take() {
-            match self.reuse(&spare, first, follows, options) {
+            match self.reuse(&spare, first, follows) {
                 Ok(active) => return Ok((active, spare.bytes)),
                 Err(_) => {
                     let _ = self.disk.remove(&spare.path);
@@ -73,13 +73,7 @@ impl Writer {
 
     /// A new segment in the file of an old one: what is written over needs no room, and neither does the file system have
     /// to note where it is. An fsync costs half as much.
-    fn reuse(
-        &mut self,
-        spare: &Spare,
-        first: u64,
-        follows: u64,
-        options: &Options,
-    ) -> io::Result<Active> {
+    fn reuse(&mut self, spare: &Spare, first: u64, follows: u64) -> io::Result<Active> {
         let name = self.next_name.max(first);
         // Also if this fails: part of it may be there.
         self.next_name = name.saturating_add(1);
@@ -94,13 +88,9 @@ impl Writer {
         let mut output = self.disk.reuse(&spare.path)?;
         output.write(&header.encode())?;
         // Under its name the old header would say what of the segments before it does not count.
-        if options.fsync != Fsync::Never {
-            output.sync()?;
-        }
+        output.sync()?;
         self.disk.rename(&spare.path, &named)?;
-        if options.fsync != Fsync::Never
-            && let Err(error) = self.disk.sync_directory(&self.shared.directory)
-        {
+        if let Err(error) = self.disk.sync_directory(&self.shared.directory) {
             let _ = self.disk.remove(&named);
             return Err(error);
         }
@@ -205,11 +195,12 @@ impl Writer {
         }
     }
 
-    /// Keeps the file of a segment that nobody needs for the next one, if the reader keeps up: a backlog needs the room.
-    /// Whether it is kept.
+    /// Keeps the file of a segment that nobody needs for the next one, if the reader keeps up: a backlog needs the room. Who
+    /// wants no fsync has nothing of it. Whether it is kept.
     pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
         let keeps_up = self.shared.lock().segments.len() <= 1;
-        if self.spare.is_some() || !keeps_up || segment.file > 2 * options.segment_bytes {
+        let fits = segment.file <= 2 * options.segment_bytes;
+        if self.spare.is_some() || !keeps_up || !fits || options.fsync == Fsync::Never {
             return false;
         }
         let path = self.shared.path(segment.name);
