@@ -1,7 +1,7 @@
 //! The bytes of a segment: a header, then blocks, each a header and its records. Numbers are little-endian.
 //!
 //! ```text
-//! segment: "TRIBUTRY" crc:u32 version:u32 marker:u64 first:u64 follows:u64 created:u64 reused:u64
+//! segment: "TRIBUTRY" crc:u32 version:u32 marker:u64 first:u64 follows:u64 reused:u64
 //! block:   marker:u64 crc:u32 payload_crc:u32 first:u64 items:u64 written:u64 records:u32 stored:u32 raw:u32 codec:u32
 //! payload: { length:u32 items:u32 content }*   as it is, or as one LZ4 block
 //! ```
@@ -18,7 +18,7 @@ const MAGIC: [u8; 8] = *b"TRIBUTRY";
 /// The version of all of this.
 pub(super) const VERSION: u32 = 2;
 /// Bytes of a segment's header.
-pub(super) const SEGMENT_HEADER: usize = 56;
+pub(super) const SEGMENT_HEADER: usize = 48;
 /// Bytes of a block's header.
 pub(super) const BLOCK_HEADER: usize = 56;
 /// Bytes in front of a record's content.
@@ -47,8 +47,6 @@ pub(super) struct SegmentHeader {
     /// One above the last record before it that was answered. What an earlier segment has from here on was refused or
     /// is here again; numbers between this and `first` are not used.
     pub(super) follows: u64,
-    /// Milliseconds since 1970.
-    pub(super) created: u64,
     /// How long the file was before: up to there what is behind the last block is that of another segment.
     pub(super) reused: u64,
 }
@@ -91,7 +89,7 @@ impl SegmentHeader {
         let mut body = Vec::with_capacity(SEGMENT_HEADER);
         body.extend(VERSION.to_le_bytes());
         body.extend(self.marker);
-        for number in [self.first, self.follows, self.created, self.reused] {
+        for number in [self.first, self.follows, self.reused] {
             body.extend(number.to_le_bytes());
         }
         let mut header = [0; SEGMENT_HEADER];
@@ -121,7 +119,6 @@ impl SegmentHeader {
             marker: take(rest)?,
             first: u64::from_le_bytes(take(rest)?),
             follows: u64::from_le_bytes(take(rest)?),
-            created: u64::from_le_bytes(take(rest)?),
             reused: u64::from_le_bytes(take(rest)?),
         }))
     }
@@ -252,7 +249,6 @@ mod tests {
             marker: MARKER,
             first: 9,
             follows: 8,
-            created: 1,
             reused: 2,
         };
         assert_eq!(SegmentHeader::decode(&segment.encode()), Ok(segment));

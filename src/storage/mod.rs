@@ -142,7 +142,7 @@ pub enum OpenError {
         /// Who, if that is known.
         owner: String,
     },
-    /// A newer version wrote it.
+    /// Another version wrote it.
     #[error("{} has version {version}, which this program cannot read: use the one that wrote it", path.display())]
     Version {
         /// The file.

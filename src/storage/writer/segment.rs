@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Active, Failed, Writer};
 use crate::storage::disk::Output;
-use crate::storage::format::{SEGMENT_HEADER, SegmentHeader, UNFINISHED, now};
+use crate::storage::format::{SEGMENT_HEADER, SegmentHeader, UNFINISHED};
 use crate::storage::state::Segment;
 use crate::storage::{Fsync, Options};
 
@@ -82,7 +82,6 @@ impl Writer {
             marker: self.shared.marker,
             first,
             follows,
-            created: now(),
             reused: spare.bytes,
         };
         let mut output = self.disk.reuse(&spare.path)?;
@@ -110,7 +109,6 @@ impl Writer {
             marker: self.shared.marker,
             first,
             follows,
-            created: now(),
             reused: 0,
         };
         let named = self.shared.path(name);
