@@ -229,10 +229,17 @@ impl Log {
         self.shared.lock().stuck
     }
 
-    /// Whether files are about to be removed, so that there will be more room.
+    /// Whether files are about to be removed, so that there will be more room; those that [`make_room`](Self::make_room)
+    /// asks for count.
     pub fn is_freeing(&self) -> bool {
         let state = self.shared.lock();
-        state.room_wanted || state.segments.is_freeing()
+        state.room_wanted || state.segments.has_spare() || state.segments.is_freeing()
+    }
+
+    /// Whether the writer has nothing to do.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.shared.lock().wanted > 0
     }
 
     /// What it holds.

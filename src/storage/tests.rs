@@ -5,7 +5,8 @@ mod reuse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -100,6 +101,13 @@ impl Bench {
         }
     }
 
+    /// Appends each until it is taken: one that comes when an fsync has just failed may be refused.
+    fn insist(&self, texts: &[&str]) {
+        for text in texts {
+            wait_until(|| self.append(text).is_ok());
+        }
+    }
+
     /// All that can be given out now.
     fn take(&self) -> Vec<Record> {
         let mut taken = Vec::new();
@@ -110,6 +118,11 @@ impl Bench {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Waits until all is done that was asked of the writer.
+    fn settle(&self) {
+        wait_until(|| self.log().is_idle());
     }
 
     fn texts(&self) -> Vec<String> {
@@ -124,6 +137,18 @@ impl Bench {
 
     fn segments(&self) -> Vec<PathBuf> {
         segments(self.directory.path())
+    }
+}
+
+/// What never comes fails a test instead of hanging it.
+fn wait_until(happened: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !happened() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it never happens"
+        );
+        std::thread::yield_now();
     }
 }
 
@@ -211,9 +236,8 @@ fn segments_are_deleted_once_all_their_records_are_acknowledged() {
     bench.acknowledge(others);
     bench.acknowledge(&others[..1]);
     assert_eq!(bench.log().usage().records, 1);
-    while bench.segments().len() > 2 {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert_eq!(bench.segments().len(), 1);
     bench.crash();
     assert_eq!(
         bench.recovered.lost_records, 0,
@@ -245,13 +269,12 @@ fn the_room_that_is_taken_is_known_and_comes_back() {
     };
     assert_eq!(bench.log().usage().bytes, on_disk(&bench));
     let records = bench.take();
-    bench.acknowledge(&records[..2]);
-    block_on(async {
-        // The writer removes one, and keeps the other's file.
-        while bench.log().usage().bytes > 1000 {
-            tokio::task::yield_now().await;
-        }
-    });
+    for record in &records[..2] {
+        bench.acknowledge(std::slice::from_ref(record));
+        bench.settle();
+    }
+    // One file was removed, and the other is kept.
+    assert!(bench.log().usage().bytes < 1000);
     assert_eq!(
         bench.log().usage(),
         Usage {
@@ -272,9 +295,8 @@ fn room_is_made_though_the_last_segment_is_not_full() {
     bench.acknowledge(&records[1..]);
     assert!(bench.log().usage().bytes > 0);
     bench.log().make_room();
-    while bench.log().usage().bytes > 0 {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert_eq!(bench.log().usage().bytes, 0);
     assert!(bench.segments().is_empty());
     bench.fill(&["c"]);
     assert_eq!(bench.texts(), ["c"]);
@@ -291,8 +313,10 @@ fn files_are_removed_while_records_are_appended_without_a_pause() {
         let mut waiting = std::collections::VecDeque::new();
         for _ in 0..500 {
             let mut append = Box::pin(bench.log().append(record(&text)));
-            assert!(futures_poll(append.as_mut()).is_pending());
-            waiting.push_back(append);
+            match futures_poll(append.as_mut()) {
+                Poll::Pending => waiting.push_back(append),
+                Poll::Ready(answer) => answer.unwrap(),
+            }
             if waiting.len() > 4 {
                 waiting.pop_front().unwrap().await.unwrap();
             }
@@ -466,9 +490,8 @@ fn on_a_full_disk_files_go_though_they_are_small() {
     bench.disk.fail(Fault::Write(0), 1);
     assert!(bench.append("refused").is_err());
     bench.acknowledge(&bench.take());
-    while !bench.segments().is_empty() {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert!(bench.segments().is_empty());
     bench.fill(&["after"]);
     assert_eq!(bench.texts(), ["after"]);
 }
@@ -496,17 +519,14 @@ fn what_makes_room_for_the_position_on_a_full_disk_does_not_count_as_lost_after_
         ..options()
     });
     bench.fill(&["a", "b", "c", "d"]);
-    let each = bench.log().usage().bytes / 4;
     let records = bench.take();
     bench.acknowledge(&records[..1]);
-    while bench.log().usage().bytes > 3 * each {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert_eq!(bench.segments().len(), 3);
     bench.disk.fail(Fault::Replace, 1);
     bench.acknowledge(&records[1..3]);
-    while bench.log().usage().bytes > each {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert_eq!(bench.segments().len(), 1);
     bench.crash();
     assert_eq!(bench.recovered.lost_records, 0);
     assert_eq!(bench.texts(), ["d"]);
@@ -555,13 +575,11 @@ fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
         ..options()
     });
     bench.disk.fail(Fault::Sync, 3);
-    bench.fill(&["a", "b"]);
+    bench.insist(&["a", "b"]);
     let records = bench.take();
     bench.acknowledge(&records[..1]);
     // The fourth succeeds, whoever asks for it.
-    while bench.disk.syncs() == 0 {
-        std::thread::yield_now();
-    }
+    wait_until(|| bench.disk.syncs() > 0);
     bench.fill(&["c"]);
     bench.close();
     bench.disk.power_fails();
@@ -579,10 +597,8 @@ fn a_crash_while_it_is_written_again_costs_nothing() {
     bench.disk.fail(Fault::Sync, 1);
     bench.disk.fail(Fault::Rename, 1);
     bench.disk.fail(Fault::Remove, 9);
-    bench.fill(&["a", "b"]);
-    while bench.disk.syncs() == 0 {
-        std::thread::yield_now();
-    }
+    bench.insist(&["a", "b"]);
+    wait_until(|| bench.disk.syncs() > 0);
     bench.crash();
     assert_eq!(bench.texts(), ["a", "b"]);
     assert_eq!(bench.recovered.lost_records, 0);
@@ -599,9 +615,8 @@ fn a_file_that_cannot_be_removed_is_known_to_make_no_room_and_is_tried_again() {
     let records = bench.take();
     let before = bench.log().usage().bytes;
     bench.acknowledge(&records[..1]);
-    while !bench.log().is_stuck() {
-        std::thread::yield_now();
-    }
+    bench.settle();
+    assert!(bench.log().is_stuck());
     assert_eq!(bench.log().usage().bytes, before);
     bench.disk.recover();
     bench.close();
@@ -671,7 +686,7 @@ fn one_fsync_answers_all_who_wait() {
     assert_eq!(bench.texts(), texts);
 }
 
-fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
 }
 

@@ -165,6 +165,7 @@ impl Writer {
                 || state.room_wanted
                 || due.is_some_and(|due| due <= now)
             {
+                state.wanted = 0;
                 return Work {
                     appends: take_group(&mut state),
                     compress: state.options.compress && state.recent.is_behind(),

@@ -41,11 +41,8 @@ fn files(bench: &Bench) -> Vec<std::fs::Metadata> {
     entries.filter_map(|entry| entry.metadata().ok()).collect()
 }
 
-/// Waits until what nobody needs is gone, but for the file that is kept.
-fn settle(bench: &Bench) {
-    while files(bench).len() > 2 {
-        std::thread::yield_now();
-    }
+fn keeps(bench: &Bench) -> bool {
+    files(bench).len() > bench.segments().len()
 }
 
 #[test]
@@ -59,7 +56,7 @@ fn a_reader_that_keeps_up_makes_no_new_files_and_the_room_is_known() {
         let last = left.pop().unwrap();
         bench.acknowledge(&left);
         left = vec![last];
-        settle(&bench);
+        bench.settle();
         used.extend(files(&bench).iter().map(|file| file.ino()));
         let on_disk: u64 = files(&bench).iter().map(|file| file.len()).sum();
         assert_eq!(bench.log().usage().bytes, on_disk, "{text}");
@@ -73,7 +70,7 @@ fn after_a_crash_what_a_file_had_before_is_nothing() {
     let mut left = Vec::new();
     for number in 0..30 {
         let texts = turn(&bench, number, &mut left);
-        settle(&bench);
+        bench.settle();
         let copy = tempfile::tempdir().unwrap();
         let held = bench.disk.hold();
         for entry in std::fs::read_dir(bench.directory.path()).unwrap() {
@@ -108,14 +105,15 @@ fn the_end_of_a_used_file_is_not_taken_for_an_unfinished_write() {
     let mut left = Vec::new();
     for number in 0..3 {
         turn(&bench, number, &mut left);
-        settle(&bench);
+        bench.settle();
     }
-    bench.fill(&["a"]);
+    // Until the file that is kept has become the next segment.
+    assert!(keeps(&bench));
+    while keeps(&bench) {
+        bench.fill(&["a"]);
+    }
     let path = bench.segments().pop().unwrap();
-    assert!(
-        path.metadata().unwrap().len() > 500,
-        "it is a file that was used before"
-    );
+    assert!(path.metadata().unwrap().len() > 500, "it was cut");
     bench.crash();
     assert_eq!(bench.recovered.lost_records, 0);
     assert_eq!(bench.recovered.cut_bytes, 0, "that was another segment's");
@@ -127,13 +125,15 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
     for fault in [Fault::Reuse, Fault::Sync, Fault::Write(3), Fault::Rename] {
         let mut bench = Bench::new(small());
         turn(&bench, 1, &mut Vec::new());
-        settle(&bench);
-        // From now on the next segment is one in the file that is kept.
+        bench.settle();
+        // The next segment is one in the file that is kept.
+        assert!(keeps(&bench));
         let texts = round(2);
         let mut begun = false;
         for text in &texts {
             let segments = bench.segments();
-            if files(&bench).len() > segments.len() && !begun {
+            let last = segments.last().unwrap().metadata().unwrap().len();
+            if last >= bench.options.segment_bytes && !begun {
                 bench.disk.fail(fault, 1);
             }
             bench
@@ -152,20 +152,17 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
 #[test]
 fn a_queue_that_needs_room_and_one_that_ends_keep_no_file() {
     let mut bench = Bench::new(small());
-    let keeps = |bench: &Bench| files(bench).len() > bench.segments().len();
     let mut left = Vec::new();
     for ends in [false, true] {
         turn(&bench, 1, &mut left);
-        while !keeps(&bench) {
-            std::thread::yield_now();
-        }
+        bench.settle();
+        assert!(keeps(&bench));
         if ends {
             bench.close();
         } else {
             bench.log().make_room();
+            bench.settle();
         }
-        while keeps(&bench) {
-            std::thread::yield_now();
-        }
+        assert!(!keeps(&bench));
     }
 }

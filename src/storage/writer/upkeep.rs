@@ -47,12 +47,10 @@ impl Writer {
     /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
     /// missing looks like one that was lost.
     pub(super) fn remove_finished(&mut self, options: &Options, closing: bool) {
-        let wanted = std::mem::take(&mut self.shared.lock().room_wanted);
-        if wanted {
-            self.drop_spare();
-        }
-        let finished = {
+        let (wanted, finished) = {
             let mut state = self.shared.lock();
+            // Who looks is told all the while that there will be more room: by this first, then by what is being removed.
+            let wanted = std::mem::take(&mut state.room_wanted);
             if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
                 state.segments.seal();
@@ -61,18 +59,23 @@ impl Writer {
                 || self
                     .tried
                     .is_some_and(|tried| tried.elapsed() >= POSITION_EVERY);
-            if !state.segments.has_finished() && (!again || self.unremoved.is_empty()) {
-                drop(state);
-                if wanted {
-                    // Who waits for it has to look for something else.
-                    self.shared.freed.notify_waiters();
-                }
-                return;
+            let mut finished = Vec::new();
+            if state.segments.has_finished() || (again && !self.unremoved.is_empty()) {
+                finished = state.segments.take_finished();
+                finished.append(&mut self.unremoved);
             }
-            let mut finished = state.segments.take_finished();
-            finished.append(&mut self.unremoved);
-            finished
+            (wanted, finished)
         };
+        if wanted {
+            self.drop_spare();
+        }
+        if finished.is_empty() {
+            if wanted {
+                // Who waits for it has to look for something else.
+                self.shared.freed.notify_waiters();
+            }
+            return;
+        }
         // Where that fails the first one goes all the same: on a full disk nothing else makes room for it.
         let mut noted = self.write_position(options);
         self.tried = None;
