@@ -99,7 +99,11 @@ impl Disk for Faulty {
         let _held = self.hold();
         self.unless(Fault::Create, ENOSPC)?;
         let inner = LOCAL.create(path)?;
-        self.faults.lock().unwrap().durable.insert(named(path), 0);
+        let mut faults = self.faults.lock().unwrap();
+        faults.durable.insert(named(path), 0);
+        // Another file of that name had been renamed.
+        faults.names.remove(&named(path));
+        drop(faults);
         Ok(Box::new(FaultyOutput {
             inner,
             path: named(path),
@@ -111,6 +115,7 @@ impl Disk for Faulty {
     fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let _held = self.hold();
         self.unless(Fault::Reuse, EIO)?;
+        self.faults.lock().unwrap().names.remove(path);
         Ok(Box::new(FaultyOutput {
             inner: LOCAL.reuse(path)?,
             path: path.to_owned(),
