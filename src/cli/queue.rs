@@ -191,7 +191,7 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     let found = waiting.found;
     for record in waiting.records {
         let (of_record, data) = record.map_err(|error| error.to_string())?;
-        let Some(mut batch) = decode_record(data, of_record) else {
+        let Some(mut batch) = decode_record(vec![data], of_record) else {
             strange += 1;
             continue;
         };

@@ -37,6 +37,12 @@ impl Consumer for Entry {
         })
     }
 
+    fn refuses(&self, batch: &Batch) -> Option<Nack> {
+        let nack = self.first.refuses(batch)?;
+        drop(Received::new(&self.account, batch.items()));
+        Some(nack)
+    }
+
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.first.clone()]
     }
@@ -202,6 +208,10 @@ impl Consumer for Exit {
             self.account.passed(items);
             Ok(())
         })
+    }
+
+    fn refuses(&self, batch: &Batch) -> Option<Nack> {
+        self.exporters.refuses(batch)
     }
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {

@@ -11,8 +11,10 @@ use crate::batch::{Batch, Nack};
 /// Gives every batch to all of its branches, which wait at the same time.
 ///
 /// The payload is brought to its wire form first, so that the copies share the same bytes. The batch is taken when all
-/// branches took it. When one refuses, the sender is told, and will offer the batch again to all of them unless it
-/// keeps a [`Progress`](crate::batch::Progress): delivery is at least once.
+/// branches took it. One that is known to refuse it, because its queue is full, is asked before the others are given
+/// anything: else each repetition would fill their queues with the same data. When one refuses all the same, the sender
+/// is told, and will offer the batch again to all of them unless it keeps a [`Progress`](crate::batch::Progress):
+/// delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
 }
@@ -39,10 +41,15 @@ impl Consumer for FanOut {
         batch.wire();
         Box::pin(async move {
             let progress = batch.progress.clone();
-            let waiting: Vec<_> = self
-                .branches
-                .iter()
-                .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
+            let left = || {
+                self.branches
+                    .iter()
+                    .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
+            };
+            if let Some(nack) = left().find_map(|(_, consumer)| consumer.refuses(&batch)) {
+                return Err(nack);
+            }
+            let waiting: Vec<_> = left()
                 .map(|(branch, consumer)| {
                     let taken = consumer.consume(batch.clone());
                     let progress = progress.as_ref();
@@ -63,6 +70,11 @@ impl Consumer for FanOut {
                 .reduce(worst)
                 .unwrap_or(Ok(()))
         })
+    }
+
+    fn refuses(&self, batch: &Batch) -> Option<Nack> {
+        let mut branches = self.branches.iter();
+        branches.find_map(|(_, consumer)| consumer.refuses(batch))
     }
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
@@ -105,6 +117,29 @@ mod tests {
         let transient = Scripted::new([Err(Nack::unavailable("later"))]);
         let fan_out = FanOut::over(vec![permanent, transient, Scripted::new([])]);
         assert!(fan_out.consume(spans(["a"])).await.unwrap_err().retryable);
+    }
+
+    /// A consumer that is known to refuse.
+    struct Full;
+
+    impl Consumer for Full {
+        fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+            Box::pin(async { Err(Nack::unavailable("full")) })
+        }
+
+        fn refuses(&self, _: &Batch) -> Option<Nack> {
+            Some(Nack::unavailable("full"))
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_takes_what_another_one_is_known_to_refuse() {
+        let good = Scripted::new([]);
+        let inner = FanOut::over(vec![Scripted::new([]), Arc::new(Full)]);
+        let fan_out = FanOut::over(vec![good.clone(), inner]);
+        let nack = fan_out.consume(spans(["a"])).await.unwrap_err();
+        assert!(nack.retryable);
+        assert_eq!(good.taken(), Vec::<usize>::new());
     }
 
     #[tokio::test]

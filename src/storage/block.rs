@@ -1,107 +1,114 @@
 //! Records become blocks, and blocks records.
 
+use std::io::IoSlice;
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::NewRecord;
-use super::format::{BLOCK_HEADER, BlockHeader, Codec, Marker, RECORD_HEADER, crc, now, take};
+use super::format::{
+    BLOCK_HEADER, BlockHeader, Checksum, Codec, Marker, RECORD_HEADER, crc, now, take,
+};
 
-/// Collects the records of one block, uncompressed.
-#[derive(Debug, Default)]
-pub(super) struct BlockBuilder {
-    raw: Vec<u8>,
-    records: u32,
-    items: u64,
+/// A block as it is written. What its records are made of is not copied, unless it is compressed.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) header: BlockHeader,
+    pub(super) records: Arc<[NewRecord]>,
+    head: [u8; BLOCK_HEADER],
+    payload: Payload,
+}
+
+#[derive(Debug)]
+enum Payload {
+    /// What is in front of the content of each record.
+    Raw(Vec<[u8; RECORD_HEADER]>),
+    Compressed(Vec<u8>),
 }
 
 /// Why a payload is not what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
-impl BlockBuilder {
-    /// With room for so many bytes.
-    pub(super) fn of(bytes: usize) -> Self {
-        BlockBuilder {
-            raw: Vec::with_capacity(bytes),
-            ..BlockBuilder::default()
-        }
-    }
-
-    /// Adds a record; its size was checked against the largest one.
-    pub(super) fn push(&mut self, record: &NewRecord) {
-        let items = u32::try_from(record.items).unwrap_or(u32::MAX);
-        let len = u32::try_from(record.len()).unwrap_or(u32::MAX);
-        self.raw.extend(len.to_le_bytes());
-        self.raw.extend(items.to_le_bytes());
-        for part in &record.parts {
-            self.raw.extend_from_slice(part);
-        }
-        self.records += 1;
-        self.items += u64::from(items);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.records == 0
-    }
-
-    /// Bytes of the records so far.
-    pub(super) fn len(&self) -> usize {
-        self.raw.len()
-    }
-
-    /// Writes the block behind what is in `output`. Returns its header, and its payload uncompressed.
-    pub(super) fn finish(
-        self,
-        first: u64,
-        marker: Marker,
-        compress: bool,
-        output: &mut Vec<u8>,
-    ) -> (BlockHeader, Bytes) {
-        let start = output.len();
-        output.resize(start + BLOCK_HEADER, 0);
-        let codec = match compress && append_compressed(&self.raw, output) {
-            true => Codec::Lz4,
-            false => {
-                output.truncate(start + BLOCK_HEADER);
-                output.extend_from_slice(&self.raw);
-                Codec::Raw
+impl Block {
+    /// A block of these records, of which the first has the number `first`. Their sizes were checked against the largest
+    /// one.
+    pub(super) fn new(first: u64, records: Vec<NewRecord>, marker: Marker, compress: bool) -> Self {
+        let heads: Vec<_> = records.iter().map(head_of).collect();
+        let raw: usize = records.iter().map(|one| RECORD_HEADER + one.len()).sum();
+        let compressed = compress.then(|| compressed(&heads, &records, raw));
+        let (codec, stored, payload_crc, payload) = match compressed.flatten() {
+            Some(block) => {
+                let (stored, sum) = (block.len(), crc(&block));
+                (Codec::Lz4, stored, sum, Payload::Compressed(block))
+            }
+            None => {
+                let mut sum = Checksum::default();
+                content(&heads, &records).for_each(|part| sum.add(part));
+                (Codec::Raw, raw, sum.value(), Payload::Raw(heads))
             }
         };
-        let payload = output.get(start + BLOCK_HEADER..).unwrap_or_default();
-        let length = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         let header = BlockHeader {
             first,
-            records: self.records,
-            items: self.items,
+            records: length(records.len()),
+            items: records.iter().map(|one| u64::from(length(one.items))).sum(),
             written: now(),
-            stored: length(payload.len()),
-            raw: length(self.raw.len()),
+            stored: length(stored),
+            raw: length(raw),
             codec,
-            payload_crc: crc(payload),
+            payload_crc,
         };
-        if let Some(place) = output.get_mut(start..start + BLOCK_HEADER) {
-            place.copy_from_slice(&header.encode(marker));
+        Block {
+            header,
+            records: records.into(),
+            head: header.encode(marker),
+            payload,
         }
-        (header, self.raw.into())
+    }
+
+    /// Its bytes, in order.
+    pub(super) fn slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
+        let (heads, compressed): (&[_], &[u8]) = match &self.payload {
+            Payload::Raw(heads) => (heads, &[]),
+            Payload::Compressed(block) => (&[], block),
+        };
+        [self.head.as_slice(), compressed]
+            .into_iter()
+            .chain(content(heads, &self.records))
+            .filter(|part| !part.is_empty())
+            .map(IoSlice::new)
     }
 }
 
-/// Whether that made it smaller; otherwise `output` has anything behind what it had.
-fn append_compressed(raw: &[u8], output: &mut Vec<u8>) -> bool {
-    let start = output.len();
-    output.resize(
-        start + lz4_flex::block::get_maximum_output_size(raw.len()),
-        0,
-    );
-    let Some(room) = output.get_mut(start..) else {
-        return false;
-    };
-    match lz4_flex::block::compress_into(raw, room) {
-        Ok(len) if len < raw.len() => {
-            output.truncate(start + len);
-            true
-        }
-        _ => false,
-    }
+/// The bytes of records, each behind what is in front of it.
+fn content<'a>(
+    heads: &'a [[u8; RECORD_HEADER]],
+    records: &'a [NewRecord],
+) -> impl Iterator<Item = &'a [u8]> {
+    heads.iter().zip(records).flat_map(|(head, record)| {
+        let parts = record.parts.iter().map(Bytes::as_ref);
+        std::iter::once(head.as_slice()).chain(parts)
+    })
+}
+
+fn head_of(record: &NewRecord) -> [u8; RECORD_HEADER] {
+    let [a, b, c, d] = length(record.len()).to_le_bytes();
+    let [e, f, g, h] = length(record.items).to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+fn length(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// One LZ4 block of the records, if that is smaller than the `raw` bytes that they have.
+fn compressed(heads: &[[u8; RECORD_HEADER]], records: &[NewRecord], raw: usize) -> Option<Vec<u8>> {
+    let mut whole = Vec::with_capacity(raw);
+    content(heads, records).for_each(|part| whole.extend_from_slice(part));
+    let mut block = vec![0; lz4_flex::block::get_maximum_output_size(raw)];
+    let len = lz4_flex::block::compress_into(&whole, &mut block).ok()?;
+    block.truncate(len);
+    (len < raw).then_some(block)
 }
 
 /// The payload uncompressed. `stored` has the right checksum.
@@ -151,18 +158,19 @@ mod tests {
             (noise, true, Codec::Raw),
             (Vec::new(), false, Codec::Raw),
         ] {
-            let mut builder = BlockBuilder::default();
             let (one, two) = content.split_at(content.len() / 3);
             let parts = [one, two].map(Bytes::copy_from_slice).to_vec();
-            builder.push(&NewRecord { parts, items: 3 });
-            builder.push(&NewRecord::default());
-            let mut output = b"before".to_vec();
-            let (header, raw) = builder.finish(5, [9; 8], compress, &mut output);
+            let new = vec![NewRecord { parts, items: 3 }, NewRecord::default()];
+            let block = Block::new(5, new, [9; 8], compress);
+            let header = block.header;
             assert_eq!(header.codec, codec);
-            assert_eq!(output.len() as u64, 6 + header.len());
-            assert_eq!(BlockHeader::decode(&output[6..], [9; 8]), Some(header));
-            let expanded = expand(&header, &output[6 + BLOCK_HEADER..]).unwrap();
-            assert_eq!(expanded, raw);
+            let slices: Vec<_> = block.slices().collect();
+            let output: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            assert_eq!(output.len() as u64, header.len());
+            assert_eq!(BlockHeader::decode(&output, [9; 8]), Some(header));
+            let stored = &output[BLOCK_HEADER..];
+            assert_eq!(crc(stored), header.payload_crc);
+            let expanded = expand(&header, stored).unwrap();
             let found: Vec<_> = records(&header, &expanded).collect();
             assert_eq!(found, [(5, 3, content.into()), (6, 0, Bytes::new())]);
         }

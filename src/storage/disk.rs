@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::io::{self, IoSlice, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::{Errno, pwritev};
 
 /// Where a log writes.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
@@ -29,8 +30,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written to in order.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all of it. After an error any part of it may be there.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Writes all of it, one behind the other. After an error any part of it may be there.
+    fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Forces what was written to the disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Takes back what is behind `len`; the next write goes there.
@@ -114,6 +115,9 @@ impl Disk for Local {
     }
 }
 
+/// How many the system takes at once (`IOV_MAX`).
+const MOST_SLICES: usize = 1024;
+
 /// A file, and where it is written to next.
 #[derive(Debug)]
 struct Sequential {
@@ -122,9 +126,18 @@ struct Sequential {
 }
 
 impl Output for Sequential {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.at)?;
-        self.at += bytes.len() as u64;
+    fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        // The same as `File::write_all_vectored_at`, which is not stable.
+        while slices.iter().any(|slice| !slice.is_empty()) {
+            let few = slices.get(..MOST_SLICES).unwrap_or(slices);
+            let written = match pwritev(&self.file, few, self.at) {
+                Err(Errno::INTR) => continue,
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                written => written?,
+            };
+            self.at += written as u64;
+            IoSlice::advance_slices(&mut slices, written);
+        }
         Ok(())
     }
 

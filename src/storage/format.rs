@@ -191,6 +191,27 @@ pub(super) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
+/// The same of bytes that come in parts.
+#[derive(Debug)]
+pub(super) struct Checksum(crc_fast::Digest);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Checksum(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Checksum {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn value(&self) -> u32 {
+        // Of the 64 bits that it says for any algorithm.
+        self.0.finalize() as u32
+    }
+}
+
 /// Takes as many bytes as the type says.
 pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, after) = rest.split_first_chunk::<N>()?;

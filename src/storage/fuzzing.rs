@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::block::{self, BlockBuilder};
+use super::block::{self, Block};
 use super::format::{Marker, SEGMENT_HEADER};
 use super::position::Position;
 use super::scan::{Found, Scan};
@@ -30,12 +30,14 @@ pub struct Piece {
 pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
     let mut output = Vec::new();
     for (number, record) in records.iter().enumerate() {
-        let mut builder = BlockBuilder::default();
-        builder.push(&NewRecord {
+        let record = NewRecord {
             parts: vec![Bytes::copy_from_slice(record)],
             items: 1,
-        });
-        builder.finish(number as u64, MARKER, compress, &mut output);
+        };
+        let block = Block::new(number as u64, vec![record], MARKER, compress);
+        block
+            .slices()
+            .for_each(|slice| output.extend_from_slice(&slice));
     }
     output
 }

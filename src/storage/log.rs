@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tracing::{error, warn};
 
@@ -15,7 +14,7 @@ use super::format::{
     BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name, segment_number,
 };
 use super::lock::Lock;
-use super::read::{Place, Reader};
+use super::read::{Place, Reader, Record};
 use super::recovery::{Recovered, recover};
 use super::scan::Unreadable;
 use super::state::Segments;
@@ -23,7 +22,7 @@ use super::writer::Writer;
 use super::{AppendError, NewRecord, OpenError, Options, Usage};
 use crate::telemetry::StorageMetrics;
 
-/// Blocks that were just written are kept uncompressed, up to this many bytes: who keeps up reads them from here.
+/// Blocks that were just written are kept in memory, uncompressed, up to this many bytes: who keeps up reads them from here.
 const RECENT_BYTES: usize = 4 << 20;
 /// With more than this among them the reader does not keep up.
 const BEHIND_BYTES: usize = 1 << 20;
@@ -85,10 +84,11 @@ pub(super) struct Recent {
     bytes: usize,
 }
 
+/// Shares the bytes of what was appended.
 #[derive(Debug, Clone)]
 pub(super) struct RecentBlock {
     pub(super) header: BlockHeader,
-    pub(super) raw: Bytes,
+    pub(super) records: Arc<[NewRecord]>,
     pub(super) place: Place,
 }
 
@@ -362,6 +362,19 @@ impl Shared {
     }
 }
 
+impl RecentBlock {
+    /// The records as they are given out.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
+        let numbered = (self.header.first..).zip(&*self.records);
+        numbered.map(|(sequence, record)| Record {
+            sequence,
+            items: record.items,
+            parts: record.parts.clone(),
+            place: self.place,
+        })
+    }
+}
+
 impl Recent {
     /// Whether the reader does not keep up.
     pub(super) fn is_behind(&self) -> bool {
@@ -377,7 +390,7 @@ impl Recent {
         {
             self.clear();
         }
-        self.bytes += block.raw.len();
+        self.bytes += block.header.raw as usize;
         self.blocks.push_back(block);
         while self.bytes > RECENT_BYTES {
             self.pop();
@@ -403,7 +416,7 @@ impl Recent {
 
     fn pop(&mut self) {
         if let Some(block) = self.blocks.pop_front() {
-            self.bytes -= block.raw.len();
+            self.bytes -= block.header.raw as usize;
         }
     }
 }

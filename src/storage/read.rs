@@ -19,10 +19,17 @@ pub struct Record {
     pub sequence: u64,
     /// Items in it, as the appender said.
     pub items: usize,
-    /// The content.
-    pub data: Bytes,
+    /// The content: the concatenation of these. As many as were appended, or one if it was read from a file.
+    pub parts: Vec<Bytes>,
     /// Where it is.
     pub place: Place,
+}
+
+impl Record {
+    /// Bytes of the content.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
 }
 
 /// Where a record is: finds it again.
@@ -159,7 +166,7 @@ impl Log {
         let mut bytes = 0;
         let mut taken = Vec::new();
         while let Some(record) = reader.pending.front() {
-            bytes += record.data.len();
+            bytes += record.bytes();
             if bytes > most && !taken.is_empty() {
                 break;
             }
@@ -221,7 +228,7 @@ impl Log {
                 segment: recent.place.segment,
                 at: recent.place.at + recent.header.len(),
             });
-            self.read_block(reader, &recent.header, &recent.raw, recent.place);
+            self.read_block(reader, &recent.header, recent.records());
             return Ok(Step::On);
         }
         if !from_disk {
@@ -286,7 +293,7 @@ impl Log {
                         reader.sequence = header.first;
                     }
                     let raw = block::expand(&header, stored).unwrap_or_default();
-                    self.read_block(reader, &header, &raw, place);
+                    self.read_block(reader, &header, records(&header, &raw, place));
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
@@ -317,11 +324,16 @@ impl Log {
         }
     }
 
-    fn read_block(&self, reader: &mut Reader, header: &BlockHeader, raw: &Bytes, place: Place) {
+    fn read_block(
+        &self,
+        reader: &mut Reader,
+        header: &BlockHeader,
+        records: impl Iterator<Item = Record>,
+    ) {
         let mut end = header.first;
         {
             let state = self.shared.lock();
-            for record in records(header, raw, place) {
+            for record in records {
                 end = record.sequence + 1;
                 let wanted = record.sequence >= reader.sequence
                     && !state.segments.acknowledged.contains(record.sequence);
@@ -345,7 +357,7 @@ pub(super) fn records(
     block::records(header, raw).map(move |(sequence, items, data)| Record {
         sequence,
         items,
-        data,
+        parts: vec![data],
         place,
     })
 }

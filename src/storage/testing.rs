@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -184,16 +184,17 @@ struct FaultyOutput {
 }
 
 impl Output for FaultyOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
         let disk = self.disk.clone();
         let _held = disk.hold();
         if let Some(Fault::Write(some)) = self.disk.hit(|fault| matches!(fault, Fault::Write(_))) {
             let some = some.min(bytes.len());
-            self.inner.write(&bytes[..some])?;
+            self.inner.write(&mut [IoSlice::new(&bytes[..some])])?;
             self.len += some as u64;
             return Err(io::Error::from_raw_os_error(ENOSPC));
         }
-        self.inner.write(bytes)?;
+        self.inner.write(slices)?;
         self.len += bytes.len() as u64;
         Ok(())
     }

@@ -161,7 +161,7 @@ fn segments(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn texts(records: &[Record]) -> Vec<String> {
-    let text = |record: &Record| String::from_utf8(record.data.to_vec()).unwrap();
+    let text = |record: &Record| String::from_utf8(record.parts.concat()).unwrap();
     records.iter().map(text).collect()
 }
 
@@ -248,7 +248,7 @@ fn segments_are_deleted_once_all_their_records_are_acknowledged() {
     bench.open();
     assert_eq!(
         bench.texts(),
-        [String::from_utf8(last.data.to_vec()).unwrap()]
+        [String::from_utf8(last.parts.concat()).unwrap()]
     );
 }
 

@@ -13,17 +13,16 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tracing::{error, info};
 
-use super::block::BlockBuilder;
+use super::block::Block;
 use super::disk::{Disk, Output};
-use super::format::{BlockHeader, RECORD_HEADER, marker_of};
+use super::format::{RECORD_HEADER, marker_of};
 use super::lock::Lock;
 use super::log::{Append, RecentBlock, Shared, State};
 use super::read::Place;
 use super::state::Segment;
-use super::{AppendError, Fsync, Options};
+use super::{AppendError, Fsync, NewRecord, Options};
 use gathering::LastGroup;
 use segment::Spare;
 
@@ -35,8 +34,6 @@ const BLOCK_BYTES: usize = 128 << 10;
 const GROUP_BYTES: usize = 2 << 20;
 /// How often the position is written at most: a crash repeats what was acknowledged since.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
-/// Buffers above this are not kept.
-const KEPT_BUFFER: usize = 8 << 20;
 
 /// What writes, and all that only it knows.
 pub(super) struct Writer {
@@ -54,7 +51,6 @@ pub(super) struct Writer {
     spare: Option<Spare>,
     saved: Option<Instant>,
     last_group: Option<LastGroup>,
-    buffer: Vec<u8>,
     /// Segments that nobody needs and that could not be removed, and when that was tried.
     unremoved: Vec<Segment>,
     tried: Option<Instant>,
@@ -86,9 +82,6 @@ struct Work {
     closing: bool,
 }
 
-/// A block that was written, before it can be read.
-type Written = (BlockHeader, Bytes, u64);
-
 impl Writer {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -109,7 +102,6 @@ impl Writer {
             spare: None,
             saved: None,
             last_group: None,
-            buffer: Vec::new(),
             unremoved: Vec::new(),
             tried: None,
             failing: None,
@@ -152,7 +144,12 @@ impl Writer {
                 && !state.waiting.is_empty()
                 && state.waiting.len() < expected
                 && let Some(left) = last.and_then(|last| last.left(now))
-                && state.waiting.iter().map(bytes_of).sum::<usize>() < GROUP_BYTES
+                && state
+                    .waiting
+                    .iter()
+                    .map(|append| bytes_of(&append.record))
+                    .sum::<usize>()
+                    < GROUP_BYTES
             {
                 state.wanted = expected;
                 let waited = self.shared.work.wait_timeout(state, left);
@@ -206,7 +203,11 @@ impl Writer {
     }
 
     fn write_group(&mut self, appends: Vec<Append>, options: &Options, compress: bool) {
-        let written = self.write(&appends, options, compress);
+        let (records, answers): (Vec<_>, Vec<_>) = appends
+            .into_iter()
+            .map(|append| (append.record, append.answer))
+            .unzip();
+        let written = self.write(records, options, compress);
         let outcome = match written {
             Ok(blocks) => {
                 if self.failing.take().is_some() {
@@ -223,76 +224,47 @@ impl Writer {
                 })
             }
         };
-        for append in appends {
+        for answer in answers {
             // Who does not listen any more has given up.
-            let _ = append.answer.send(outcome.clone());
+            let _ = answer.send(outcome.clone());
         }
     }
 
     fn write(
         &mut self,
-        appends: &[Append],
+        records: Vec<NewRecord>,
         options: &Options,
         compress: bool,
-    ) -> Result<Vec<Written>, Failed> {
+    ) -> Result<Vec<Block>, Failed> {
         self.make_ready(options)?;
-        let mut output = std::mem::take(&mut self.buffer);
-        output.clear();
-        let blocks = self.blocks(appends, compress, &mut output);
-        let result = self.write_blocks(&output, options);
-        if output.capacity() <= KEPT_BUFFER {
-            self.buffer = output;
+        let name = self.active.as_ref().map_or(0, |active| active.name);
+        let marker = marker_of(self.shared.marker, name);
+        let mut blocks = Vec::new();
+        let mut next = self.next;
+        for records in divide(records) {
+            let block = Block::new(next, records, marker, compress);
+            next = block.header.end();
+            blocks.push(block);
         }
-        result?;
-        self.next = blocks.last().map_or(self.next, |(header, ..)| header.end());
-        self.follows = self.next;
+        self.write_blocks(&blocks, options)?;
+        self.next = next;
+        self.follows = next;
         Ok(blocks)
     }
 
-    /// All records as blocks, in `output`; where each begins in it.
-    fn blocks(&self, appends: &[Append], compress: bool, output: &mut Vec<u8>) -> Vec<Written> {
-        let mut blocks = Vec::new();
-        let name = self.active.as_ref().map_or(0, |active| active.name);
-        let marker = marker_of(self.shared.marker, name);
-        // As much of what is left as one block may have, so that it does not grow step by step.
-        let mut left: usize = appends.iter().map(bytes_of).sum();
-        let mut builder = BlockBuilder::of(left.min(BLOCK_BYTES));
-        output.reserve(left);
-        let mut next = self.next;
-        let mut finish = |builder: &mut BlockBuilder| {
-            if builder.is_empty() {
-                return;
-            }
-            let at = output.len() as u64;
-            let builder = std::mem::take(builder);
-            let (header, raw) = builder.finish(next, marker, compress, output);
-            next = header.end();
-            blocks.push((header, raw, at));
-        };
-        for append in appends {
-            if builder.len() + bytes_of(append) > BLOCK_BYTES {
-                finish(&mut builder);
-                builder = BlockBuilder::of(left.min(BLOCK_BYTES.max(bytes_of(append))));
-            }
-            builder.push(&append.record);
-            left -= bytes_of(append);
-        }
-        finish(&mut builder);
-        blocks
-    }
-
-    fn write_blocks(&mut self, output: &[u8], options: &Options) -> Result<(), Failed> {
+    fn write_blocks(&mut self, blocks: &[Block], options: &Options) -> Result<(), Failed> {
         let Some(active) = &mut self.active else {
             return Err(("open a segment", io::ErrorKind::NotFound.into()));
         };
         let len = active.len;
-        if let Err(error) = active.output.write(output) {
+        let mut slices: Vec<_> = blocks.iter().flat_map(Block::slices).collect();
+        if let Err(error) = active.output.write(&mut slices) {
             self.take_back(len, options);
             // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
             self.seal_synced(options);
             return Err(("write", error));
         }
-        active.len += output.len() as u64;
+        active.len += blocks.iter().map(|block| block.header.len()).sum::<u64>();
         active.unsynced_since.get_or_insert_with(Instant::now);
         if options.fsync != Fsync::Always {
             return Ok(());
@@ -326,24 +298,34 @@ impl Writer {
     }
 
     /// The blocks can be read from now on.
-    fn publish(&mut self, blocks: Vec<Written>) {
+    fn publish(&mut self, blocks: Vec<Block>) {
         let Some(active) = &mut self.active else {
             return;
         };
         if active.unsynced_since.is_none() {
             active.synced_next = self.next;
         }
-        let start = active.len - blocks.iter().map(|(header, ..)| header.len()).sum::<u64>();
+        let mut at = active.len - blocks.iter().map(|block| block.header.len()).sum::<u64>();
         let mut state = self.shared.lock();
         let (mut records, mut items) = (0, 0);
-        for (header, raw, at) in blocks {
+        for Block {
+            header,
+            records: of_block,
+            ..
+        } in blocks
+        {
             records += u64::from(header.records);
             items += header.items;
             let place = Place {
                 segment: active.name,
-                at: start + at,
+                at,
             };
-            state.recent.push(RecentBlock { header, raw, place });
+            at += header.len();
+            state.recent.push(RecentBlock {
+                header,
+                records: of_block,
+                place,
+            });
         }
         state.segments.grow(active.len, records, items);
         self.shared.show(&state);
@@ -367,8 +349,25 @@ impl Writer {
 type Failed = (&'static str, io::Error);
 
 /// What a record takes in its block.
-fn bytes_of(append: &Append) -> usize {
-    append.record.len() + RECORD_HEADER
+fn bytes_of(record: &NewRecord) -> usize {
+    record.len() + RECORD_HEADER
+}
+
+/// The records of one block after the other.
+fn divide(records: Vec<NewRecord>) -> Vec<Vec<NewRecord>> {
+    let mut blocks = Vec::new();
+    let (mut block, mut bytes) = (Vec::new(), 0);
+    for record in records {
+        if bytes + bytes_of(&record) > BLOCK_BYTES && !block.is_empty() {
+            blocks.push(std::mem::take(&mut block));
+            bytes = 0;
+        }
+        bytes += bytes_of(&record);
+        block.push(record);
+    }
+    blocks.push(block);
+    blocks.retain(|block| !block.is_empty());
+    blocks
 }
 
 fn take_group(state: &mut State) -> Vec<Append> {

@@ -188,7 +188,7 @@ async fn send_each(lease: &Lease, consumer: &dyn Consumer, sent: &mut Sent) -> R
     // Waiting for the disk holds up nobody else here.
     while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
         for record in records {
-            let Some(batch) = decode_record(record.data, record.items) else {
+            let Some(batch) = decode_record(record.parts, record.items) else {
                 sent.refused = Some("it is not what this program writes".to_owned());
                 continue;
             };

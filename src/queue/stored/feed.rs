@@ -89,11 +89,11 @@ async fn push(
 ) {
     let items = record.items;
     // The content is a part of a block: what it takes is its own.
-    let memory = stored.memory(record.data.len(), || !stored.reads());
+    let memory = stored.memory(record.bytes(), || !stored.reads());
     let Some(permit) = memory.await else {
         return;
     };
-    let batch = record::decode(record.data, items).filter(|batch| batch.signal() == stored.signal);
+    let batch = record::decode(record.parts, items).filter(|batch| batch.signal() == stored.signal);
     let Some(mut batch) = batch else {
         tracing::error!(
             directory = %stored.log().directory().display(),

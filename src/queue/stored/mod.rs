@@ -188,6 +188,12 @@ impl Stored {
         }
     }
 
+    /// Whether there is no room for a batch, as far as can be said before it is encoded. Then some is made if it can be.
+    pub(super) fn is_full_for(self: &Arc<Self>, batch: &Batch) -> bool {
+        let units = self.units_of(batch.items(), batch.bytes());
+        matches!(self.try_place(units), Err(NoRoom::Full))
+    }
+
     /// Whether less than a quarter would be left with so many more.
     pub(super) fn is_scarce(&self, units: usize) -> bool {
         let size = self.config.queue_size;
@@ -230,11 +236,15 @@ impl Stored {
 
     /// The units that a record takes.
     pub(super) fn units(&self, record: &NewRecord) -> usize {
+        self.units_of(record.items, record.len())
+    }
+
+    fn units_of(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
             // An empty request costs something too.
-            Sizer::Items => record.items.max(1),
-            Sizer::Bytes => Log::bytes_for(record.len()),
+            Sizer::Items => items.max(1),
+            Sizer::Bytes => Log::bytes_for(bytes),
         }
     }
 
@@ -301,7 +311,7 @@ impl Stored {
     /// What of the credit for reading ahead a record takes. What was read cannot be dropped any more in favour of what comes:
     /// where that is asked for, half of the queue is left on the disk.
     fn ahead_of(&self, record: &Record) -> u32 {
-        let bytes = record.data.len();
+        let bytes = record.bytes();
         let mut kib = bytes >> 10;
         if self.config.overflow == Overflow::DropOldest {
             let units = match self.config.sizer() {
@@ -441,8 +451,8 @@ impl Kept {
             match read {
                 Ok(Ok(record)) => {
                     let record = record?;
-                    let permit = self.stored.memory(record.data.len(), || false).await?;
-                    let mut batch = record::decode(record.data, record.items)?;
+                    let permit = self.stored.memory(record.bytes(), || false).await?;
+                    let mut batch = record::decode(record.parts, record.items)?;
                     batch.hold(permit);
                     return Some(batch);
                 }

@@ -7,6 +7,7 @@
 //! Numbers are little-endian; names and values are a length, u32, and their bytes. Of the headers that came with a
 //! batch those are kept that keep batches apart.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
@@ -49,34 +50,35 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     }
 }
 
-/// The batch of a record; `None` for what `encode` did not write.
-pub fn decode(mut data: Bytes, items: usize) -> Option<Batch> {
-    let head = take(&mut data, 4)?;
+/// The batch of a record in these parts; `None` for what `encode` did not write. What is in one part is not copied.
+pub fn decode(parts: Vec<Bytes>, items: usize) -> Option<Batch> {
+    let mut data = Parts(parts.into_iter().collect());
+    let head = data.take(4)?;
     let [VERSION, signal, joined @ (0 | 1), 0] = *head.as_ref() else {
         return None;
     };
     let signal = Signal::ALL
         .into_iter()
         .find(|other| other.index() == usize::from(signal))?;
-    let count = take_len(&mut data)?;
+    let count = data.take_len()?;
     let mut lengths = Vec::new();
     for _ in 0..count {
-        lengths.push(take_len(&mut data)?);
+        lengths.push(data.take_len()?);
     }
     let mut metadata = Metadata::new();
-    for _ in 0..take_len(&mut data)? {
-        let name = take_text(&mut data)?;
+    for _ in 0..data.take_len()? {
+        let name = data.take_text()?;
         let mut values = Vec::new();
-        for _ in 0..take_len(&mut data)? {
-            values.push(take_text(&mut data)?);
+        for _ in 0..data.take_len()? {
+            values.push(data.take_text()?);
         }
         metadata.insert(name, values);
     }
     let mut requests = Requests::default();
     for length in lengths {
-        requests.push(take(&mut data, length)?);
+        requests.push(data.take(length)?);
     }
-    if !data.is_empty() {
+    if data.len() > 0 {
         return None;
     }
     let mut batch = Batch::new(signal, items, requests);
@@ -87,6 +89,45 @@ pub fn decode(mut data: Bytes, items: usize) -> Option<Batch> {
     Some(batch)
 }
 
+/// What is left of a record.
+struct Parts(VecDeque<Bytes>);
+
+impl Parts {
+    fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn take(&mut self, len: usize) -> Option<Bytes> {
+        if len == 0 {
+            return Some(Bytes::new());
+        }
+        self.0.retain(|part| !part.is_empty());
+        if let Some(first) = self.0.front_mut().filter(|first| first.len() >= len) {
+            return Some(first.split_to(len));
+        }
+        if self.len() < len {
+            return None;
+        }
+        let mut taken = BytesMut::with_capacity(len);
+        while taken.len() < len {
+            let mut first = self.0.pop_front()?;
+            taken.put(first.split_to(first.len().min(len - taken.len())));
+            self.0.push_front(first);
+            self.0.retain(|part| !part.is_empty());
+        }
+        Some(taken.freeze())
+    }
+
+    fn take_len(&mut self) -> Option<usize> {
+        self.take(4).map(|mut bytes| bytes.get_u32_le() as usize)
+    }
+
+    fn take_text(&mut self) -> Option<String> {
+        let len = self.take_len()?;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
+    }
+}
+
 fn put_len(to: &mut BytesMut, len: usize) {
     // Larger ones make a record that is above the limit of the log.
     to.put_u32_le(u32::try_from(len).unwrap_or(u32::MAX));
@@ -95,19 +136,6 @@ fn put_len(to: &mut BytesMut, len: usize) {
 fn put_text(to: &mut BytesMut, text: &str) {
     put_len(to, text.len());
     to.put_slice(text.as_bytes());
-}
-
-fn take(from: &mut Bytes, len: usize) -> Option<Bytes> {
-    (from.len() >= len).then(|| from.split_to(len))
-}
-
-fn take_len(from: &mut Bytes) -> Option<usize> {
-    take(from, 4).map(|mut bytes| bytes.get_u32_le() as usize)
-}
-
-fn take_text(from: &mut Bytes) -> Option<String> {
-    let len = take_len(from)?;
-    String::from_utf8(take(from, len)?.to_vec()).ok()
 }
 
 #[cfg(test)]
@@ -131,24 +159,29 @@ mod tests {
     #[test]
     fn a_batch_comes_back_without_the_headers_that_nobody_asked_for() {
         let record = encode(&mut batch(), &["tenant".to_owned()]);
-        let mut back = decode(data(&record), record.items).unwrap();
-        assert_eq!(
-            (back.signal(), back.items(), back.is_joined()),
-            (Signal::Profiles, 7, true)
-        );
-        assert_eq!(back.wire().parts(), batch().wire().parts());
-        assert_eq!(
-            back.metadata.as_ref().unwrap().keys().collect::<Vec<_>>(),
-            ["tenant"]
-        );
+        let whole = data(&record);
+        let bytes = whole.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
+        // In the parts it was made of, as it is read from a file, and in any others.
+        for parts in [record.parts.clone(), vec![whole.clone()], bytes.collect()] {
+            let mut back = decode(parts, record.items).unwrap();
+            assert_eq!(
+                (back.signal(), back.items(), back.is_joined()),
+                (Signal::Profiles, 7, true)
+            );
+            assert_eq!(back.wire().parts(), batch().wire().parts());
+            assert_eq!(
+                back.metadata.as_ref().unwrap().keys().collect::<Vec<_>>(),
+                ["tenant"]
+            );
+        }
     }
 
     #[test]
     fn what_is_cut_short_or_longer_is_no_batch() {
         let whole = data(&encode(&mut batch(), &["tenant".to_owned()]));
         for len in 0..whole.len() {
-            assert!(decode(whole.slice(..len), 7).is_none(), "{len}");
+            assert!(decode(vec![whole.slice(..len)], 7).is_none(), "{len}");
         }
-        assert!(decode([whole.as_ref(), b"x"].concat().into(), 7).is_none());
+        assert!(decode(vec![whole, Bytes::from_static(b"x")], 7).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The files of segments: made, used again, and closed.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 use super::{Active, Failed, Writer};
@@ -85,7 +85,7 @@ impl Writer {
             reused: spare.bytes,
         };
         let mut output = self.disk.reuse(&spare.path)?;
-        output.write(&header.encode())?;
+        output.write(&mut [IoSlice::new(&header.encode())])?;
         // Under its name the old header would say what of the segments before it does not count.
         output.sync()?;
         self.disk.rename(&spare.path, &named)?;
@@ -124,8 +124,8 @@ impl Writer {
         // One that could not be removed after a failure keeps its name.
         self.next_name = name.saturating_add(1);
         let mut fill = || -> io::Result<()> {
-            output.write(&header.encode())?;
-            output.write(blocks)?;
+            output.write(&mut [IoSlice::new(&header.encode())])?;
+            output.write(&mut [IoSlice::new(blocks)])?;
             if options.fsync != Fsync::Never {
                 if !blocks.is_empty() {
                     output.sync()?;
