@@ -67,9 +67,14 @@ fn covers(bytes: &[u8]) -> Vec<u64> {
     found
 }
 
-/// A record is a batch whose requests are part of it, or it is none.
+/// A record is a batch whose requests are part of it, or it is none; whatever parts it comes in.
 pub fn stored_record(input: &[u8]) {
-    if let Some(mut batch) = decode_record(Bytes::copy_from_slice(input), 1) {
-        assert!(input.ends_with(&batch.wire().to_bytes()));
+    let whole = Bytes::copy_from_slice(input);
+    let halves = vec![whole.slice(..input.len() / 2), whole.slice(input.len() / 2..)];
+    let requests = |parts| decode_record(parts, 1).map(|mut batch| batch.wire().to_bytes());
+    let found = requests(vec![whole]);
+    assert_eq!(requests(halves), found);
+    if let Some(found) = found {
+        assert!(input.ends_with(&found));
     }
 }

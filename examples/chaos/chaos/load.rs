@@ -26,7 +26,7 @@ use super::telemetry::Telemetry;
 
 /// What was sent, and what of it was acknowledged.
 pub struct Ledger {
-    began: std::time::Instant,
+    pub began: std::time::Instant,
     /// Of each request.
     made: Mutex<Vec<Made>>,
     last: AtomicU64,
@@ -60,12 +60,17 @@ impl Ledger {
     }
 
     /// So many numbers that no item has. They begin with 1.
-    fn numbers(&self, items: u64, signal: Signal) -> Vec<u64> {
+    pub fn numbers(&self, items: u64, signal: Signal) -> Vec<u64> {
         let mut made = locked(&self.made);
         let first = self.last.fetch_add(items, Relaxed) + 1;
         let at = self.began.elapsed();
         made.push(Made { first, at, signal });
         (first..first + items).collect()
+    }
+
+    /// These have to arrive.
+    pub fn owe(&self, numbers: Vec<u64>) {
+        locked(&self.acknowledged).extend(numbers);
     }
 
     /// The request in which a number was.
@@ -173,7 +178,7 @@ impl Client {
             self.ledger.requests.fetch_add(1, Relaxed);
             let sending = tokio::time::timeout(TIMEOUT, self.send(&request));
             match sending.await.unwrap_or(Err(Refused::Retryable)) {
-                Ok(()) => return locked(&self.ledger.acknowledged).extend(numbers),
+                Ok(()) => return self.ledger.owe(numbers),
                 Err(Refused::Permanent(why)) => return locked(&self.ledger.permanent).push(why),
                 Err(Refused::Retryable) => {}
             }

@@ -10,6 +10,8 @@
 //!   sink and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status
 //!   that is final by OTLP's specification (`--permanent`); anywhere, not more items than were in the blocks that
 //!   this program damaged (`--damage`), if the collector said that it lost them.
+//!   Profiles that sidecars scrape are not acknowledged to anybody: those that were scraped when the faults were over
+//!   have to be there.
 //! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
 //! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
 //!   rack and in the zone drops that, if it saw to the end that it was taken the first time. Behind the zone's nobody
@@ -45,6 +47,7 @@ mod load;
 #[path = "../../../tests/integration/harness/metrics.rs"]
 mod metrics;
 mod plan;
+mod scraped;
 mod site;
 #[allow(clippy::unwrap_used, reason = "that of the tests")]
 #[path = "../../../tests/integration/harness/status.rs"]
@@ -111,13 +114,16 @@ pub struct Options {
 
 /// How long nothing new may arrive until draining counts as stuck.
 const STUCK: Duration = Duration::from_secs(90);
+/// How long profiles are scraped when all is well.
+const CALM: Duration = Duration::from_secs(3);
 const COLLECT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Runs all of it. `Err` if it could not be tried.
 pub async fn run(options: Options) -> Result<Report, String> {
     let binary = binary(&options)?;
-    let site = Arc::new(Site::lay_out(&options, &binary).await?);
+    let ledger = Arc::new(Ledger::new(std::time::Instant::now()));
+    let site = Arc::new(Site::lay_out(&options, &binary, &ledger).await?);
     println!(
         "seed {}, in {}",
         options.seed,
@@ -146,7 +152,6 @@ pub async fn run(options: Options) -> Result<Report, String> {
 
     let kept = Arc::new(Arrivals::new(site.began));
     let collecting = collect(&site, &kept);
-    let ledger = Arc::new(Ledger::new(site.began));
     let stop = CancellationToken::new();
     let clients = clients(&options, &site, &ledger, &stop)?;
     let memory = Arc::new(Mutex::new(Memory::default()));
@@ -162,6 +167,10 @@ pub async fn run(options: Options) -> Result<Report, String> {
     let mut report = Report {
         failures: outcome.failures,
     };
+    drain(&site, &kept, &ledger, &mut report).await;
+    site.scraped.set(scraped::Mood::Counts);
+    tokio::time::sleep(CALM).await;
+    site.scraped.set(scraped::Mood::Refuses);
     drain(&site, &kept, &ledger, &mut report).await;
     looking.abort();
     for tier in &site.tiers {

@@ -13,7 +13,9 @@ use super::Options;
 use super::backend::Sink;
 use super::disk::Disk;
 use super::link::Link;
+use super::load::Ledger;
 use super::locked;
+use super::scraped::Service;
 use super::tier::Tier;
 
 /// Everything that faults are drawn for.
@@ -24,6 +26,8 @@ pub struct Site {
     /// Those of the clients, two for each sidecar; sidecars to rack, one each; rack to zone; zone to each sink.
     pub links: Vec<Arc<Link>>,
     pub sinks: [Arc<Sink>; 2],
+    /// What sidecars scrape.
+    pub scraped: Arc<Service>,
     pub disks: Vec<Disk>,
     /// Where the zone's Parquet files are.
     pub files: PathBuf,
@@ -80,7 +84,11 @@ const ZONE: Kind = Kind {
 
 impl Site {
     /// Lays everything out. Nothing runs yet but links and the backend.
-    pub async fn lay_out(options: &Options, binary: &Path) -> Result<Self, String> {
+    pub async fn lay_out(
+        options: &Options,
+        binary: &Path,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self, String> {
         let temporary =
             TempDir::with_prefix("tributary-chaos-").map_err(|error| error.to_string())?;
         let scratch = match options.keep {
@@ -88,7 +96,7 @@ impl Site {
             false => Scratch::Temporary(temporary),
         };
         let root = scratch.path().to_owned();
-        let began = Instant::now();
+        let began = ledger.began;
         let certificates = root.join("certificates");
         make_certificates(&certificates, false)?;
         let failed = |error: std::io::Error| error.to_string();
@@ -96,6 +104,7 @@ impl Site {
             Sink::grpc(began).await.map_err(failed)?,
             Sink::http(began).await.map_err(failed)?,
         ];
+        let scraped = Service::start(ledger).await.map_err(failed)?;
         let mut links = Vec::new();
         let mut tiers = Vec::new();
         let mut disks = Vec::new();
@@ -147,7 +156,10 @@ impl Site {
             let grpc = link(&format!("clients to {name} (grpc)")).await?;
             let http = link(&format!("clients to {name} (http)")).await?;
             links.extend([grpc.clone(), http.clone()]);
-            let next = vec![("RACK", to_rack.address.to_string())];
+            let next = vec![
+                ("RACK", to_rack.address.to_string()),
+                ("SCRAPED", format!("http://{}", scraped.address)),
+            ];
             add(&name, SIDECAR, grpc, Some(http), next)?;
         }
         let next = vec![("ZONE", to_zone.address.to_string())];
@@ -164,6 +176,7 @@ impl Site {
             tiers,
             links,
             sinks,
+            scraped,
             disks,
             files,
             certificates: tokio::sync::Mutex::new(certificates),
@@ -252,6 +265,17 @@ fn overlay(
         "zone" => "",
         _ => "    tls: {reload_interval: 1s}\n",
     };
+    let scraper = match variables.get("SCRAPED") {
+        Some(endpoint) => format!(
+            "  pprof:
+    targets:
+      - endpoint: {endpoint}
+        profiles: [{{name: work, path: /work, collection_interval: 1s}}]
+        resource: {{service.name: scraped}}
+"
+        ),
+        None => String::new(),
+    };
     let mut yaml = format!(
         "extensions:
   health_check: {{endpoint: {any}}}
@@ -261,7 +285,7 @@ receivers:
     protocols:
       grpc: {{endpoint: {any}{server_tls}}}
       http: {{endpoint: {any}{server_tls}}}
-processors:
+{scraper}processors:
   memory_limiter: {{limit_mib: {limit}}}
 exporters:
   otlp_grpc:
@@ -270,6 +294,9 @@ exporters:
 "
     );
     let mut pipelines = String::new();
+    if example == "sidecar" {
+        pipelines = "  pipelines:\n    profiles: {receivers: [otlp, pprof]}\n".to_owned();
+    }
     if example == "zone" {
         yaml += &format!(
             "  otlp_http:

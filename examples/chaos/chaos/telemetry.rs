@@ -209,8 +209,12 @@ impl Telemetry {
                     .flat_map(|resource| &resource.scope_profiles)
                     .flat_map(|scope| &scope.profiles)
                     .map(|profile| {
-                        let id = profile.profile_id.get(8..).and_then(number);
-                        agree(id, in_sample(profile, &dictionary), profile)
+                        let sent = profile.profile_id.strip_prefix(SENT.as_slice());
+                        let other = match sent {
+                            Some(id) => number(id),
+                            None => scraped(profile),
+                        };
+                        agree(other, in_sample(profile, &dictionary), profile)
                     })
                     .collect()
             }
@@ -251,6 +255,20 @@ fn text(key: &str, value: &str) -> KeyValue {
         }),
         ..KeyValue::default()
     }
+}
+
+/// What ids begin with that were given where profiles are made. Those that were scraped get others on the way.
+const SENT: [u8; 8] = [7; 8];
+
+/// The number of a profile that was scraped.
+fn scraped(profile: &Profile) -> Option<u64> {
+    let [sample] = profile.samples.as_slice() else {
+        return None;
+    };
+    let [value] = sample.values.as_slice() else {
+        return None;
+    };
+    u64::try_from(*value).ok()
 }
 
 /// Profiles of one sample each, with stacks that they share.
@@ -310,7 +328,7 @@ fn profiles(numbers: &[u64], now: u64) -> (Vec<Profile>, ProfilesDictionary) {
                 ..Sample::default()
             }],
             time_unix_nano: now,
-            profile_id: [[7; 8], number.to_be_bytes()].concat(),
+            profile_id: [SENT, number.to_be_bytes()].concat(),
             ..Profile::default()
         });
     }
