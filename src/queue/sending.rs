@@ -236,25 +236,19 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, no_room)),
         };
-        // A task: should the sender give up meanwhile, whether the log has it must be known all the same.
-        let log = stored.clone();
-        let appended = tokio::spawn(async move {
-            let outcome = log.append(record).await;
-            // They keep the bytes counted, in the memory budget and in the queue.
+        let taken = move || {
+            // Until now they kept the bytes counted, in the memory budget and in the queue.
             drop((batch, place));
-            if outcome.is_ok() {
-                arrival.taken();
-            }
-            outcome
-        });
-        match appended.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error @ AppendError::TooLarge(_))) => Err(Nack::invalid(error.to_string())),
-            Ok(Err(error @ AppendError::Disk { .. })) => Err(Nack::exhausted(
+            arrival.taken();
+        };
+        match stored.append(record, taken).await {
+            Ok(()) => Ok(()),
+            Err(error @ AppendError::TooLarge(_)) => Err(Nack::invalid(error.to_string())),
+            Err(error @ AppendError::Disk { .. }) => Err(Nack::exhausted(
                 format!("sending queue: {error}"),
                 RETRY_AFTER,
             )),
-            Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
+            Err(AppendError::Closed) => Err(gone()),
         }
     }
 

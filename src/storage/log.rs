@@ -73,7 +73,27 @@ pub(super) struct State {
 /// A record that waits for the writer.
 pub(super) struct Append {
     pub(super) record: NewRecord,
-    pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
+    pub(super) answer: Answer,
+}
+
+/// Who waits for a record to be written.
+pub(super) struct Answer {
+    done: Box<dyn FnOnce() + Send>,
+    tell: oneshot::Sender<Result<(), AppendError>>,
+}
+
+impl Answer {
+    pub(super) fn give(self, outcome: Result<(), AppendError>) {
+        if outcome.is_ok() {
+            (self.done)();
+        }
+        // Who does not listen any more has given up.
+        let _ = self.tell.send(outcome);
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.tell.is_closed()
+    }
 }
 
 /// Blocks that were just written.
@@ -164,16 +184,25 @@ impl Log {
 
     /// Adds a record; waits until it is as durable as the options say.
     ///
-    /// When the caller gives up waiting the record may be there all the same.
+    /// When the caller gives up waiting the record may be there all the same. `done` is told so, on the writer's thread;
+    /// it is dropped if the record is not there.
     ///
     /// # Errors
     /// When it cannot be written. Nothing of it is given out then.
-    pub async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
+    pub async fn append(
+        &self,
+        record: NewRecord,
+        done: impl FnOnce() + Send + 'static,
+    ) -> Result<(), AppendError> {
         let len = record.len();
         if len > LARGEST_RECORD {
             return Err(AppendError::TooLarge(len));
         }
-        let (answer, answered) = oneshot::channel();
+        let (tell, answered) = oneshot::channel();
+        let answer = Answer {
+            done: Box::new(done),
+            tell,
+        };
         {
             let mut state = self.shared.lock();
             if state.closing {

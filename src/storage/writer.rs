@@ -225,8 +225,7 @@ impl Writer {
             }
         };
         for answer in answers {
-            // Who does not listen any more has given up.
-            let _ = answer.send(outcome.clone());
+            answer.give(outcome.clone());
         }
     }
 
@@ -383,7 +382,7 @@ fn take_group(state: &mut State) -> Vec<Append> {
             state
                 .waiting
                 .pop_front()
-                .filter(|append| !append.answer.is_closed()),
+                .filter(|append| !append.answer.is_given_up()),
         );
     }
     group

@@ -253,9 +253,13 @@ impl Stored {
         record::encode(batch, &self.headers)
     }
 
-    /// Appends a record; it is on disk when this is over.
-    pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
-        let outcome = self.log().append(record).await;
+    /// Appends a record; it is on disk when this is over. `done` is called when it is, whether somebody waits or not.
+    pub(super) async fn append(
+        &self,
+        record: NewRecord,
+        done: impl FnOnce() + Send + 'static,
+    ) -> Result<(), AppendError> {
+        let outcome = self.log().append(record, done).await;
         self.show();
         outcome
     }
