@@ -162,6 +162,7 @@ pub async fn run(options: Options) -> Result<Report, String> {
     tokio::time::sleep_until(load_began + Duration::from_secs(options.seconds)).await;
     stop.cancel();
     clients.join_all().await;
+    site.scraped.set(scraped::Mood::Idle);
     println!("{:>8.1?}  the load has stopped", load_began.elapsed());
 
     let mut report = Report {
@@ -170,7 +171,7 @@ pub async fn run(options: Options) -> Result<Report, String> {
     drain(&site, &kept, &ledger, &mut report).await;
     site.scraped.set(scraped::Mood::Counts);
     tokio::time::sleep(CALM).await;
-    site.scraped.set(scraped::Mood::Refuses);
+    site.scraped.set(scraped::Mood::Idle);
     drain(&site, &kept, &ledger, &mut report).await;
     looking.abort();
     for tier in &site.tiers {

@@ -37,8 +37,8 @@ pub enum Mood {
     Gives,
     /// It must arrive.
     Counts,
-    /// There is none.
-    Refuses,
+    /// Nothing happens in it: its profiles have no samples.
+    Idle,
 }
 
 impl Service {
@@ -64,14 +64,11 @@ impl Service {
 
     fn answer(&self) -> Response<Full<Bytes>> {
         let mood = *locked(&self.mood);
-        if mood == Mood::Refuses {
-            let mut none = Response::new(Full::default());
-            *none.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-            return none;
-        }
-        let numbers = self.ledger.numbers(1, Signal::Profiles);
-        let profiles = numbers.iter().map(|number| profile(*number));
-        let body: Vec<u8> = profiles.flat_map(|one| one.encode_to_vec()).collect();
+        let numbers = match mood {
+            Mood::Idle => Vec::new(),
+            Mood::Gives | Mood::Counts => self.ledger.numbers(1, Signal::Profiles),
+        };
+        let body = profile(&numbers).encode_to_vec();
         if mood == Mood::Counts {
             self.ledger.owe(numbers);
         }
@@ -89,18 +86,20 @@ async fn serve(service: Arc<Service>, stream: TcpStream) {
     let _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }
 
-fn profile(number: u64) -> Profile {
+/// A profile with a sample for each number.
+fn profile(numbers: &[u64]) -> Profile {
     const STRINGS: [&str; 6] = ["", "work", "count", "function", "main.go", ID];
     let strings = STRINGS.map(str::to_owned).into_iter();
+    let sample = |(text, number): (i64, &u64)| Sample {
+        location_id: vec![1],
+        value: vec![number.cast_signed()],
+        label: vec![Label { key: 5, text }],
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos();
     Profile {
         sample_type: vec![ValueType { kind: 1, unit: 2 }],
-        sample: vec![Sample {
-            location_id: vec![1],
-            value: vec![number.cast_signed()],
-            label: vec![Label { key: 5, text: 6 }],
-        }],
+        sample: (6..).zip(numbers).map(sample).collect(),
         location: vec![Location {
             id: 1,
             line: vec![Line { function: 1 }],
@@ -110,7 +109,7 @@ fn profile(number: u64) -> Profile {
             name: 3,
             filename: 4,
         }],
-        string_table: strings.chain([number.to_string()]).collect(),
+        string_table: strings.chain(numbers.iter().map(u64::to_string)).collect(),
         time_nanos: i64::try_from(now).unwrap_or_default(),
     }
 }
