@@ -105,3 +105,38 @@ async fn retries_behind_a_batch_go_only_to_who_refused() {
     assert_eq!(oracle.settle(&live).await, 0);
     collector.assert_conservation().await;
 }
+
+#[tokio::test]
+async fn what_a_full_queue_refuses_comes_to_the_others_once_however_often_it_is_sent() {
+    let (live, full) = (Backend::start().await, Backend::start().await);
+    full.hold();
+    let queue = |requests| format!("sending_queue: {{queue_size: {requests}, num_consumers: 1}}");
+    let (to_live, to_full) = (grpc_to(&live, &queue(1000)), grpc_to(&full, &queue(2)));
+    let exporters = [
+        ("otlp_grpc/live", to_live.as_str()),
+        ("otlp_grpc/full", to_full.as_str()),
+    ];
+    let collector = Collector::start(&yaml(&[], &exporters)).await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("client", collector.grpc(), &oracle).await;
+    for _ in 0..2 {
+        client.send(&client.request(Signal::Logs, 5)).await.unwrap();
+    }
+    let request = client.request(Signal::Logs, 5);
+    for _ in 0..10 {
+        client.send(&request).await.unwrap_err();
+    }
+    full.release();
+    client.insist(&request).await;
+    assert_eq!(oracle.settle(&full).await, 0);
+    assert_eq!(oracle.settle(&live).await, 0);
+    let metrics = collector.assert_conservation().await;
+    for (exporter, refused) in [("otlp_grpc/live", 0.0), ("otlp_grpc/full", 50.0)] {
+        let of = |outcome: &str| {
+            let name = format!("tributary_exporter_{outcome}_items");
+            metrics.sum(&name, &[("exporter", exporter), ("data_type", "logs")])
+        };
+        assert_eq!(of("delivered"), 15.0, "{exporter}");
+        assert!(of("refused") >= refused, "{exporter}: {}", of("refused"));
+    }
+}
