@@ -134,7 +134,7 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
     let mut drained = 0;
     while let Next::Records(some) = lease.next(256 << 10, true)? {
         for record in some {
-            drained += record.data.len();
+            drained += record.bytes();
             lease.log().acknowledge(record.sequence, record.items);
         }
     }

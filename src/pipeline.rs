@@ -33,8 +33,8 @@ pub trait Consumer: Send + Sync + 'static {
     /// sender still has the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
 
-    /// Why it would refuse this batch now, where it knows that without taking it. Who gives a batch to several asks all
-    /// of them first, so that nobody takes what another one refuses. `None` promises nothing.
+    /// Why it would refuse this batch now, where it knows that without taking it; then it counts it as refused. Who gives a
+    /// batch to several asks all of them first, so that nobody takes what another one refuses. `None` promises nothing.
     fn refuses(&self, _batch: &Batch) -> Option<Nack> {
         None
     }

@@ -41,15 +41,16 @@ impl Consumer for FanOut {
         batch.wire();
         Box::pin(async move {
             let progress = batch.progress.clone();
-            let left = || {
-                self.branches
-                    .iter()
-                    .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
-            };
-            if let Some(nack) = left().find_map(|(_, consumer)| consumer.refuses(&batch)) {
+            // Who keeps a progress offers it to the others only once: they need not wait for the one that is full.
+            if progress.is_none()
+                && let Some(nack) = self.refuses(&batch)
+            {
                 return Err(nack);
             }
-            let waiting: Vec<_> = left()
+            let waiting: Vec<_> = self
+                .branches
+                .iter()
+                .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
                 .map(|(branch, consumer)| {
                     let taken = consumer.consume(batch.clone());
                     let progress = progress.as_ref();
@@ -98,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Progress;
-    use crate::pipeline::testing::{Scripted, spans};
+    use crate::pipeline::testing::{Full, Scripted, spans};
 
     #[tokio::test(start_paused = true)]
     async fn branches_wait_at_the_same_time() {
@@ -119,19 +120,6 @@ mod tests {
         assert!(fan_out.consume(spans(["a"])).await.unwrap_err().retryable);
     }
 
-    /// A consumer that is known to refuse.
-    struct Full;
-
-    impl Consumer for Full {
-        fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-            Box::pin(async { Err(Nack::unavailable("full")) })
-        }
-
-        fn refuses(&self, _: &Batch) -> Option<Nack> {
-            Some(Nack::unavailable("full"))
-        }
-    }
-
     #[tokio::test]
     async fn nobody_takes_what_another_one_is_known_to_refuse() {
         let good = Scripted::new([]);
@@ -140,6 +128,17 @@ mod tests {
         let nack = fan_out.consume(spans(["a"])).await.unwrap_err();
         assert!(nack.retryable);
         assert_eq!(good.taken(), Vec::<usize>::new());
+    }
+
+    #[tokio::test]
+    async fn with_progress_the_others_do_not_wait_for_who_is_known_to_refuse() {
+        let good = Scripted::new([]);
+        let fan_out = FanOut::over(vec![good.clone(), Arc::new(Full)]);
+        let mut batch = spans(["a"]);
+        batch.progress = Some(Arc::new(Progress::default()));
+        fan_out.consume(batch.clone()).await.unwrap_err();
+        fan_out.consume(batch).await.unwrap_err();
+        assert_eq!(good.taken(), [1]);
     }
 
     #[tokio::test]

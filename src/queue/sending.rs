@@ -236,19 +236,25 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, no_room)),
         };
-        let taken = move || {
-            // Until now they kept the bytes counted, in the memory budget and in the queue.
+        // A task: should the sender give up meanwhile, whether the log has it must be known all the same.
+        let log = stored.clone();
+        let appended = tokio::spawn(async move {
+            let outcome = log.append(record).await;
+            // They keep the bytes counted, in the memory budget and in the queue.
             drop((batch, place));
-            arrival.taken();
-        };
-        match stored.append(record, taken).await {
-            Ok(()) => Ok(()),
-            Err(error @ AppendError::TooLarge(_)) => Err(Nack::invalid(error.to_string())),
-            Err(error @ AppendError::Disk { .. }) => Err(Nack::exhausted(
+            if outcome.is_ok() {
+                arrival.taken();
+            }
+            outcome
+        });
+        match appended.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ AppendError::TooLarge(_))) => Err(Nack::invalid(error.to_string())),
+            Ok(Err(error @ AppendError::Disk { .. })) => Err(Nack::exhausted(
                 format!("sending queue: {error}"),
                 RETRY_AFTER,
             )),
-            Err(AppendError::Closed) => Err(gone()),
+            Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
         }
     }
 
@@ -330,6 +336,7 @@ impl SendingQueue {
             Sizer::Bytes if config.compression == HeldCompression::Lz4 => batch.bytes() / 16,
             Sizer::Bytes => batch.bytes(),
         };
+        let units = units.max(1);
         units > self.room.free() && units <= self.room.capacity()
     }
 

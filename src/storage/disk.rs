@@ -157,6 +157,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_slices_than_the_system_takes_at_once_are_written_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let content: Vec<u8> = (0..4 * MOST_SLICES).map(|at| at as u8).collect();
+        let empty_in_between = content.chunks(2).flat_map(|two| [two, &[]]);
+        let mut slices: Vec<_> = empty_in_between.map(IoSlice::new).collect();
+        let mut output = Local { mode: 0o600 }.create(&path).unwrap();
+        output.write(&mut [IoSlice::new(b"before")]).unwrap();
+        output.write(&mut slices).unwrap();
+        output.write(&mut []).unwrap();
+        let written = std::fs::read(&path).unwrap();
+        assert_eq!(written, [b"before", content.as_slice()].concat());
+    }
+
+    #[test]
     fn replacing_a_file_needs_no_room_for_another_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("position");

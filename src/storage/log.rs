@@ -73,27 +73,7 @@ pub(super) struct State {
 /// A record that waits for the writer.
 pub(super) struct Append {
     pub(super) record: NewRecord,
-    pub(super) answer: Answer,
-}
-
-/// Who waits for a record to be written.
-pub(super) struct Answer {
-    done: Box<dyn FnOnce() + Send>,
-    tell: oneshot::Sender<Result<(), AppendError>>,
-}
-
-impl Answer {
-    pub(super) fn give(self, outcome: Result<(), AppendError>) {
-        if outcome.is_ok() {
-            (self.done)();
-        }
-        // Who does not listen any more has given up.
-        let _ = self.tell.send(outcome);
-    }
-
-    pub(super) fn is_given_up(&self) -> bool {
-        self.tell.is_closed()
-    }
+    pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
 }
 
 /// Blocks that were just written.
@@ -184,25 +164,16 @@ impl Log {
 
     /// Adds a record; waits until it is as durable as the options say.
     ///
-    /// When the caller gives up waiting the record may be there all the same. `done` is told so, on the writer's thread;
-    /// it is dropped if the record is not there.
+    /// When the caller gives up waiting the record may be there all the same.
     ///
     /// # Errors
     /// When it cannot be written. Nothing of it is given out then.
-    pub async fn append(
-        &self,
-        record: NewRecord,
-        done: impl FnOnce() + Send + 'static,
-    ) -> Result<(), AppendError> {
+    pub async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let len = record.len();
         if len > LARGEST_RECORD {
             return Err(AppendError::TooLarge(len));
         }
-        let (tell, answered) = oneshot::channel();
-        let answer = Answer {
-            done: Box::new(done),
-            tell,
-        };
+        let (answer, answered) = oneshot::channel();
         {
             let mut state = self.shared.lock();
             if state.closing {
@@ -263,6 +234,12 @@ impl Log {
     pub fn is_freeing(&self) -> bool {
         let state = self.shared.lock();
         state.room_wanted || state.segments.has_spare() || state.segments.is_freeing()
+    }
+
+    /// How many appends the writer has not begun with.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.lock().waiting.len()
     }
 
     /// Whether the writer has nothing to do.
@@ -392,6 +369,13 @@ impl Shared {
 }
 
 impl RecentBlock {
+    /// What it takes, about.
+    fn bytes(&self) -> usize {
+        /// The lists of a record's parts, and the first of them, which is made for it.
+        const BESIDE_CONTENT: usize = 256;
+        self.header.raw as usize + self.records.len() * BESIDE_CONTENT
+    }
+
     /// The records as they are given out.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
         let numbered = (self.header.first..).zip(&*self.records);
@@ -419,7 +403,7 @@ impl Recent {
         {
             self.clear();
         }
-        self.bytes += block.header.raw as usize;
+        self.bytes += block.bytes();
         self.blocks.push_back(block);
         while self.bytes > RECENT_BYTES {
             self.pop();
@@ -445,7 +429,7 @@ impl Recent {
 
     fn pop(&mut self) {
         if let Some(block) = self.blocks.pop_front() {
-            self.bytes -= block.header.raw as usize;
+            self.bytes -= block.bytes();
         }
     }
 }

@@ -92,7 +92,7 @@ impl Bench {
     }
 
     fn append(&self, text: &str) -> Result<(), AppendError> {
-        block_on(self.log().append(record(text), || ()))
+        block_on(self.log().append(record(text)))
     }
 
     fn fill(&self, texts: &[&str]) {
@@ -312,7 +312,7 @@ fn files_are_removed_while_records_are_appended_without_a_pause() {
     block_on(async {
         let mut waiting = std::collections::VecDeque::new();
         for _ in 0..500 {
-            let mut append = Box::pin(bench.log().append(record(&text), || ()));
+            let mut append = Box::pin(bench.log().append(record(&text)));
             match futures_poll(append.as_mut()) {
                 Poll::Pending => waiting.push_back(append),
                 Poll::Ready(answer) => answer.unwrap(),
@@ -671,7 +671,7 @@ fn one_fsync_answers_all_who_wait() {
     let texts: Vec<String> = (0..500).map(|number| number.to_string()).collect();
     let held = bench.disk.hold();
     let queued = |text: &String| {
-        let mut append = Box::pin(bench.log().append(record(text), || ()));
+        let mut append = Box::pin(bench.log().append(record(text)));
         // The record waits for the writer from its first poll on.
         assert!(futures_poll(append.as_mut()).is_pending());
         append
@@ -717,7 +717,7 @@ fn a_log_that_was_closed_can_be_opened_at_once_though_others_hold_on_to_it() {
         assert!(lease.close());
         assert!(!logs.is_open(&path));
         assert_eq!(
-            block_on(held.append(record("late"), || ())),
+            block_on(held.append(record("late"))),
             Err(AppendError::Closed)
         );
     }
@@ -734,7 +734,7 @@ fn a_lease_that_takes_over_is_given_what_the_one_before_it_had_not_settled() {
     let (old, _) = open();
     old.take_over();
     for text in ["a", "b", "c"] {
-        block_on(old.log().append(record(text), || ())).unwrap();
+        block_on(old.log().append(record(text))).unwrap();
     }
     let Next::Records(first) = old.next(1, true).unwrap() else {
         panic!()
@@ -758,11 +758,20 @@ fn a_lease_that_takes_over_is_given_what_the_one_before_it_had_not_settled() {
 }
 
 #[test]
-fn an_abandoned_append_leaves_no_trace() {
+fn an_append_that_is_given_up_while_it_waits_is_not_written() {
     let bench = Bench::new(options());
-    drop(bench.log().append(record("never polled"), || ()));
-    bench.fill(&["a"]);
-    assert_eq!(bench.texts(), ["a"]);
+    let held = bench.disk.hold();
+    let mut first = Box::pin(bench.log().append(record("first")));
+    assert!(futures_poll(first.as_mut()).is_pending());
+    // The writer is busy with the first one, and stays so.
+    wait_until(|| bench.log().waiting() == 0);
+    let mut given_up = Box::pin(bench.log().append(record("given up")));
+    assert!(futures_poll(given_up.as_mut()).is_pending());
+    drop(given_up);
+    drop(held);
+    block_on(first).unwrap();
+    bench.fill(&["after"]);
+    assert_eq!(bench.texts(), ["first", "after"]);
 }
 
 #[test]

@@ -225,7 +225,8 @@ impl Writer {
             }
         };
         for answer in answers {
-            answer.give(outcome.clone());
+            // Who does not listen any more has given up.
+            let _ = answer.send(outcome.clone());
         }
     }
 
@@ -382,7 +383,7 @@ fn take_group(state: &mut State) -> Vec<Append> {
             state
                 .waiting
                 .pop_front()
-                .filter(|append| !append.answer.is_given_up()),
+                .filter(|append| !append.answer.is_closed()),
         );
     }
     group

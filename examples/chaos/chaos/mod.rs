@@ -169,10 +169,15 @@ pub async fn run(options: Options) -> Result<Report, String> {
         failures: outcome.failures,
     };
     drain(&site, &kept, &ledger, &mut report).await;
+    let owed = ledger.owed();
     site.scraped.set(scraped::Mood::Counts);
     tokio::time::sleep(CALM).await;
     site.scraped.set(scraped::Mood::Idle);
     drain(&site, &kept, &ledger, &mut report).await;
+    if ledger.owed() == owed {
+        let failure = format!("nothing was scraped in {CALM:?}, though all was well");
+        report.failures.push(failure);
+    }
     looking.abort();
     for tier in &site.tiers {
         report.accounts(tier, &options).await;

@@ -88,7 +88,7 @@ async fn push(
     record: Record,
 ) {
     let items = record.items;
-    // The content is a part of a block: what it takes is its own.
+    // Whoever sent it has its own memory back.
     let memory = stored.memory(record.bytes(), || !stored.reads());
     let Some(permit) = memory.await else {
         return;

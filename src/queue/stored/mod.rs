@@ -189,9 +189,13 @@ impl Stored {
     }
 
     /// Whether there is no room for a batch, as far as can be said before it is encoded. Then some is made if it can be.
-    pub(super) fn is_full_for(self: &Arc<Self>, batch: &Batch) -> bool {
+    pub(super) fn is_full_for(&self, batch: &Batch) -> bool {
         let units = self.units_of(batch.items(), batch.bytes());
-        matches!(self.try_place(units), Err(NoRoom::Full))
+        if self.closed.load(Relaxed) || units > self.config.queue_size {
+            return false;
+        }
+        let reserved = *self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lacks(reserved, units)
     }
 
     /// Whether less than a quarter would be left with so many more.
@@ -208,9 +212,7 @@ impl Stored {
             return Err(NoRoom::TooLarge);
         }
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.held().saturating_add(*reserved);
-        if taken.saturating_add(units) > self.config.queue_size {
-            self.log().make_room();
+        if self.lacks(*reserved, units) {
             return Err(NoRoom::Full);
         }
         *reserved += units;
@@ -218,6 +220,16 @@ impl Stored {
             stored: self.clone(),
             units,
         })
+    }
+
+    /// Whether there is no room for so many units beside those that are reserved. Then some is made if it can be.
+    fn lacks(&self, reserved: usize, units: usize) -> bool {
+        let taken = self.held().saturating_add(reserved);
+        let lacks = taken.saturating_add(units) > self.config.queue_size;
+        if lacks {
+            self.log().make_room();
+        }
+        lacks
     }
 
     /// Whether there was something to drop.
@@ -253,13 +265,9 @@ impl Stored {
         record::encode(batch, &self.headers)
     }
 
-    /// Appends a record; it is on disk when this is over. `done` is called when it is, whether somebody waits or not.
-    pub(super) async fn append(
-        &self,
-        record: NewRecord,
-        done: impl FnOnce() + Send + 'static,
-    ) -> Result<(), AppendError> {
-        let outcome = self.log().append(record, done).await;
+    /// Appends a record; it is on disk when this is over.
+    pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
+        let outcome = self.log().append(record).await;
         self.show();
         outcome
     }

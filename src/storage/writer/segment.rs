@@ -62,6 +62,7 @@ impl Writer {
                 Ok(active) => return Ok((active, spare.bytes)),
                 Err(_) => {
                     let _ = self.disk.remove(&spare.path);
+                    self.shared.lock().segments.keep_spare(0);
                 }
             }
         }
