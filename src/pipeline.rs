@@ -4,6 +4,7 @@ mod builder;
 mod chain;
 mod fan_out;
 mod graph;
+mod refused;
 mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -32,12 +33,6 @@ pub trait Consumer: Send + Sync + 'static {
     /// Takes responsibility for the batch (`Ok`) or refuses it (`Err`); a dropped future counts as neither, and the
     /// sender still has the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
-
-    /// Why it would refuse this batch now, where it knows that without taking it; then it counts it as refused. Who gives a
-    /// batch to several asks all of them first, so that nobody takes what another one refuses. `None` promises nothing.
-    fn refuses(&self, _batch: &Batch) -> Option<Nack> {
-        None
-    }
 
     /// Where it hands batches on to.
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {

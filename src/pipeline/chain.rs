@@ -37,12 +37,6 @@ impl Consumer for Entry {
         })
     }
 
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        let nack = self.first.refuses(batch)?;
-        drop(Received::new(&self.account, batch.items()));
-        Some(nack)
-    }
-
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.first.clone()]
     }
@@ -176,10 +170,6 @@ impl Consumer for Counted {
         }
     }
 
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        self.next.refuses(batch)
-    }
-
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.next.clone()]
     }
@@ -214,10 +204,6 @@ impl Consumer for Exit {
         })
     }
 
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        self.exporters.refuses(batch)
-    }
-
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.exporters.clone()]
     }
@@ -230,7 +216,7 @@ mod tests {
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
     use super::*;
-    use crate::pipeline::testing::{Full, Scripted, spans};
+    use crate::pipeline::testing::{Scripted, spans};
 
     /// Drops every batch with fewer than two items, and half of the others.
     struct Half;
@@ -310,31 +296,6 @@ mod tests {
         assert!(page.contains(
             "otelcol_processor_outgoing_items{processor=\"batch\",otel_signal=\"traces\"} 1"
         ));
-    }
-
-    #[tokio::test]
-    async fn what_drops_nothing_says_that_the_next_one_would_refuse_and_counts_it() {
-        let metrics = |side: fn(_, _) -> Counted, next| {
-            let id = "memory_limiter".parse().unwrap();
-            Arc::new(side(
-                ProcessorMetrics::new(&id, crate::batch::Signal::Traces),
-                next,
-            ))
-        };
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let pipeline = metrics::with_local_recorder(&recorder, || {
-            let account = Account::of_pipeline("traces");
-            let exit = Arc::new(Exit::new(account.clone(), Arc::new(Full)));
-            let counted = metrics(Counted::incoming, metrics(Counted::outgoing, exit));
-            Entry::new(account, counted, false)
-        });
-        let switch = crate::pipeline::Switch::new(Arc::new(pipeline));
-        assert!(switch.refuses(&spans(["a", "b"])).is_some());
-        assert_eq!(account(&recorder.handle()), [2, 0, 0, 2, 0]);
-        // It might drop all of it.
-        let account = Account::of_pipeline("traces");
-        let dropping = Chain::new(Vec::new(), account, Arc::new(Full));
-        assert!(dropping.refuses(&spans(["a"])).is_none());
     }
 
     #[tokio::test]

@@ -1,22 +1,26 @@
 //! One batch to several consumers.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
 
 use futures_util::future::join_all;
 
+use super::refused::Refused;
 use super::{BoxFuture, Consumer};
 use crate::batch::{Batch, Nack};
 
 /// Gives every batch to all of its branches, which wait at the same time.
 ///
 /// The payload is brought to its wire form first, so that the copies share the same bytes. The batch is taken when all
-/// branches took it. One that is known to refuse it, because its queue is full, is asked before the others are given
-/// anything: else each repetition would fill their queues with the same data. When one refuses all the same, the sender
-/// is told, and will offer the batch again to all of them unless it keeps a [`Progress`](crate::batch::Progress):
-/// delivery is at least once.
+/// branches took it. When one refuses, the sender is told, and offers the batch again. Then it goes only to those that do
+/// not have it, as the sender's [`Progress`](crate::batch::Progress) says, or else what is known of its content (see
+/// `refused`). Delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
+    refused: Refused,
 }
 
 /// Branches are told apart over all fan-outs of the process, because a batch may pass several.
@@ -32,7 +36,10 @@ impl FanOut {
             .into_iter()
             .map(|consumer| (NEXT_BRANCH.fetch_add(1, Relaxed), consumer))
             .collect();
-        Arc::new(FanOut { branches })
+        Arc::new(FanOut {
+            branches,
+            refused: Refused::new(),
+        })
     }
 }
 
@@ -40,42 +47,48 @@ impl Consumer for FanOut {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         batch.wire();
         Box::pin(async move {
-            let progress = batch.progress.clone();
-            // Who keeps a progress offers it to the others only once: they need not wait for the one that is full.
-            if progress.is_none()
-                && let Some(nack) = self.refuses(&batch)
-            {
-                return Err(nack);
-            }
+            let keeps = batch.progress.clone();
+            let mut key =
+                (keeps.is_none() && self.refused.watches()).then(|| self.refused.key(&mut batch));
+            let before = key.and_then(|key| self.refused.take(key));
+            let progress = keeps.clone().or(before).unwrap_or_default();
+            let may_return = AtomicBool::new(false);
             let waiting: Vec<_> = self
                 .branches
                 .iter()
-                .filter(|(branch, _)| progress.as_ref().is_none_or(|known| !known.has(*branch)))
+                .filter(|(branch, _)| !progress.has(*branch))
                 .map(|(branch, consumer)| {
                     let taken = consumer.consume(batch.clone());
-                    let progress = progress.as_ref();
+                    let (progress, may_return) = (&progress, &may_return);
                     async move {
-                        taken.await?;
-                        if let Some(progress) = progress {
-                            progress.add(*branch);
+                        let outcome = taken.await;
+                        match &outcome {
+                            Ok(()) => progress.add(*branch),
+                            Err(nack) if nack.retryable => may_return.store(true, Relaxed),
+                            Err(_) => {}
                         }
-                        Ok(())
+                        outcome
                     }
                 })
                 .collect();
+            let mut waiting = pin!(join_all(waiting));
+            let at_once = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+            if keeps.is_none() && key.is_none() && may_return.load(Relaxed) {
+                key = Some(self.refused.key(&mut batch));
+            }
             // They have theirs, and may take long.
             drop(batch);
-            join_all(waiting)
-                .await
-                .into_iter()
-                .reduce(worst)
-                .unwrap_or(Ok(()))
+            let outcomes = match at_once {
+                Poll::Ready(outcomes) => outcomes,
+                Poll::Pending => waiting.await,
+            };
+            let outcome = outcomes.into_iter().reduce(worst).unwrap_or(Ok(()));
+            let returns = outcome.as_ref().is_err_and(|nack| nack.retryable);
+            if keeps.is_none() && returns && !progress.is_empty() {
+                self.refused.keep(key.map(|key| (key, progress.clone())));
+            }
+            outcome
         })
-    }
-
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        let mut branches = self.branches.iter();
-        branches.find_map(|(_, consumer)| consumer.refuses(batch))
     }
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
@@ -99,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Progress;
-    use crate::pipeline::testing::{Full, Scripted, spans};
+    use crate::pipeline::testing::{Scripted, spans};
 
     #[tokio::test(start_paused = true)]
     async fn branches_wait_at_the_same_time() {
@@ -121,27 +134,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_takes_what_another_one_is_known_to_refuse() {
-        let good = Scripted::new([]);
-        let inner = FanOut::over(vec![Scripted::new([]), Arc::new(Full)]);
-        let fan_out = FanOut::over(vec![good.clone(), inner]);
-        let nack = fan_out.consume(spans(["a"])).await.unwrap_err();
-        assert!(nack.retryable);
-        assert_eq!(good.taken(), Vec::<usize>::new());
-    }
-
-    #[tokio::test]
-    async fn with_progress_the_others_do_not_wait_for_who_is_known_to_refuse() {
-        let good = Scripted::new([]);
-        let fan_out = FanOut::over(vec![good.clone(), Arc::new(Full)]);
-        let mut batch = spans(["a"]);
-        batch.progress = Some(Arc::new(Progress::default()));
-        fan_out.consume(batch.clone()).await.unwrap_err();
-        fan_out.consume(batch).await.unwrap_err();
-        assert_eq!(good.taken(), [1]);
-    }
-
-    #[tokio::test]
     async fn a_second_attempt_with_progress_goes_only_to_who_refused() {
         let good = Scripted::new([]);
         let bad = Scripted::new([Err(Nack::unavailable("later"))]);
@@ -151,5 +143,104 @@ mod tests {
         fan_out.consume(batch.clone()).await.unwrap_err();
         fan_out.consume(batch).await.unwrap();
         assert_eq!((good.taken(), bad.taken()), (vec![2], vec![2]));
+    }
+
+    /// Refuses so many times.
+    fn refusing(times: usize) -> Arc<Scripted> {
+        Scripted::new((0..times).map(|_| Err(Nack::unavailable("full"))))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_refused_comes_only_to_who_refused_however_often_it_is_sent() {
+        let good = Scripted::slow(Duration::from_secs(1));
+        let full = refusing(5);
+        let fan_out = FanOut::over(vec![good.clone(), full.clone()]);
+        for _ in 0..5 {
+            fan_out.consume(spans(["a", "b"])).await.unwrap_err();
+        }
+        assert_eq!(good.taken(), [2]);
+        fan_out.consume(spans(["a", "b"])).await.unwrap();
+        assert_eq!((good.taken(), full.taken()), (vec![2], vec![2]));
+        // All have it: if it comes again it is another one.
+        fan_out.consume(spans(["a", "b"])).await.unwrap();
+        assert_eq!((good.taken(), full.taken()), (vec![2; 2], vec![2; 2]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_refuses_after_a_while_is_known_from_the_second_time_on() {
+        let good = Scripted::new([]);
+        let refusals = (0..5).map(|_| Err(Nack::unavailable("full")));
+        let slow = Scripted::slow_then(Duration::from_secs(1), refusals);
+        let fan_out = FanOut::over(vec![good.clone(), slow]);
+        for _ in 0..5 {
+            fan_out.consume(spans(["a", "b"])).await.unwrap_err();
+        }
+        assert_eq!(good.taken(), [2, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_the_same_was_refused_before() {
+        let good = Scripted::new([]);
+        let fan_out = FanOut::over(vec![good.clone(), refusing(1)]);
+        let of = |tenant: &str| {
+            let mut batch = spans(["a"]);
+            let header = ("tenant".to_owned(), vec![tenant.to_owned()]);
+            batch.metadata = Some(Arc::new([header].into()));
+            batch
+        };
+        fan_out.consume(of("one")).await.unwrap_err();
+        fan_out.consume(of("another")).await.unwrap();
+        fan_out.consume(spans(["a"])).await.unwrap();
+        fan_out.consume(spans(["ab"])).await.unwrap();
+        assert_eq!(good.taken().len(), 4);
+        fan_out.consume(of("one")).await.unwrap();
+        assert_eq!(good.taken().len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_that_are_equal_and_come_at_the_same_time_are_two() {
+        let good = Scripted::new([]);
+        let refusals = [Err(Nack::unavailable("full"))];
+        let slow = Scripted::slow_then(Duration::from_secs(1), refusals);
+        let fan_out = FanOut::over(vec![good.clone(), refusing(1), slow.clone()]);
+        fan_out.consume(spans(["a"])).await.unwrap_err();
+        let both = [(); 2].map(|()| fan_out.consume(spans(["a"])));
+        for outcome in join_all(both).await {
+            outcome.unwrap();
+        }
+        assert_eq!((good.taken(), slow.taken()), (vec![1, 1], vec![1, 1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_good_does_not_come_again() {
+        let good = Scripted::new([]);
+        let bad = Scripted::new([Err(Nack::invalid("bad"))]);
+        let fan_out = FanOut::over(vec![good.clone(), bad]);
+        fan_out.consume(spans(["a"])).await.unwrap_err();
+        fan_out.consume(spans(["a"])).await.unwrap();
+        assert_eq!(good.taken(), [1, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_come_back_in_time_is_forgotten_and_so_are_the_oldest_of_very_many() {
+        let good = Scripted::new([]);
+        let fan_out = FanOut::over(vec![good.clone(), refusing(1)]);
+        fan_out.consume(spans(["a"])).await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        fan_out.consume(spans(["a"])).await.unwrap();
+        assert_eq!(good.taken().len(), 2);
+
+        let good = Scripted::new([]);
+        let fan_out = FanOut::over(vec![refusing(6000), good.clone()]);
+        for number in 0..6000 {
+            let name = number.to_string();
+            fan_out.consume(spans([name.as_str()])).await.unwrap_err();
+        }
+        // One that refuses does not keep the others from their data.
+        assert_eq!(good.taken().len(), 6000);
+        fan_out.consume(spans(["5999"])).await.unwrap();
+        assert_eq!(good.taken().len(), 6000);
+        fan_out.consume(spans(["1"])).await.unwrap();
+        assert_eq!(good.taken().len(), 6001);
     }
 }

@@ -38,10 +38,6 @@ impl Consumer for Switch {
         Box::pin(async move { destination.0.consume(batch).await })
     }
 
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        self.current.load().0.refuses(batch)
-    }
-
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.current.load().0.clone()]
     }

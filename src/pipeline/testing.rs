@@ -85,19 +85,6 @@ impl Scripted {
     }
 }
 
-/// A consumer that is known to refuse.
-pub(crate) struct Full;
-
-impl Consumer for Full {
-    fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        Box::pin(async { Err(Nack::unavailable("full")) })
-    }
-
-    fn refuses(&self, _: &Batch) -> Option<Nack> {
-        Some(Nack::unavailable("full"))
-    }
-}
-
 impl Consumer for Scripted {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {

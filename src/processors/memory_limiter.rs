@@ -148,10 +148,6 @@ impl Consumer for Limiter {
         self.next.consume(batch)
     }
 
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        self.next.refuses(batch)
-    }
-
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         vec![self.next.clone()]
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sender;
 use super::batcher::{Batcher, Merging};
-use super::config::{BatchSizer, HeldCompression, Overflow, QueueConfig, RetryConfig, Sizer};
+use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Ledger, Request, cut};
 use super::held::{BLOCKING_BYTES, Held};
@@ -318,31 +318,9 @@ impl SendingQueue {
         }
     }
 
-    /// Whether there is no room for a batch, and neither is waited for nor made.
-    fn is_full_for(&self, batch: &Batch) -> bool {
-        let Some(config) = &self.config else {
-            return false;
-        };
-        if config.block_on_overflow || config.drop_on_overflow {
-            return false;
-        }
-        if let Some(stored) = &self.stored {
-            return config.overflow == Overflow::Refuse && stored.is_full_for(batch);
-        }
-        let units = match config.sizer() {
-            Sizer::Requests => 1,
-            Sizer::Items => batch.items(),
-            // It may be compressed, but hardly to less than that.
-            Sizer::Bytes if config.compression == HeldCompression::Lz4 => batch.bytes() / 16,
-            Sizer::Bytes => batch.bytes(),
-        };
-        let units = units.max(1);
-        units > self.room.free() && units <= self.room.capacity()
-    }
-
     fn refusal(&self, config: &QueueConfig, units: usize, no_room: NoRoom) -> Nack {
         match no_room {
-            NoRoom::Full => full(),
+            NoRoom::Full => Nack::exhausted("sending queue is full", RETRY_AFTER),
             NoRoom::Closed => gone(),
             NoRoom::TooLarge => Nack::invalid(format!(
                 "the request ({units} {unit}) is larger than the whole sending queue of exporter {id} \
@@ -427,15 +405,6 @@ impl Consumer for SendingQueue {
                 None => self.send_now(batch, arrival).await,
             }
         })
-    }
-
-    fn refuses(&self, batch: &Batch) -> Option<Nack> {
-        if !self.is_full_for(batch) {
-            return None;
-        }
-        drop(Arrival::new(&self.delivery.ledger, batch.items()));
-        self.delivery.sender.settle(Settle::Full);
-        Some(full())
     }
 
     fn stores(&self) -> bool {
@@ -601,10 +570,6 @@ fn merging(queue: &QueueConfig) -> Option<Merging> {
         sizer: queue.batch_sizer(batch),
         metadata_keys: keys.map(|key| key.to_ascii_lowercase()).collect(),
     })
-}
-
-fn full() -> Nack {
-    Nack::exhausted("sending queue is full", RETRY_AFTER)
 }
 
 fn gone() -> Nack {

@@ -188,16 +188,6 @@ impl Stored {
         }
     }
 
-    /// Whether there is no room for a batch, as far as can be said before it is encoded. Then some is made if it can be.
-    pub(super) fn is_full_for(&self, batch: &Batch) -> bool {
-        let units = self.units_of(batch.items(), batch.bytes());
-        if self.closed.load(Relaxed) || units > self.config.queue_size {
-            return false;
-        }
-        let reserved = *self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lacks(reserved, units)
-    }
-
     /// Whether less than a quarter would be left with so many more.
     pub(super) fn is_scarce(&self, units: usize) -> bool {
         let size = self.config.queue_size;
@@ -212,7 +202,9 @@ impl Stored {
             return Err(NoRoom::TooLarge);
         }
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lacks(*reserved, units) {
+        let taken = self.held().saturating_add(*reserved);
+        if taken.saturating_add(units) > self.config.queue_size {
+            self.log().make_room();
             return Err(NoRoom::Full);
         }
         *reserved += units;
@@ -220,16 +212,6 @@ impl Stored {
             stored: self.clone(),
             units,
         })
-    }
-
-    /// Whether there is no room for so many units beside those that are reserved. Then some is made if it can be.
-    fn lacks(&self, reserved: usize, units: usize) -> bool {
-        let taken = self.held().saturating_add(reserved);
-        let lacks = taken.saturating_add(units) > self.config.queue_size;
-        if lacks {
-            self.log().make_room();
-        }
-        lacks
     }
 
     /// Whether there was something to drop.
@@ -248,15 +230,11 @@ impl Stored {
 
     /// The units that a record takes.
     pub(super) fn units(&self, record: &NewRecord) -> usize {
-        self.units_of(record.items, record.len())
-    }
-
-    fn units_of(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
             // An empty request costs something too.
-            Sizer::Items => items.max(1),
-            Sizer::Bytes => Log::bytes_for(bytes),
+            Sizer::Items => record.items.max(1),
+            Sizer::Bytes => Log::bytes_for(record.len()),
         }
     }
 
