@@ -87,7 +87,11 @@ impl Anchors {
         let all_if = |there: bool| 0_u64.wrapping_sub(u64::from(there));
 
         let letters = alpha << 1 & alpha << 2;
-        let number = digit & !((word | dash | dot) << 1) & own;
+        let begins = digit & !((word | dash | dot) << 1);
+        let number = begins & own;
+        // Behind a `+` or a parenthesis: a telephone number. It may begin before it, `0049 (0)30`, so those behind the part
+        // count too.
+        let opened = begins & opening << 1;
         let mut anchors = Anchors {
             number: 0,
             dash: dash | u64::from(part.goes_on) << (WINDOW - 1),
@@ -108,9 +112,9 @@ impl Anchors {
             i: i & (a << 1 | a >> 1) & own,
         };
         // What takes long to find out is asked only where its sign is, which is the same for most values of a key.
-        if number & opening << 1 | numbers_behind(masks, number) | long(digit, number) != 0 {
+        if opened | numbers_behind(masks, number) | long(digit, number) != 0 {
             let addresses = addresses | all_if(anchors.dash != 0);
-            anchors.number = number & all_if(numbers(masks, number, addresses) != 0);
+            anchors.number = number & all_if(opened | numbers(masks, number, addresses) != 0);
         }
         if colon != 0 {
             // Two together, or three near each other: a time of day has only two.
@@ -192,13 +196,10 @@ fn numbers(masks: &Masks, number: u64, addresses: u64) -> u64 {
         dot,
         dash,
         space,
-        opening,
         zero,
         ..
     } = *masks;
     let pairs = again(digit, 1);
-    // Behind a `+` or a parenthesis: a telephone number.
-    let opened = number & opening << 1;
     // `AAA-GG-S`
     let ssn = number << 3 & (again(dash, 3) | again(space, 3)) & digit >> 2 & digit >> 4;
     // `4111 1111`, and the 6 digits of other cards.
@@ -213,7 +214,5 @@ fn numbers(masks: &Masks, number: u64, addresses: u64) -> u64 {
     let trunk = behind(digit, number & zero & digit >> 1);
     let near = |dots: u64| dots >> 2 | dots >> 3 | dots >> 4;
     let address = dot & near(dot & near(dot)) & addresses;
-    long(digit, number)
-        | opened
-        | numbers_behind(masks, number) & (ssn | card | grouped | trunk | address)
+    long(digit, number) | numbers_behind(masks, number) & (ssn | card | grouped | trunk | address)
 }

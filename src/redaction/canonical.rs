@@ -13,8 +13,12 @@ pub(super) fn canonical(id: DetectorId, text: &str) -> String {
     if is(Detector::CreditCard) || is(Detector::UsSsn) {
         digits().collect()
     } else if is(Detector::Phone) {
-        let digits: String = digits().collect();
-        // `00` is how `+` is dialled.
+        // `00` is how `+` is dialled, and `(0)` is dialled only without it.
+        let digits: String = text
+            .replace("(0)", "")
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
         match digits.strip_prefix("00") {
             Some(international) => international.to_owned(),
             None => digits,
@@ -54,7 +58,7 @@ mod tests {
             ),
             (
                 Detector::Phone,
-                ["+49 30 90182012", "0049-30-90182012", "+49 (30) 90182012"],
+                ["+49 30 90182012", "0049-30-90182012", "0049 (0)30 90182012"],
             ),
             (
                 Detector::Iban,

@@ -311,6 +311,11 @@ fn number(
         return (separator == b'-' && goes_on).then_some(start + digits + 1);
     }
     if digits > 7 || !goes_on {
+        // `0049 (0)30 901820`
+        let opening = digits + usize::from(separator == b' ');
+        if digits <= 5 && rest.starts_with(b"00") && byte(rest, opening) == b'(' {
+            ask(Detector::Phone, phone::phone, start);
+        }
         return None;
     }
     let mut next = None;
@@ -400,6 +405,9 @@ mod tests {
             ("078-05-1120", Detector::UsSsn),
             ("DE89 3704 0044 0532 0130 00", Detector::Iban),
             ("+49 30 901820", Detector::Phone),
+            ("0049 (0)30 901820", Detector::Phone),
+            ("0049(0)30 901820", Detector::Phone),
+            ("001 (415) 555-2671", Detector::Phone),
             ("(415) 555-2671", Detector::Phone),
             ("/home/jane", Detector::HomeDirectory),
             ("C:\\Users\\jane", Detector::HomeDirectory),
