@@ -9,12 +9,15 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::{Errno, pwritev};
 
+use super::direct::Direct;
+
 /// Where a log writes.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// A new file; an error if there is one of that name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
-    /// A file that is there, to be written over from its beginning.
-    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+    /// A file that is there, to be written over from its beginning. If every write is followed by a `sync`, the page cache
+    /// is of no use.
+    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>>;
     /// Makes the creation and removal of files in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Removes a file.
@@ -52,12 +55,18 @@ impl Disk for Local {
         Ok(Box::new(Sequential {
             file: options.open(path)?,
             at: 0,
+            direct: None,
         }))
     }
 
-    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
-        let file = OpenOptions::new().write(true).open(path)?;
-        Ok(Box::new(Sequential { file, at: 0 }))
+    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
+        let (file, direct) = match synced.then(|| Direct::open(path)) {
+            Some(Ok((file, direct))) => (file, Some(direct)),
+            // Some file systems cannot do it.
+            _ => (OpenOptions::new().write(true).open(path)?, None),
+        };
+        let at = 0;
+        Ok(Box::new(Sequential { file, at, direct }))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
@@ -123,10 +132,40 @@ const MOST_SLICES: usize = 1024;
 struct Sequential {
     file: File,
     at: u64,
+    /// Past the page cache, for as long as the file has its place on the disk.
+    direct: Option<Direct>,
+}
+
+impl Sequential {
+    /// Whether it was written past the page cache; if not, that is over.
+    fn write_directly(&mut self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
+        let Some(mut direct) = self.direct.take() else {
+            return Ok(false);
+        };
+        match direct.write(&self.file, self.at, slices) {
+            Ok(true) => {
+                self.direct = Some(direct);
+                return Ok(true);
+            }
+            Ok(false) => {}
+            // What the file system says that opens such files all the same.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => {
+                Direct::leave(&self.file)?;
+                return Err(error);
+            }
+        }
+        Direct::leave(&self.file)?;
+        Ok(false)
+    }
 }
 
 impl Output for Sequential {
     fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        if self.write_directly(slices)? {
+            self.at += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+            return Ok(());
+        }
         // The same as `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
             let few = slices.get(..MOST_SLICES).unwrap_or(slices);
@@ -146,6 +185,9 @@ impl Output for Sequential {
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if self.direct.take().is_some() {
+            Direct::leave(&self.file)?;
+        }
         self.file.set_len(len)?;
         self.at = len;
         Ok(())

@@ -22,6 +22,7 @@
 
 mod acknowledged;
 mod block;
+mod direct;
 mod disk;
 mod format;
 mod inspect;

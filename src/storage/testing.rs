@@ -112,12 +112,12 @@ impl Disk for Faulty {
         }))
     }
 
-    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
         let _held = self.hold();
         self.unless(Fault::Reuse, EIO)?;
         self.faults.lock().unwrap().names.remove(path);
         Ok(Box::new(FaultyOutput {
-            inner: LOCAL.reuse(path)?,
+            inner: LOCAL.reuse(path, synced)?,
             path: path.to_owned(),
             disk: self.clone(),
             len: 0,

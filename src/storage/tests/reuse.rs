@@ -12,16 +12,32 @@ fn small() -> Options {
     }
 }
 
+/// Segments of so many blocks of a disk that they are written to past the page cache.
+fn large() -> Options {
+    Options {
+        segment_bytes: 1000 * LARGE as u64,
+        ..options()
+    }
+}
+
+/// How much larger these are.
+const LARGE: usize = 50;
+
 /// Nine records, of which one is longer every time, so that what was in a file before ends anywhere.
 fn round(number: usize) -> Vec<String> {
+    round_of(1, number)
+}
+
+fn round_of(scale: usize, number: usize) -> Vec<String> {
     (0..9)
-        .map(|at| format!("{number} {at} {}", "x".repeat(90 + number * at)))
+        .map(|at| format!("{number} {at} {}", "x".repeat(scale * (90 + number * at))))
         .collect()
 }
 
 /// Fills more than a segment, and takes all of it but the last record, which the next turn takes.
 fn turn(bench: &Bench, number: usize, left: &mut Vec<Record>) -> Vec<String> {
-    let texts = round(number);
+    let scale = bench.options.segment_bytes as usize / 1000;
+    let texts = round_of(scale, number);
     bench.fill(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     left.extend(bench.take());
     let last = left.pop().unwrap();
@@ -66,7 +82,13 @@ fn a_reader_that_keeps_up_makes_no_new_files_and_the_room_is_known() {
 
 #[test]
 fn after_a_crash_what_a_file_had_before_is_nothing() {
-    let bench = Bench::new(small());
+    crash_in_each_turn(&small());
+    crash_in_each_turn(&large());
+}
+
+fn crash_in_each_turn(options: &Options) {
+    let scale = options.segment_bytes as usize / 1000;
+    let bench = Bench::new(options.clone());
     let mut left = Vec::new();
     for number in 0..30 {
         let texts = turn(&bench, number, &mut left);
@@ -83,7 +105,7 @@ fn after_a_crash_what_a_file_had_before_is_nothing() {
             directory: copy,
             log: None,
             recovered: Recovered::default(),
-            options: small(),
+            options: options.clone(),
             disk: Faulty::default(),
         };
         crashed.open();
@@ -92,7 +114,9 @@ fn after_a_crash_what_a_file_had_before_is_nothing() {
         assert!(found.damaged.is_empty(), "{number}: {:?}", found.damaged);
         let given_out = crashed.texts();
         assert_eq!(given_out.last(), texts.last(), "{number}");
-        let all: Vec<String> = (0..=number).flat_map(round).collect();
+        let all: Vec<String> = (0..=number)
+            .flat_map(|number| round_of(scale, number))
+            .collect();
         assert!(all.ends_with(&given_out), "{number}: {given_out:?}");
         crashed.fill(&["one more"]);
         assert_eq!(crashed.texts(), ["one more"]);
@@ -146,6 +170,33 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
         let given_out = bench.texts();
         assert!(given_out.ends_with(&texts), "{fault:?}: {given_out:?}");
         assert_eq!(bench.recovered.lost_records, 0, "{fault:?}");
+    }
+}
+
+/// In the middle of blocks, and in the middle of a record.
+#[test]
+fn what_a_used_file_did_not_take_leaves_no_trace() {
+    for written in [0, 3, 4096, 6000] {
+        let mut bench = Bench::new(large());
+        let mut left = Vec::new();
+        for number in 0..3 {
+            turn(&bench, number, &mut left);
+            bench.settle();
+        }
+        assert!(keeps(&bench));
+        while keeps(&bench) {
+            bench.fill(&["the first"]);
+        }
+        let record = "a".repeat(7000);
+        bench.fill(&[&record, "c"]);
+        bench.disk.fail(Fault::Write(written), 1);
+        bench.append(&"b".repeat(7000)).unwrap_err();
+        bench.fill(&[&record, "d"]);
+        bench.crash();
+        assert_eq!(bench.recovered.lost_records, 0);
+        let given_out = bench.texts();
+        let expected = ["the first", &record, "c", &record, "d"].map(str::to_owned);
+        assert!(given_out.ends_with(&expected), "{written}: {given_out:?}");
     }
 }
 

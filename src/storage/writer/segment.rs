@@ -58,7 +58,7 @@ impl Writer {
     fn next_segment(&mut self, options: &Options) -> Result<(Active, u64), Failed> {
         let (first, follows) = (self.next, self.follows);
         if let Some(spare) = self.spare.take() {
-            match self.reuse(&spare, first, follows) {
+            match self.reuse(&spare, first, follows, options) {
                 Ok(active) => return Ok((active, spare.bytes)),
                 Err(_) => {
                     let _ = self.disk.remove(&spare.path);
@@ -74,7 +74,13 @@ impl Writer {
 
     /// A new segment in the file of an old one: what is written over needs no room, and neither does the file system have
     /// to note where it is. An fsync costs half as much.
-    fn reuse(&mut self, spare: &Spare, first: u64, follows: u64) -> io::Result<Active> {
+    fn reuse(
+        &mut self,
+        spare: &Spare,
+        first: u64,
+        follows: u64,
+        options: &Options,
+    ) -> io::Result<Active> {
         let name = self.next_name.max(first);
         // Also if this fails: part of it may be there.
         self.next_name = name.saturating_add(1);
@@ -85,7 +91,8 @@ impl Writer {
             follows,
             reused: spare.bytes,
         };
-        let mut output = self.disk.reuse(&spare.path)?;
+        let synced = options.fsync == Fsync::Always;
+        let mut output = self.disk.reuse(&spare.path, synced)?;
         output.write(&mut [IoSlice::new(&header.encode())])?;
         // Under its name the old header would say what of the segments before it does not count.
         output.sync()?;
