@@ -13,6 +13,21 @@ static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
     Semaphore::new(turns)
 });
 
+/// Above this many bytes, work on every byte leaves the threads that serve sockets: about a millisecond of LZ4, ten of
+/// gzip.
+pub(crate) const BLOCKING_BYTES: usize = 256 << 10;
+
+/// Does work on so many bytes, elsewhere if it is much, see [`on_a_turn`].
+pub(crate) async fn on_a_turn_if_large<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if bytes <= BLOCKING_BYTES {
+        return Some(work());
+    }
+    on_a_turn(work).await
+}
+
 /// Does what takes long on another thread, when it is its turn; nothing comes back when the process ends. Work that has
 /// begun goes on when nobody waits for it any more. Who works must not wait for another turn.
 ///

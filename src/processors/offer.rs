@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::{Batch, Nack, Progress};
 use crate::component::Next;
-use crate::turns::on_a_turn;
 
 /// Waits between attempts: jittered, doubling.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -57,18 +56,4 @@ pub(super) async fn offer(
             taken => return taken,
         }
     }
-}
-
-/// Above this many bytes, work on every byte leaves the threads that serve sockets: some milliseconds.
-const BLOCKING_BYTES: usize = 256 << 10;
-
-/// Does work on so many bytes, elsewhere if it is much, see [`on_a_turn`]; nothing comes back when the process ends.
-pub(crate) async fn away<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    if bytes <= BLOCKING_BYTES {
-        return Some(work());
-    }
-    on_a_turn(work).await
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
-use super::held::{BLOCKING_BYTES, Content};
+use super::held::Content;
 use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
 use crate::batch::{Code, Requests, Signal};
@@ -21,6 +21,7 @@ use crate::memory::Budget;
 use crate::profiles::join;
 use crate::telemetry::DropReason;
 use crate::telemetry::sampled_log::SampledLog;
+use crate::turns::BLOCKING_BYTES;
 
 /// How many more sends the parts of one refused batch may cost. Isolating one bad request among a thousand takes
 /// twenty; a server that refuses everything must not be sent everything twice, one by one.

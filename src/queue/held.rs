@@ -6,10 +6,7 @@ use bytes::Bytes;
 
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, Permit};
-
-/// Above this many bytes, work on every byte leaves the threads that serve sockets: about a millisecond of LZ4, ten
-/// of gzip.
-pub(super) const BLOCKING_BYTES: usize = 256 * 1024;
+use crate::turns::BLOCKING_BYTES;
 
 /// The content of one queued request.
 #[derive(Debug)]

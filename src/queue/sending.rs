@@ -13,7 +13,7 @@ use super::batcher::{Batcher, Merging};
 use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Ledger, Request, cut};
-use super::held::{BLOCKING_BYTES, Held};
+use super::held::Held;
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
 use super::stored::{Place as StoredPlace, Stored, feed};
@@ -23,6 +23,7 @@ use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Component, Consumer, Settle, Undelivered};
 use crate::storage::AppendError;
 use crate::telemetry::{DropReason, ExporterMetrics};
+use crate::turns::BLOCKING_BYTES;
 use crate::wire::Limit;
 
 /// When a refused sender should come back: the queue drains by a batch in about this time.

@@ -18,9 +18,9 @@ use crate::component::{BuildContext, Next, Outputs, Terminal};
 use crate::memory::{Budget, Permit};
 use crate::pipeline::{BoxFuture, Consumer, Settle};
 use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
-use crate::processors::offer::away;
 use crate::processors::senders::Senders;
 use crate::telemetry::{Account, DropReason};
+use crate::turns::on_a_turn_if_large;
 use crate::wire::{self, Limit};
 
 const FULL: &str =
@@ -149,7 +149,7 @@ impl Gatherer {
             }
             Ok((Read::Profiles(all), memory))
         };
-        let read = away(batch.bytes(), work).await;
+        let read = on_a_turn_if_large(batch.bytes(), work).await;
         read.unwrap_or_else(|| Err(Nack::unavailable(CLOSED)))
     }
 
@@ -277,7 +277,7 @@ impl Holder for Gatherer {
             window.requests.clear();
             (request, window)
         };
-        let Some((request, window)) = away(bytes, write).await else {
+        let Some((request, window)) = on_a_turn_if_large(bytes, write).await else {
             return;
         };
         let limit = Limit {

@@ -16,11 +16,8 @@ use crate::memory::{Budget, Permit};
 use crate::pipeline::BoxFuture;
 use crate::profiles::{self, decoded_bytes};
 use crate::queue::{Encoded, Fault, Outcome, Partly, SendError, Sender};
-use crate::turns::on_a_turn;
+use crate::turns::on_a_turn_if_large;
 use crate::wire::{count, partition};
-
-/// Above this many bytes, looking at every item leaves the threads that serve sockets.
-const BLOCKING_BYTES: usize = 256 << 10;
 
 /// When to come back while there is no room to decode profiles.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -123,11 +120,8 @@ impl Balancer {
         }
         let _room = self.room(signal, &left)?;
         let keys = self.keys.clone();
-        let mut route = move || route(&keys, signal, &left, &mut candidates);
-        if bytes <= BLOCKING_BYTES {
-            return Ok(route());
-        }
-        on_a_turn(route)
+        let route = move || route(&keys, signal, &left, &mut candidates);
+        on_a_turn_if_large(bytes, route)
             .await
             .ok_or_else(|| SendError::transient(Code::Unavailable, "the process ends"))
     }

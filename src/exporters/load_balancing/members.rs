@@ -22,13 +22,10 @@ use crate::config::ComponentId;
 use crate::exporters::otlp_grpc::Exporter;
 use crate::net::tls::rotation::RotatingClient;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Sender};
-use crate::turns::on_a_turn;
+use crate::turns::{BLOCKING_BYTES, on_a_turn};
 
 /// How long the first batch waits for the members to be known.
 const FIRST_RESOLUTION: Duration = Duration::from_secs(5);
-
-/// Above this many bytes, compressing leaves the threads that serve sockets.
-const BLOCKING_BYTES: usize = 256 << 10;
 
 /// The members there are now.
 pub(super) struct Members {

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use crate::batch::{Batch, Signal};
 use crate::memory::Budget;
 use crate::processors::decoding;
-use crate::processors::offer::away;
 use crate::profiles::join;
+use crate::turns::on_a_turn_if_large;
 use crate::wire::{self, Limit};
 
 /// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out. Without room to
@@ -31,7 +31,7 @@ pub(super) async fn within(
         let _room = room;
         wire::split(Signal::Profiles, &whole, most)
     };
-    match away(bytes, cut).await {
+    match on_a_turn_if_large(bytes, cut).await {
         Some(pieces) if pieces.len() > 1 => {
             let pieces = pieces.into_iter();
             pieces
@@ -66,7 +66,7 @@ pub(super) async fn whole(
         let _room = room;
         join(&from, most.bytes)
     };
-    let Some(joined) = away(bytes, join).await else {
+    let Some(joined) = on_a_turn_if_large(bytes, join).await else {
         return apart(&batch, parts);
     };
     joined

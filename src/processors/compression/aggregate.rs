@@ -21,10 +21,10 @@ use crate::component::{BuildContext, Stage};
 use crate::memory::{Budget, Permit};
 use crate::processors::decoding;
 use crate::processors::holding::{self, CLOSED, Entered, Entrance, Holding, Life};
-use crate::processors::offer::away;
 use crate::processors::senders::Senders;
 use crate::profiles::aggregate::{Options, Read, Summary, series};
 use crate::profiles::{Aggregator, understood};
+use crate::turns::on_a_turn_if_large;
 
 /// How many series are remembered, in a single request, too. Beyond that, some pass that might have waited.
 const MAX_SERIES: usize = 100_000;
@@ -279,7 +279,7 @@ impl Entered for Gatherer {
             let reading = reader.read(&mut window, &request);
             (window, reading)
         };
-        let read = away(batch.bytes(), read).await;
+        let read = on_a_turn_if_large(batch.bytes(), read).await;
         let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
         // From here on the window accounts for it.
         drop(decoding);

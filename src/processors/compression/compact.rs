@@ -12,8 +12,8 @@ use crate::memory::Budget;
 use crate::pipeline::{BoxFuture, Consumer, Idle};
 use crate::processors::decoding;
 use crate::processors::holding::CLOSED;
-use crate::processors::offer::away;
 use crate::profiles;
+use crate::turns::on_a_turn_if_large;
 use crate::wire::reader::{Fields, put_varint, varint_len};
 
 /// The processor. It holds nothing; but a large batch takes milliseconds, for which it leaves the threads that serve
@@ -50,7 +50,7 @@ impl Consumer for Compact {
                 let _room = room;
                 compacted(batch)
             };
-            let compacted = away(batch_bytes, compact).await;
+            let compacted = on_a_turn_if_large(batch_bytes, compact).await;
             let compacted = compacted.ok_or_else(|| Nack::unavailable(CLOSED))?;
             self.next.consume(compacted).await
         })

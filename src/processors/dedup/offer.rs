@@ -12,7 +12,7 @@ use super::remove::remove;
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, NoRoom, Permit};
 use crate::processors::decoding;
-use crate::processors::offer::away;
+use crate::turns::on_a_turn_if_large;
 use crate::wire;
 
 /// The requests of a batch.
@@ -212,7 +212,7 @@ impl Profiles {
         }
         let permit = decoding::room(std::slice::from_ref(request), budget)?;
         let (bytes, ignored) = (request.clone(), keys.ignored());
-        let read = away(bytes.len(), move || Known::read(&bytes, &ignored));
+        let read = on_a_turn_if_large(bytes.len(), move || Known::read(&bytes, &ignored));
         let Some(Ok(known)) = read.await else {
             return Ok(vec![NONE; self.sketches.len()]);
         };
@@ -230,7 +230,7 @@ impl Profiles {
             }
             Some((known, _permit)) => {
                 let (request, sketches) = (request.clone(), self.sketches);
-                away(bytes, move || known.without(&request, &sketches, &drop)).await
+                on_a_turn_if_large(bytes, move || known.without(&request, &sketches, &drop)).await
             }
             None if drop.is_empty() => None,
             // Only some of them are left: their dictionary has to follow.
@@ -242,7 +242,7 @@ impl Profiles {
                     let known = Known::read(&request, &[]).ok()?;
                     Some(known.without(&request, &sketches, &drop))
                 };
-                away(bytes, rewrite).await?
+                on_a_turn_if_large(bytes, rewrite).await?
             }
         }
     }

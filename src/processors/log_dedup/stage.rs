@@ -19,9 +19,9 @@ use crate::memory::{Budget, Permit};
 use crate::processors::holding::{
     self, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
 };
-use crate::processors::offer::away;
 use crate::processors::partition::{self, Keys, Partition};
 use crate::processors::senders::Senders;
+use crate::turns::on_a_turn_if_large;
 use crate::wire::{self, Limit};
 
 const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
@@ -275,7 +275,7 @@ impl Holder for LogCounter {
             });
             requests.collect::<Vec<Batch>>()
         };
-        let Some(mut batches) = away(bytes, write).await else {
+        let Some(mut batches) = on_a_turn_if_large(bytes, write).await else {
             return;
         };
         let left = batches.iter().map(Batch::items).sum::<usize>();

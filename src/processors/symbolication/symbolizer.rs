@@ -12,13 +12,13 @@ use super::metrics::{Metrics, Outcomes};
 use super::room::Room;
 use crate::batch::{Batch, Requests};
 use crate::memory::Budget;
-use crate::processors::offer::away;
 use crate::profiles::naming::{
     FunctionIndex, NamedFunction, NamedLine, Naming, ReturnAddresses, Unnamed, UnnamedBinary,
     UnnamedMapping,
 };
 use crate::symbols::library::{Asked, Library, Lookup, Pending};
 use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
+use crate::turns::on_a_turn_if_large;
 
 /// Names locations.
 pub(super) struct Symbolizer {
@@ -80,7 +80,9 @@ impl Symbolizer {
                 .collect::<Vec<_>>()
         };
         // None when the runtime ends: then nothing is named.
-        let requests = away(batch.bytes(), read).await.unwrap_or_default();
+        let requests = on_a_turn_if_large(batch.bytes(), read)
+            .await
+            .unwrap_or_default();
         let binaries = requests.iter().flatten().flat_map(|read| &read.binaries);
         let mut ids: Vec<BuildId> = binaries.filter_map(|(id, _)| id.clone()).collect();
         ids.sort_unstable();
@@ -131,7 +133,7 @@ impl Symbolizer {
             let (changed, parts): (Vec<bool>, Vec<Bytes>) = parts.unzip();
             changed.contains(&true).then(|| (parts, room.into_permit()))
         };
-        match away(bytes, name).await.flatten() {
+        match on_a_turn_if_large(bytes, name).await.flatten() {
             Some((parts, added)) => {
                 batch.enlarged(batch.items(), Requests::from_iter(parts), added)
             }

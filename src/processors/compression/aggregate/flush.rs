@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use super::{Gatherer, Pending, Ready};
 use crate::batch::{Batch, Signal};
 use crate::processors::holding::{Collected, Holder, Holding, Most, in_pieces};
-use crate::processors::offer::away;
 use crate::processors::senders::Senders;
+use crate::turns::on_a_turn_if_large;
 
 impl Holder for Gatherer {
     type Gathered = ();
@@ -67,7 +67,7 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(usize, Batch, 
         permit,
         others,
     } = pending;
-    let summary = away(aggregator.bytes(), move || aggregator.finish()).await?;
+    let summary = on_a_turn_if_large(aggregator.bytes(), move || aggregator.finish()).await?;
     let left = summary.samples;
     gatherer.metrics.saturated.increment(summary.saturated);
     let held = senders.held();
