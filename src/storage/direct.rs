@@ -6,7 +6,7 @@
 //! follows; the page cache does that too.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -17,16 +17,18 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 const BLOCK: usize = 4096;
 /// The most bytes that are written at once: a group with its headers, and the block before it.
 const MOST: usize = (2 << 20) + (64 << 10);
-/// The first buffer has room for so many, each that follows for twice as many.
-const FEWEST: usize = 64 << 10;
 
 /// A file is written past the page cache from its beginning on.
 #[derive(Debug)]
 pub(super) struct Direct {
-    /// What is written, behind `start` bytes: from there on the memory is a multiple of [`BLOCK`].
+    file: File,
+    /// What is to be written, and before it what is written of the last block; all of it behind `start` bytes: from there on
+    /// the memory is a multiple of [`BLOCK`].
     buffer: Vec<u8>,
     start: usize,
-    /// How many bytes of the last block are written. They are the first ones in the buffer.
+    /// Where in the file the buffer goes.
+    at: u64,
+    /// How much of it is written.
     tail: usize,
     /// How far the file has its place on the disk. Behind it the page cache is better: the file grows.
     end: u64,
@@ -34,82 +36,101 @@ pub(super) struct Direct {
 
 impl Direct {
     /// A file to be written over, if its file system can do that.
-    pub(super) fn open(path: &Path) -> io::Result<(File, Self)> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = options.write(true).custom_flags(flags).open(path)?;
         let len = file.metadata()?.len();
-        let direct = Direct {
+        Ok(Direct {
+            file,
             buffer: Vec::new(),
             start: 0,
+            at: 0,
             tail: 0,
             end: len - len % BLOCK as u64,
-        };
-        Ok((file, direct))
+        })
     }
 
-    /// Makes writes to the file go through the page cache again.
-    pub(super) fn leave(file: &File) -> io::Result<()> {
-        let flags = fcntl_getfl(file)?;
-        Ok(fcntl_setfl(file, flags - OFlags::DIRECT)?)
-    }
-
-    /// Writes to `at`, which is where the last write ended, unless so much has no place yet. After an error nothing more
-    /// may be written this way.
-    pub(super) fn write(
-        &mut self,
-        file: &File,
-        at: u64,
-        slices: &[IoSlice<'_>],
-    ) -> io::Result<bool> {
-        let new: usize = slices.iter().map(|slice| slice.len()).sum();
-        if (at + new as u64).next_multiple_of(BLOCK as u64) > self.end {
+    /// Takes a piece to be written behind all before it, and may hold it back; unless the file has no place for it yet:
+    /// then it says no.
+    ///
+    /// # Errors
+    /// Any part of what was held back may have been written, and nothing more can be.
+    pub(super) fn write(&mut self, mut piece: &[u8]) -> io::Result<bool> {
+        let all = self.filled() + piece.len();
+        if (self.at + all as u64).next_multiple_of(BLOCK as u64) > self.end {
             return Ok(false);
         }
-        self.grow((self.tail + new).min(MOST));
-        let (blocks, _) = self.buffer[self.start..].as_chunks_mut::<BLOCK>();
-        let buffer = blocks.as_flattened_mut();
-        let mut place = at - self.tail as u64;
-        let mut filled = self.tail;
-        for slice in slices {
-            let mut rest: &[u8] = slice;
-            while !rest.is_empty() {
-                let room = &mut buffer[filled..];
-                let (now, later) = rest.split_at(rest.len().min(room.len()));
-                room[..now.len()].copy_from_slice(now);
-                filled += now.len();
-                rest = later;
-                if filled == buffer.len() {
-                    file.write_all_at(buffer, place)?;
-                    place += filled as u64;
-                    filled = 0;
-                }
+        self.grow(all.min(MOST));
+        while !piece.is_empty() {
+            let (now, later) = piece.split_at(piece.len().min(MOST - self.filled()));
+            self.buffer.extend_from_slice(now);
+            piece = later;
+            if self.filled() == MOST {
+                self.flush()?;
             }
         }
-        let padded = filled.next_multiple_of(BLOCK);
-        buffer[filled..padded].fill(0);
-        file.write_all_at(&buffer[..padded], place)?;
-        self.tail = filled % BLOCK;
-        buffer.copy_within(filled - self.tail..filled, 0);
         Ok(true)
     }
 
-    /// Makes room for so many bytes, and keeps those of the last block.
+    /// Writes what was held back.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let filled = self.filled();
+        if filled == self.tail {
+            return Ok(());
+        }
+        self.buffer
+            .resize(self.start + filled.next_multiple_of(BLOCK), 0);
+        self.file
+            .write_all_at(&self.buffer[self.start..], self.at)?;
+        self.tail = filled % BLOCK;
+        let last = self.start + filled - self.tail;
+        self.buffer.copy_within(last..last + self.tail, self.start);
+        self.buffer.truncate(self.start + self.tail);
+        self.at += (filled - self.tail) as u64;
+        Ok(())
+    }
+
+    /// Forces what was written to the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.sync_data()
+    }
+
+    /// The file, to be written by way of the page cache from now on; what was held back is not written.
+    pub(super) fn leave(self) -> io::Result<File> {
+        let flags = fcntl_getfl(&self.file)?;
+        fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+        Ok(self.file)
+    }
+
+    fn filled(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Makes room for so many bytes, if there is less.
     fn grow(&mut self, bytes: usize) {
-        if self.buffer.len() >= self.start + bytes.next_multiple_of(BLOCK) {
+        let room = self.buffer.capacity().saturating_sub(self.start);
+        // To fill the last block up must not make the buffer move.
+        let needed = bytes.next_multiple_of(BLOCK);
+        if needed <= room {
             return;
         }
-        let room = bytes.next_power_of_two().clamp(FEWEST, MOST);
-        let mut buffer = vec![0; BLOCK + room];
+        let mut buffer: Vec<u8> = Vec::with_capacity(BLOCK + needed.max(2 * room).min(MOST));
         let start = buffer.as_ptr().align_offset(BLOCK);
-        let tail = &self.buffer[self.start..][..self.tail];
-        buffer[start..][..self.tail].copy_from_slice(tail);
+        buffer.resize(start, 0);
+        buffer.extend_from_slice(&self.buffer[self.start..]);
         (self.buffer, self.start) = (buffer, start);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
+
     use super::super::disk::{Disk as _, Local};
     use super::*;
 
@@ -135,6 +156,9 @@ mod tests {
                 let (one, other) = new.split_at(random.usize(..=new.len()));
                 let mut slices = [IoSlice::new(one), IoSlice::new(other)];
                 output.write(&mut slices).unwrap();
+                if random.bool() {
+                    output.flush().unwrap();
+                }
             }
             output.sync().unwrap();
             let there = std::fs::read(&path).unwrap();
@@ -147,6 +171,7 @@ mod tests {
             let cut = content.len() / 3 * 2;
             output.truncate(cut as u64).unwrap();
             output.write(&mut [IoSlice::new(b"more")]).unwrap();
+            output.flush().unwrap();
             let there = std::fs::read(&path).unwrap();
             assert_eq!(there, [&content[..cut], b"more"].concat());
         }
@@ -157,11 +182,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("segment");
         std::fs::write(&path, [0; 3 * BLOCK + 100]).unwrap();
-        let Ok((file, mut direct)) = Direct::open(&path) else {
+        let Ok(mut direct) = Direct::open(&path) else {
             // The file system for temporary files cannot do it.
             return;
         };
-        let mut at = 0;
         for (len, written) in [
             (1, true),
             (BLOCK, true),
@@ -169,9 +193,8 @@ mod tests {
             (2 * BLOCK - 1, true),
             (1, false),
         ] {
-            let slices = [IoSlice::new(&[7; 2 * BLOCK][..len])];
-            assert_eq!(direct.write(&file, at, &slices).unwrap(), written, "{len}");
-            at += if written { len as u64 } else { 0 };
+            let piece = &[7; 2 * BLOCK][..len];
+            assert_eq!(direct.write(piece).unwrap(), written, "{len}");
         }
     }
 }

@@ -33,8 +33,11 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written to in order.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all of it, one behind the other. After an error any part of it may be there.
+    /// Writes all of it, one behind the other. It may be held back until the next `flush` or `sync`. After an error of any of
+    /// these any part of what was not flushed before may be there, and the file has to be truncated.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
+    /// Has written what was held back, so that it can be read.
+    fn flush(&mut self) -> io::Result<()>;
     /// Forces what was written to the disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Takes back what is behind `len`; the next write goes there.
@@ -52,21 +55,16 @@ impl Disk for Local {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(self.mode);
-        Ok(Box::new(Sequential {
-            file: options.open(path)?,
-            at: 0,
-            direct: None,
-        }))
+        Ok(Box::new(Sequential::Cached(options.open(path)?, 0)))
     }
 
     fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
-        let (file, direct) = match synced.then(|| Direct::open(path)) {
-            Some(Ok((file, direct))) => (file, Some(direct)),
-            // Some file systems cannot do it.
-            _ => (OpenOptions::new().write(true).open(path)?, None),
-        };
-        let at = 0;
-        Ok(Box::new(Sequential { file, at, direct }))
+        // Some file systems cannot do it.
+        if synced && let Ok(direct) = Direct::open(path) {
+            return Ok(Box::new(Sequential::Direct(direct, 0)));
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Box::new(Sequential::Cached(file, 0)))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
@@ -129,67 +127,78 @@ const MOST_SLICES: usize = 1024;
 
 /// A file, and where it is written to next.
 #[derive(Debug)]
-struct Sequential {
-    file: File,
-    at: u64,
-    /// Past the page cache, for as long as the file has its place on the disk.
-    direct: Option<Direct>,
+enum Sequential {
+    Cached(File, u64),
+    /// For as long as the file has its place on the disk.
+    Direct(Direct, u64),
+    /// Nobody knows how to write to it any more.
+    Lost,
 }
 
 impl Sequential {
-    /// Whether it was written past the page cache; if not, that is over.
-    fn write_directly(&mut self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
-        let Some(mut direct) = self.direct.take() else {
-            return Ok(false);
+    /// By way of the page cache from now on.
+    fn cached(&mut self) -> io::Result<(&mut File, &mut u64)> {
+        *self = match std::mem::replace(self, Sequential::Lost) {
+            Sequential::Direct(direct, at) => Sequential::Cached(direct.leave()?, at),
+            other => other,
         };
-        match direct.write(&self.file, self.at, slices) {
-            Ok(true) => {
-                self.direct = Some(direct);
-                return Ok(true);
-            }
-            Ok(false) => {}
-            // What the file system says that opens such files all the same.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-            Err(error) => {
-                Direct::leave(&self.file)?;
-                return Err(error);
-            }
+        match self {
+            Sequential::Cached(file, at) => Ok((file, at)),
+            _ => Err(io::ErrorKind::NotConnected.into()),
         }
-        Direct::leave(&self.file)?;
-        Ok(false)
     }
 }
 
 impl Output for Sequential {
     fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        if self.write_directly(slices)? {
-            self.at += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
-            return Ok(());
+        if let Sequential::Direct(direct, at) = self {
+            let mut taken = 0;
+            for slice in slices.iter() {
+                if !direct.write(slice)? {
+                    direct.flush()?;
+                    break;
+                }
+                *at += slice.len() as u64;
+                taken += 1;
+            }
+            slices = &mut slices[taken..];
+            if slices.is_empty() {
+                return Ok(());
+            }
         }
+        let (file, at) = self.cached()?;
         // The same as `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
             let few = slices.get(..MOST_SLICES).unwrap_or(slices);
-            let written = match pwritev(&self.file, few, self.at) {
+            let written = match pwritev(&*file, few, *at) {
                 Err(Errno::INTR) => continue,
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 written => written?,
             };
-            self.at += written as u64;
+            *at += written as u64;
             IoSlice::advance_slices(&mut slices, written);
         }
         Ok(())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sequential::Direct(direct, _) => direct.flush(),
+            _ => Ok(()),
+        }
+    }
+
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        match self {
+            Sequential::Direct(direct, _) => direct.sync(),
+            _ => self.cached()?.0.sync_data(),
+        }
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
-        if self.direct.take().is_some() {
-            Direct::leave(&self.file)?;
-        }
-        self.file.set_len(len)?;
-        self.at = len;
+        let (file, at) = self.cached()?;
+        file.set_len(len)?;
+        *at = len;
         Ok(())
     }
 }

@@ -67,6 +67,8 @@ pub struct Options {
     pub compress: bool,
     /// From how many bytes on a segment is followed by the next one.
     pub segment_bytes: u64,
+    /// The same for one that has so many in less than a second, if it is more: a new one costs several fsyncs.
+    pub busy_segment_bytes: u64,
     /// How long to wait for the lock of another process.
     pub lock_timeout: Duration,
     /// Permissions of files that are made.
@@ -79,6 +81,7 @@ impl Default for Options {
             fsync: Fsync::Always,
             compress: true,
             segment_bytes: 16 << 20,
+            busy_segment_bytes: 64 << 20,
             lock_timeout: Duration::ZERO,
             file_mode: 0o600,
         }

@@ -10,8 +10,6 @@ use crate::batch::Signal;
 use crate::config::ComponentId;
 use crate::telemetry::StorageMetrics;
 
-/// The largest segment. One record that nobody takes keeps that much on the disk.
-const SEGMENT_BYTES: u64 = 16 << 20;
 /// The smallest: below it the files would be more work than their content.
 const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
 /// A queue that is bounded in bytes has this many segments at least, so that room comes back bit by bit.
@@ -48,8 +46,10 @@ impl Storage {
         most_bytes: Option<u64>,
     ) -> Result<(Lease, Option<Recovered>), OpenError> {
         let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
+        let part = part.max(LEAST_SEGMENT_BYTES);
         let options = Options {
-            segment_bytes: part.clamp(LEAST_SEGMENT_BYTES, SEGMENT_BYTES),
+            segment_bytes: self.options.segment_bytes.min(part),
+            busy_segment_bytes: self.options.busy_segment_bytes.min(part),
             ..self.options.clone()
         };
         let labels = [

@@ -199,9 +199,16 @@ impl Output for FaultyOutput {
         Ok(())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        let disk = self.disk.clone();
+        let _held = disk.hold();
+        self.inner.flush()
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         let disk = self.disk.clone();
         let _held = disk.hold();
+        self.inner.flush()?;
         self.disk.unless(Fault::Sync, EIO)?;
         let mut inner = self.disk.faults.lock().unwrap();
         inner.syncs += 1;

@@ -35,6 +35,7 @@ fn options() -> Options {
     Options {
         compress: false,
         segment_bytes: 1 << 20,
+        busy_segment_bytes: 0,
         ..Options::default()
     }
 }

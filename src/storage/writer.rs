@@ -62,6 +62,7 @@ pub(super) struct Writer {
 struct Active {
     output: Box<dyn Output>,
     name: u64,
+    began: Instant,
     /// Bytes that are whole.
     len: u64,
     /// Bytes of them that are on the disk for sure, and the first record behind them.
@@ -239,26 +240,24 @@ impl Writer {
         self.make_ready(options)?;
         let name = self.active.as_ref().map_or(0, |active| active.name);
         let marker = marker_of(self.shared.marker, name);
-        let mut blocks = Vec::new();
-        let mut next = self.next;
-        for records in divide(records) {
-            let block = Block::new(next, records, marker, compress);
-            next = block.header.end();
-            blocks.push(block);
-        }
-        self.write_blocks(&blocks, options)?;
-        self.next = next;
-        self.follows = next;
-        Ok(blocks)
-    }
-
-    fn write_blocks(&mut self, blocks: &[Block], options: &Options) -> Result<(), Failed> {
         let Some(active) = &mut self.active else {
             return Err(("open a segment", io::ErrorKind::NotFound.into()));
         };
         let len = active.len;
-        let mut slices: Vec<_> = blocks.iter().flat_map(Block::slices).collect();
-        if let Err(error) = active.output.write(&mut slices) {
+        let mut blocks = Vec::new();
+        let mut next = self.next;
+        let write = || {
+            for records in divide(records) {
+                let block = Block::new(next, records, marker, compress);
+                next = block.header.end();
+                // While it is in the processor's cache.
+                let mut slices: Vec<_> = block.slices().collect();
+                active.output.write(&mut slices)?;
+                blocks.push(block);
+            }
+            active.output.flush()
+        };
+        if let Err(error) = write() {
             self.take_back(len, options);
             // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
             self.seal_synced(options);
@@ -266,20 +265,17 @@ impl Writer {
         }
         active.len += blocks.iter().map(|block| block.header.len()).sum::<u64>();
         active.unsynced_since.get_or_insert_with(Instant::now);
-        if options.fsync != Fsync::Always {
-            return Ok(());
+        if options.fsync == Fsync::Always
+            && let Err(error) = self.sync()
+            // In a new segment, if the disk can do that.
+            && self.rescue(options).is_err()
+        {
+            self.take_back(len, options);
+            return Err(("fsync", error));
         }
-        let Err(error) = self.sync() else {
-            return Ok(());
-        };
-        // In a new segment, if the disk can do that.
-        match self.rescue(options) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                self.take_back(len, options);
-                Err(("fsync", error))
-            }
-        }
+        self.next = next;
+        self.follows = next;
+        Ok(blocks)
     }
 
     fn sync(&mut self) -> io::Result<()> {

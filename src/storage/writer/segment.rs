@@ -2,12 +2,16 @@
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::{Active, Failed, Writer};
 use crate::storage::disk::Output;
 use crate::storage::format::{SEGMENT_HEADER, SegmentHeader, UNFINISHED};
 use crate::storage::state::Segment;
 use crate::storage::{Fsync, Options};
+
+/// See [`Options::busy_segment_bytes`].
+const BUSY: Duration = Duration::from_secs(1);
 
 /// The file of a segment that nobody needs.
 pub(super) struct Spare {
@@ -22,7 +26,7 @@ impl Writer {
             self.rescue(options)?;
         }
         if let Some(active) = &self.active {
-            if active.len < options.segment_bytes {
+            if !is_full(active.len, active.began.elapsed(), options) {
                 return Ok(());
             }
             if options.fsync != Fsync::Never
@@ -134,6 +138,7 @@ impl Writer {
         let mut fill = || -> io::Result<()> {
             output.write(&mut [IoSlice::new(&header.encode())])?;
             output.write(&mut [IoSlice::new(blocks)])?;
+            output.flush()?;
             if options.fsync != Fsync::Never {
                 if !blocks.is_empty() {
                     output.sync()?;
@@ -205,7 +210,8 @@ impl Writer {
     /// wants no fsync has nothing of it. Whether it is kept.
     pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
         let keeps_up = self.shared.lock().segments.len() <= 1;
-        let fits = segment.file <= 2 * options.segment_bytes;
+        let largest = options.segment_bytes.max(options.busy_segment_bytes);
+        let fits = segment.file <= 2 * largest;
         if self.spare.is_some() || !keeps_up || !fits || options.fsync == Fsync::Never {
             return false;
         }
@@ -237,6 +243,7 @@ impl Active {
         Active {
             output,
             name,
+            began: Instant::now(),
             len,
             synced: len,
             synced_next: next,
@@ -246,9 +253,39 @@ impl Active {
     }
 }
 
+/// Whether a segment of so many bytes, begun so long ago, is followed by another one.
+fn is_full(len: u64, age: Duration, options: &Options) -> bool {
+    len >= options.segment_bytes && (len >= options.busy_segment_bytes || age >= BUSY)
+}
+
 /// The name of a segment that is not complete yet.
 fn unfinished(segment: &Path) -> PathBuf {
     let mut name = segment.as_os_str().to_owned();
     name.push(UNFINISHED);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_that_is_filled_quickly_may_be_larger() {
+        let options = Options {
+            segment_bytes: 16,
+            busy_segment_bytes: 64,
+            ..Options::default()
+        };
+        let quickly = BUSY - Duration::from_millis(1);
+        assert!(!is_full(15, BUSY, &options));
+        assert!(is_full(16, BUSY, &options));
+        assert!(!is_full(63, quickly, &options));
+        assert!(is_full(64, quickly, &options));
+        // A queue that is bounded in bytes has small ones whatever comes.
+        let bounded = Options {
+            busy_segment_bytes: 0,
+            ..options
+        };
+        assert!(is_full(16, quickly, &bounded));
+    }
 }
