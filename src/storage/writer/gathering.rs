@@ -6,7 +6,8 @@
 //! on average. PostgreSQL's `commit_delay` and `commit_siblings` do the same with numbers that somebody has to choose.
 //!
 //! Waiting for half of them, so that the processor has the others while the disk is at work, was tried: with 32 clients it
-//! gave 4 % more throughput for 4 % more CPU.
+//! gave 4 % more throughput for 4 % more CPU. So was writing what has come, half a megabyte at a time, while the others are
+//! gathered: with 64 clients it took a quarter more CPU.
 
 use std::time::{Duration, Instant};
 

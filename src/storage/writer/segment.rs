@@ -281,9 +281,9 @@ mod tests {
         assert!(is_full(16, BUSY, &options));
         assert!(!is_full(63, quickly, &options));
         assert!(is_full(64, quickly, &options));
-        // A queue that is bounded in bytes has small ones whatever comes.
+        // One that is bounded in bytes, and small.
         let bounded = Options {
-            busy_segment_bytes: 0,
+            busy_segment_bytes: 16,
             ..options
         };
         assert!(is_full(16, quickly, &bounded));
