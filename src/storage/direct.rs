@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 /// What disks and file systems want the beginning, the length and the memory of a write to be a multiple of: 512 bytes or
 /// this.
 const BLOCK: usize = 4096;
-/// The most bytes that are written at once: a group with its headers, and the block before it.
+/// The most bytes that are written at once: most groups with their headers, and the block before them.
 const MOST: usize = (2 << 20) + (64 << 10);
 
 /// A file is written past the page cache from its beginning on.
@@ -141,7 +141,7 @@ mod tests {
         let path = directory.path().join("segment");
         let mut random = fastrand::Rng::with_seed(3);
         let most = [1, 100, 5000, 9 * BLOCK, MOST + 3 * BLOCK];
-        for (round, most) in most.into_iter().cycle().take(60).enumerate() {
+        for most in most.into_iter().cycle().take(60) {
             let before = random.usize(..2 * MOST);
             std::fs::write(&path, vec![0xff; before]).unwrap();
             let mut output = Local { mode: 0o600 }.reuse(&path, true).unwrap();
@@ -150,7 +150,7 @@ mod tests {
                 let start = content.len();
                 for _ in 0..random.usize(..5) {
                     let len = random.usize(..most);
-                    content.extend((0..len).map(|at| (at + round) as u8));
+                    content.extend(std::iter::repeat_with(|| random.u8(..)).take(len));
                 }
                 let new = &content[start..];
                 let (one, other) = new.split_at(random.usize(..=new.len()));
@@ -158,12 +158,13 @@ mod tests {
                 output.write(&mut slices).unwrap();
                 if random.bool() {
                     output.flush().unwrap();
+                    assert!(std::fs::read(&path).unwrap().starts_with(&content));
                 }
             }
             output.sync().unwrap();
             let there = std::fs::read(&path).unwrap();
             assert_eq!(there.len(), before.max(content.len()));
-            assert!(there.starts_with(&content), "round {round}");
+            assert!(there.starts_with(&content), "{most}");
             // Nothing but the last block is filled up.
             let behind = content.len().next_multiple_of(BLOCK).min(there.len());
             assert!(there[behind..].iter().all(|byte| *byte == 0xff));

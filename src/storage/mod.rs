@@ -1,7 +1,7 @@
 //! A durable queue of records in files: a log that is written in order, read once, and deleted as it is read.
 //!
 //! ```text
-//! append -> writer thread: [ all that wait ] -> blocks -> one write -> one fsync -> all are answered
+//! append -> writer thread: [ all that wait ] -> blocks -> one fsync -> all are answered
 //! next   <- blocks, from where the last reader stopped
 //! acknowledge -> position; a segment whose records are all acknowledged is deleted
 //! ```
@@ -67,7 +67,8 @@ pub struct Options {
     pub compress: bool,
     /// From how many bytes on a segment is followed by the next one.
     pub segment_bytes: u64,
-    /// The same for one that has so many in less than a second, if it is more: a new one costs several fsyncs.
+    /// The same with `fsync: always` for one that has so many in less than a second, if it is more: a new one costs several
+    /// fsyncs.
     pub busy_segment_bytes: u64,
     /// How long to wait for the lock of another process.
     pub lock_timeout: Duration,

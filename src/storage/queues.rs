@@ -45,19 +45,24 @@ impl Storage {
         queue: &QueueName,
         most_bytes: Option<u64>,
     ) -> Result<(Lease, Option<Recovered>), OpenError> {
-        let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
-        let part = part.max(LEAST_SEGMENT_BYTES);
-        let options = Options {
-            segment_bytes: self.options.segment_bytes.min(part),
-            busy_segment_bytes: self.options.busy_segment_bytes.min(part),
-            ..self.options.clone()
-        };
+        let options = bounded(&self.options, most_bytes);
         let labels = [
             ("exporter", queue.exporter.to_string()),
             ("data_type", queue.signal.name().to_owned()),
         ];
         let metrics = StorageMetrics::new(&labels);
         logs.open(&self.directory.join(queue.directory()), &options, metrics)
+    }
+}
+
+/// Options for a queue that may have so many bytes on the disk, if that is bounded.
+fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
+    let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
+    let part = part.max(LEAST_SEGMENT_BYTES);
+    Options {
+        segment_bytes: options.segment_bytes.min(part),
+        busy_segment_bytes: options.busy_segment_bytes.min(part),
+        ..options.clone()
     }
 }
 
@@ -126,6 +131,20 @@ pub fn unused(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_that_is_bounded_has_segments_enough_for_room_to_come_back() {
+        let options = Options::default();
+        let sizes = |most_bytes| {
+            let bounded = bounded(&options, most_bytes);
+            (bounded.segment_bytes, bounded.busy_segment_bytes)
+        };
+        assert_eq!(sizes(None), (16 << 20, 64 << 20));
+        assert_eq!(sizes(Some(1 << 40)), (16 << 20, 64 << 20));
+        assert_eq!(sizes(Some(256 << 20)), (16 << 20, 32 << 20));
+        assert_eq!(sizes(Some(64 << 20)), (8 << 20, 8 << 20));
+        assert_eq!(sizes(Some(1)), (LEAST_SEGMENT_BYTES, LEAST_SEGMENT_BYTES));
+    }
 
     #[test]
     fn every_exporter_has_a_directory_of_its_own_that_says_whose_it_is() {

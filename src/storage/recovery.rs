@@ -192,21 +192,39 @@ fn scan(
         unreadable: false,
     };
     let mut headless = one.header.is_none();
+    // In a file that was used before, something else stands behind a write that was not finished.
+    let is_used = one.header.is_some_and(|header| header.reused > 0);
+    let mut since_last: Vec<Damage> = Vec::new();
+    let report = |recovered: &mut Recovered, damage: Damage| {
+        let found = (one.path.clone(), damage.at, damage.bytes);
+        recovered.damaged.push(found);
+    };
     let mut scan = Scan::open(&one.path, marker_of(marker, one.name), one.bytes)?;
     while let Some(found) = scan.next()? {
         let (at, header, stored) = match found {
             Found::Damaged(damage) if damage.at_end => {
-                scanned.unfinished = Some(damage);
+                let at = since_last.first().map_or(damage.at, |first| first.at);
+                since_last.clear();
+                scanned.unfinished = Some(Damage {
+                    at,
+                    bytes: damage.at + damage.bytes - at,
+                    ..damage
+                });
+                continue;
+            }
+            Found::Damaged(damage) if is_used => {
+                since_last.push(damage);
                 continue;
             }
             Found::Damaged(damage) => {
-                recovered
-                    .damaged
-                    .push((one.path.clone(), damage.at, damage.bytes));
+                report(recovered, damage);
                 continue;
             }
             Found::Block { at, header, stored } => (at, header, stored),
         };
+        since_last
+            .drain(..)
+            .for_each(|damage| report(recovered, damage));
         if limit.is_some_and(|limit| header.first >= limit) {
             // Refused when it was written, or written again to the next segment.
             break;

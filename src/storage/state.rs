@@ -103,13 +103,14 @@ impl Segments {
         self.usage.items += items;
     }
 
-    /// Nothing is added to the last segment any more.
-    pub(super) fn seal(&mut self) {
+    /// Nothing is added to the last segment any more. `is_cut` says that its file has nothing behind its records.
+    pub(super) fn seal(&mut self, is_cut: bool) {
         if let Some(last) = self.list.back_mut().filter(|last| !last.sealed) {
             last.sealed = true;
-            // What is behind its records was cut off.
-            self.usage.bytes -= last.file - last.bytes;
-            last.file = last.bytes;
+            if is_cut {
+                self.usage.bytes -= last.file - last.bytes;
+                last.file = last.bytes;
+            }
             self.finished += usize::from(last.is_finished());
         }
     }
@@ -127,8 +128,9 @@ impl Segments {
         last.items -= new.items;
         last.sealed = true;
         self.finished += usize::from(last.is_finished());
-        self.usage.bytes = (self.usage.bytes - last.file) + kept + new.file;
-        (last.bytes, last.file) = (kept, kept);
+        // The file stays as it is, longer than that.
+        self.usage.bytes += new.file;
+        last.bytes = kept;
         self.list.push_back(new);
     }
 

@@ -191,6 +191,7 @@ impl Output for FaultyOutput {
         if let Some(Fault::Write(some)) = self.disk.hit(|fault| matches!(fault, Fault::Write(_))) {
             let some = some.min(bytes.len());
             self.inner.write(&mut [IoSlice::new(&bytes[..some])])?;
+            self.inner.flush()?;
             self.len += some as u64;
             return Err(io::Error::from_raw_os_error(ENOSPC));
         }

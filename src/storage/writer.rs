@@ -1,4 +1,4 @@
-//! The thread that writes a log: takes all that waits, writes it at once, forces it to the disk once, answers all.
+//! The thread that writes a log: takes all that waits, writes it, forces it to the disk once, answers all.
 //!
 //! A write that fails is cut off again and refused. After an fsync that fails nobody knows what of the file is on the
 //! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
@@ -29,7 +29,7 @@ use segment::Spare;
 /// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
 /// enough for LZ4 to find what repeats.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The most bytes that are written at once, unless a single record is larger. Less than what is kept in memory for a
+/// The most bytes that one fsync is for, unless a single record is larger. Less than what is kept in memory for a
 /// reader that keeps up.
 const GROUP_BYTES: usize = 2 << 20;
 /// How often the position is written at most: a crash repeats what was acknowledged since.
@@ -63,6 +63,8 @@ struct Active {
     output: Box<dyn Output>,
     name: u64,
     began: Instant,
+    /// It is written past the page cache, which is for those that are synced with each group.
+    past_cache: bool,
     /// Bytes that are whole.
     len: u64,
     /// Bytes of them that are on the disk for sure, and the first record behind them.

@@ -25,7 +25,7 @@ use crate::queue::{Encoded, Fault, SendError, Settled};
 use crate::telemetry::sampled_log::SampledLog;
 
 /// Above this many bytes, rows are not made on the threads that serve sockets: about a millisecond.
-const BLOCKING_BYTES: usize = 64 << 10;
+const LARGE_BATCH: usize = 64 << 10;
 /// Files that are finished at the same time: more would only wait for the same disk, each with a row group in memory.
 const FINISHING: usize = 4;
 /// How long a batch waits for memory before the queue is told to come back.
@@ -112,7 +112,7 @@ impl Files {
     /// No row of it is anywhere.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
-        let mut is_large = batch.bytes() > BLOCKING_BYTES;
+        let mut is_large = batch.bytes() > LARGE_BATCH;
         loop {
             let ended = match self.make_room(batch).await {
                 Ok(reserved) => {

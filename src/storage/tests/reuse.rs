@@ -93,21 +93,8 @@ fn crash_in_each_turn(options: &Options) {
     for number in 0..30 {
         let texts = turn(&bench, number, &mut left);
         bench.settle();
-        let copy = tempfile::tempdir().unwrap();
-        let held = bench.disk.hold();
-        for entry in std::fs::read_dir(bench.directory.path()).unwrap() {
-            let entry = entry.unwrap();
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-        drop(held);
         // The position is a second old at most: what was acknowledged since comes again.
-        let mut crashed = Bench {
-            directory: copy,
-            log: None,
-            recovered: Recovered::default(),
-            options: options.clone(),
-            disk: Faulty::default(),
-        };
+        let mut crashed = copy(&bench);
         crashed.open();
         let found = &crashed.recovered;
         assert_eq!((found.cut_bytes, found.lost_records), (0, 0), "{number}");
@@ -121,6 +108,77 @@ fn crash_in_each_turn(options: &Options) {
         crashed.fill(&["one more"]);
         assert_eq!(crashed.texts(), ["one more"]);
     }
+}
+
+/// What is on the disk, and nobody has opened yet.
+fn copy(bench: &Bench) -> Bench {
+    let copy = tempfile::tempdir().unwrap();
+    let held = bench.disk.hold();
+    for entry in std::fs::read_dir(bench.directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    drop(held);
+    Bench {
+        directory: copy,
+        log: None,
+        recovered: Recovered::default(),
+        options: bench.options.clone(),
+        disk: Faulty::default(),
+    }
+}
+
+/// A log that has just begun to use a file again, and has "the first" in it at least.
+fn begun() -> Bench {
+    let bench = Bench::new(large());
+    let mut left = Vec::new();
+    for number in 0..3 {
+        turn(&bench, number, &mut left);
+        bench.settle();
+    }
+    assert!(keeps(&bench));
+    while keeps(&bench) {
+        bench.fill(&["the first"]);
+    }
+    bench
+}
+
+#[test]
+fn a_write_that_is_torn_in_a_used_file_is_no_damage() {
+    let torn = "torn".repeat(2000);
+    for lost in [1, 5, 4096, 7999] {
+        let bench = begun();
+        bench.fill(&["whole", &torn]);
+        let mut crashed = copy(&bench);
+        let path = crashed.segments().pop().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = memchr::memmem::rfind(&bytes, torn.as_bytes()).unwrap();
+        assert!(bytes.len() > at + torn.len(), "the file goes on");
+        bytes[at + torn.len() - lost..at + torn.len()].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+        crashed.open();
+        assert_eq!(crashed.recovered.damaged, [], "{lost}");
+        assert_eq!(crashed.texts().last().unwrap(), "whole", "{lost}");
+        crashed.fill(&["one more"]);
+        assert_eq!(crashed.texts(), ["one more"]);
+    }
+}
+
+#[test]
+fn who_wants_no_fsync_any_more_does_not_go_on_past_the_page_cache() {
+    let mut bench = begun();
+    let segments = bench.segments();
+    bench.fill(&["before"]);
+    bench.options.fsync = Fsync::Never;
+    bench.log().hand_over_to(LEASE, bench.options.clone());
+    bench.fill(&["after"]);
+    assert!(bench.segments().len() > segments.len());
+    bench.crash();
+    assert!(
+        bench
+            .texts()
+            .ends_with(&["before", "after"].map(str::to_owned))
+    );
 }
 
 #[test]
@@ -177,16 +235,7 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
 #[test]
 fn what_a_used_file_did_not_take_leaves_no_trace() {
     for written in [0, 3, 4096, 6000] {
-        let mut bench = Bench::new(large());
-        let mut left = Vec::new();
-        for number in 0..3 {
-            turn(&bench, number, &mut left);
-            bench.settle();
-        }
-        assert!(keeps(&bench));
-        while keeps(&bench) {
-            bench.fill(&["the first"]);
-        }
+        let mut bench = begun();
         let record = "a".repeat(7000);
         bench.fill(&[&record, "c"]);
         bench.disk.fail(Fault::Write(written), 1);

@@ -46,8 +46,9 @@ impl Writer {
                     }
                 };
                 doubtful.extend(header.encode(marker));
+                let start = doubtful.len();
                 doubtful.extend_from_slice(stored);
-                headers.push((header, stored.to_vec()));
+                headers.push((header, start..doubtful.len()));
             }
             Ok(())
         };
@@ -57,9 +58,10 @@ impl Writer {
         let known_end = state.segments.end();
         let (mut items, mut end, mut readable) = (0, first, 0);
         let mut lost = Vec::new();
-        for (header, stored) in &headers {
+        for (header, stored) in headers {
             if header.end() <= known_end {
-                items += waiting(header, stored, &state.segments.acknowledged).1;
+                let stored = doubtful.get(stored).unwrap_or_default();
+                items += waiting(&header, stored, &state.segments.acknowledged).1;
                 readable += header.len();
             }
             if end < header.first.min(known_end) {

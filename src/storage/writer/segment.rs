@@ -26,7 +26,9 @@ impl Writer {
             self.rescue(options)?;
         }
         if let Some(active) = &self.active {
-            if !is_full(active.len, active.began.elapsed(), options) {
+            let is_full = is_full(active.len, active.began.elapsed(), options);
+            let is_out_of_place = active.past_cache && options.fsync != Fsync::Always;
+            if !is_full && !is_out_of_place {
                 return Ok(());
             }
             if options.fsync != Fsync::Never
@@ -105,7 +107,10 @@ impl Writer {
             let _ = self.disk.remove(&named);
             return Err(error);
         }
-        Ok(Active::new(output, name, SEGMENT_HEADER as u64, first))
+        Ok(Active {
+            past_cache: synced,
+            ..Active::new(output, name, SEGMENT_HEADER as u64, first)
+        })
     }
 
     /// A new segment with this content, on the disk.
@@ -195,15 +200,15 @@ impl Writer {
     }
 
     fn seal(&mut self) {
-        self.close_active();
-        self.shared.lock().segments.seal();
+        let is_cut = self.close_active();
+        self.shared.lock().segments.seal(is_cut);
     }
 
-    /// Whoever reads the file finds nothing behind what is in it. Where that fails it is known to be nothing.
-    pub(super) fn close_active(&mut self) {
-        if let Some(mut active) = self.active.take() {
-            let _ = active.output.truncate(active.len);
-        }
+    /// Whoever reads the file finds nothing behind what is in it; whether that is so. Where it fails it is known to be
+    /// nothing.
+    pub(super) fn close_active(&mut self) -> bool {
+        let active = self.active.take();
+        active.is_some_and(|mut active| active.output.truncate(active.len).is_ok())
     }
 
     /// Keeps the file of a segment that nobody needs for the next one, if the reader keeps up: a backlog needs the room. Who
@@ -244,6 +249,7 @@ impl Active {
             output,
             name,
             began: Instant::now(),
+            past_cache: false,
             len,
             synced: len,
             synced_next: next,
@@ -255,7 +261,9 @@ impl Active {
 
 /// Whether a segment of so many bytes, begun so long ago, is followed by another one.
 fn is_full(len: u64, age: Duration, options: &Options) -> bool {
-    len >= options.segment_bytes && (len >= options.busy_segment_bytes || age >= BUSY)
+    // Without an fsync for each group, what one that fails leaves in doubt may be all of it: that is read into memory.
+    let may_grow = options.fsync == Fsync::Always && age < BUSY;
+    len >= options.segment_bytes && (len >= options.busy_segment_bytes || !may_grow)
 }
 
 /// The name of a segment that is not complete yet.
@@ -284,8 +292,13 @@ mod tests {
         // One that is bounded in bytes, and small.
         let bounded = Options {
             busy_segment_bytes: 16,
-            ..options
+            ..options.clone()
         };
         assert!(is_full(16, quickly, &bounded));
+        let unsynced = Options {
+            fsync: Fsync::Interval(BUSY),
+            ..options
+        };
+        assert!(is_full(16, quickly, &unsynced));
     }
 }

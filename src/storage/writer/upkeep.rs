@@ -53,7 +53,7 @@ impl Writer {
             let wanted = std::mem::take(&mut state.room_wanted);
             if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
-                state.segments.seal();
+                state.segments.seal(false);
             }
             let again = closing
                 || self
