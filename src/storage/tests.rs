@@ -79,17 +79,22 @@ impl Bench {
 
     /// What a crash would leave in the directory, opened elsewhere.
     fn crash(&mut self) {
-        let copy = tempfile::tempdir().unwrap();
-        let held = self.disk.hold();
-        for entry in std::fs::read_dir(self.directory.path()).unwrap() {
-            let entry = entry.unwrap();
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-        drop(held);
+        let copy = self.copy();
         self.close();
         self.directory = copy;
         self.disk.recover();
         self.open();
+    }
+
+    /// What is on the disk now.
+    fn copy(&self) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        let _held = self.disk.hold();
+        for entry in std::fs::read_dir(self.directory.path()).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        copy
     }
 
     fn append(&self, text: &str) -> Result<(), AppendError> {

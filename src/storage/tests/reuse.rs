@@ -112,15 +112,8 @@ fn crash_in_each_turn(options: &Options) {
 
 /// What is on the disk, and nobody has opened yet.
 fn copy(bench: &Bench) -> Bench {
-    let copy = tempfile::tempdir().unwrap();
-    let held = bench.disk.hold();
-    for entry in std::fs::read_dir(bench.directory.path()).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
-    drop(held);
     Bench {
-        directory: copy,
+        directory: bench.copy(),
         log: None,
         recovered: Recovered::default(),
         options: bench.options.clone(),
@@ -129,8 +122,8 @@ fn copy(bench: &Bench) -> Bench {
 }
 
 /// A log that has just begun to use a file again, and has "the first" in it at least.
-fn begun() -> Bench {
-    let bench = Bench::new(large());
+fn begun(options: Options) -> Bench {
+    let bench = Bench::new(options);
     let mut left = Vec::new();
     for number in 0..3 {
         turn(&bench, number, &mut left);
@@ -147,7 +140,7 @@ fn begun() -> Bench {
 fn a_write_that_is_torn_in_a_used_file_is_no_damage() {
     let torn = "torn".repeat(2000);
     for lost in [1, 5, 4096, 7999] {
-        let bench = begun();
+        let bench = begun(large());
         bench.fill(&["whole", &torn]);
         let mut crashed = copy(&bench);
         let path = crashed.segments().pop().unwrap();
@@ -166,7 +159,7 @@ fn a_write_that_is_torn_in_a_used_file_is_no_damage() {
 
 #[test]
 fn who_wants_no_fsync_any_more_does_not_go_on_past_the_page_cache() {
-    let mut bench = begun();
+    let mut bench = begun(large());
     let segments = bench.segments();
     bench.fill(&["before"]);
     bench.options.fsync = Fsync::Never;
@@ -183,23 +176,13 @@ fn who_wants_no_fsync_any_more_does_not_go_on_past_the_page_cache() {
 
 #[test]
 fn the_end_of_a_used_file_is_not_taken_for_an_unfinished_write() {
-    let mut bench = Bench::new(small());
-    let mut left = Vec::new();
-    for number in 0..3 {
-        turn(&bench, number, &mut left);
-        bench.settle();
-    }
-    // Until the file that is kept has become the next segment.
-    assert!(keeps(&bench));
-    while keeps(&bench) {
-        bench.fill(&["a"]);
-    }
+    let mut bench = begun(small());
     let path = bench.segments().pop().unwrap();
     assert!(path.metadata().unwrap().len() > 500, "it was cut");
     bench.crash();
     assert_eq!(bench.recovered.lost_records, 0);
     assert_eq!(bench.recovered.cut_bytes, 0, "that was another segment's");
-    assert_eq!(bench.texts().last().unwrap(), "a");
+    assert_eq!(bench.texts().last().unwrap(), "the first");
 }
 
 #[test]
@@ -235,7 +218,7 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
 #[test]
 fn what_a_used_file_did_not_take_leaves_no_trace() {
     for written in [0, 3, 4096, 6000] {
-        let mut bench = begun();
+        let mut bench = begun(large());
         let record = "a".repeat(7000);
         bench.fill(&[&record, "c"]);
         bench.disk.fail(Fault::Write(written), 1);
