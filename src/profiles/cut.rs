@@ -6,7 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::identity::{Delivery, Identities};
+use super::entries::Entries;
+use super::identity::{Delivery, Encoded, Identities};
 use super::join::profiles;
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use super::write::Encoder;
@@ -38,7 +39,10 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let Some(profiles) = profiles(request) else {
         return whole();
     };
-    let mut cutter = Cutter::new(&profiles);
+    let Ok((entries, resources)) = Entries::of_request(request) else {
+        return whole();
+    };
+    let mut cutter = Cutter::new(&profiles, &entries, &resources);
     let mut pieces = Vec::new();
     let mut left = request.len().saturating_mul(GROWTH).max(SMALL);
     let mut at = 0;
@@ -71,7 +75,8 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
 /// Cuts a request in two between profiles, as near to the middle as there is such a place; nothing if there is none.
 pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let profiles = profiles(request)?;
-    let mut cutter = Cutter::new(&profiles);
+    let (entries, resources) = Entries::of_request(request).ok()?;
+    let mut cutter = Cutter::new(&profiles, &entries, &resources);
     let middle = cutter.atoms / 2;
     let places = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
     let inner = places.filter(|place| *place < cutter.atoms);
@@ -91,14 +96,22 @@ fn scale(size: usize, by: usize, over: usize) -> usize {
 /// costs follows from the piece, not from all profiles.
 struct Cutter<'p> {
     encoder: Encoder<'p>,
-    identities: Identities<'p>,
+    wholes: Wholes<'p>,
     /// In order.
     leaves: Vec<Leaf<'p>>,
     /// How many there are.
     atoms: usize,
-    /// How often the whole of a profile was looked at.
+}
+
+/// The profiles as they are in the request, for the ids of their pieces.
+struct Wholes<'p> {
+    resources: &'p [&'p [u8]],
+    identities: Identities<'p, 'p>,
+    /// In order; none until a piece has asked.
+    profiles: Vec<Encoded<'p>>,
+    /// How often one was looked at.
     #[cfg(test)]
-    wholes: usize,
+    looks: usize,
 }
 
 /// A profile, or a scope or resource without one.
@@ -106,20 +119,26 @@ struct Leaf<'p> {
     resource: &'p ResourceProfiles,
     scope: Option<&'p ScopeProfiles>,
     profile: Option<&'p Profile>,
+    /// How many profiles there are before.
+    place: usize,
     atoms: Range<usize>,
     /// How the whole is known again, once a piece of it has asked: nothing if it is not.
     delivery: OnceCell<Option<Delivery>>,
 }
 
 impl<'p> Cutter<'p> {
-    fn new(profiles: &'p Profiles) -> Self {
+    fn new(profiles: &'p Profiles, entries: &'p Entries<'p>, resources: &'p [&'p [u8]]) -> Self {
         let mut cutter = Cutter {
             encoder: Encoder::new(&profiles.dictionary),
-            identities: Identities::new(&profiles.dictionary),
+            wholes: Wholes {
+                resources,
+                identities: Identities::new(entries),
+                profiles: Vec::new(),
+                #[cfg(test)]
+                looks: 0,
+            },
             leaves: Vec::new(),
             atoms: 0,
-            #[cfg(test)]
-            wholes: 0,
         };
         for resource in &profiles.resources {
             if resource.scopes.is_empty() {
@@ -145,10 +164,12 @@ impl<'p> Cutter<'p> {
     ) {
         let start = self.atoms;
         self.atoms += profile.map_or(1, |profile| profile.samples.len().max(1));
+        let before = self.leaves.last();
         self.leaves.push(Leaf {
             resource,
             scope,
             profile,
+            place: before.map_or(0, |leaf| leaf.place + usize::from(leaf.profile.is_some())),
             atoms: start..self.atoms,
             delivery: OnceCell::new(),
         });
@@ -186,13 +207,8 @@ impl<'p> Cutter<'p> {
                     let start = leaf.atoms.start;
                     let end = leaf.atoms.end.min(range.end);
                     let within = range.start.max(start) - start..end - start;
-                    #[cfg(test)]
-                    if within.len() < leaf.atoms.len() && leaf.delivery.get().is_none() {
-                        self.wholes += 1;
-                    }
-                    scope
-                        .profiles
-                        .push(leaf.piece(profile, within, &mut self.identities));
+                    let piece = leaf.piece(profile, within, &mut self.wholes);
+                    scope.profiles.push(piece);
                 }
             }
             before = Some(leaf);
@@ -203,37 +219,48 @@ impl<'p> Cutter<'p> {
 
 impl Leaf<'_> {
     /// Some samples of the leaf's profile, or all.
-    fn piece(
-        &self,
-        whole: &Profile,
-        samples: Range<usize>,
-        identities: &mut Identities<'_>,
-    ) -> Profile {
-        let Some(scope) = self.scope.filter(|_| samples.len() < self.atoms.len()) else {
+    fn piece(&self, whole: &Profile, samples: Range<usize>, wholes: &mut Wholes<'_>) -> Profile {
+        if samples.len() == self.atoms.len() {
             return whole.clone();
-        };
-        let from = samples.start as u64;
-        let mut piece = Profile {
+        }
+        // The id follows from the whole's, the place and the content: a piece that is delivered again has the same,
+        // and no other piece has it, however the whole is cut the next time. What has neither an id nor a time has none.
+        let delivery = self.delivery.get_or_init(|| wholes.delivery(self.place));
+        let profile_id = delivery.and_then(|delivery| {
+            let content = wholes.content(self.place, samples.clone())?;
+            let mut text = delivery.profile_id.to_vec();
+            text.extend_from_slice(&(samples.start as u64).to_le_bytes());
+            text.extend_from_slice(&content.to_le_bytes());
+            // All zero is not a valid id.
+            Some(xxh3_128(&text).max(1).to_be_bytes())
+        });
+        Profile {
             header: Header {
                 original: None,
+                profile_id,
                 ..whole.header.clone()
             },
             samples: whole.samples.slice(samples),
-        };
-        // The id follows from the whole's, the place and the content: a piece that is delivered again has the same,
-        // and no other piece has it, however the whole is cut the next time. What has neither an id nor a time has none.
-        let delivery = self
-            .delivery
-            .get_or_init(|| identities.delivery(self.resource, scope, whole));
-        piece.header.profile_id = delivery.map(|delivery| {
-            let mut text = delivery.profile_id.to_vec();
-            text.extend_from_slice(&from.to_le_bytes());
-            let content = identities.content(self.resource, scope, &piece);
-            text.extend_from_slice(&content.to_le_bytes());
-            // All zero is not a valid id.
-            xxh3_128(&text).max(1).to_be_bytes()
-        });
-        piece
+        }
+    }
+}
+
+// Whatever is wrong with the request was found when it was decoded.
+impl Wholes<'_> {
+    fn delivery(&mut self, place: usize) -> Option<Delivery> {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        if self.profiles.is_empty() {
+            self.profiles = self.identities.profiles(self.resources, &[]).ok()?;
+        }
+        self.identities.delivery(self.profiles.get(place)?).ok()?
+    }
+
+    fn content(&mut self, place: usize, samples: Range<usize>) -> Option<u128> {
+        let profile = self.profiles.get(place)?;
+        self.identities.content(profile, samples).ok()
     }
 }
 
@@ -250,9 +277,10 @@ mod tests {
         // Without an id: what it is known by is all of its content.
         let request = named("s", 1, names.iter().map(String::as_str)).encode_to_vec();
         let profiles = profiles(&request).unwrap();
-        let mut cutter = Cutter::new(&profiles);
+        let (entries, resources) = Entries::of_request(&request).unwrap();
+        let mut cutter = Cutter::new(&profiles, &entries, &resources);
         let pieces: Vec<Bytes> = (0..300).map(|at| cutter.encode(at..at + 1)).collect();
-        assert_eq!(cutter.wholes, 1);
+        assert_eq!(cutter.wholes.looks, 1);
         let mut ids: Vec<_> = pieces
             .iter()
             .map(|piece| super::profiles(piece).unwrap())

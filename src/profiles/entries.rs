@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::decoded::Shape;
 use super::reindex::{Fault, Table};
 use super::table::emptied;
 use crate::wire::reader::{Field, Fields, Value, varint};
@@ -29,6 +30,51 @@ impl<'r> Entries<'r> {
         let mut entries = Entries::default();
         entries.add(dictionary)?;
         Ok(entries)
+    }
+
+    /// The entries of all that is the dictionary of a request, and the encoded `ResourceProfiles` beside it.
+    ///
+    /// # Errors
+    /// These bytes are no request.
+    pub fn of_request(request: &'r [u8]) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+        let mut entries = Entries::default();
+        let resources = entries.add_request(request)?;
+        Ok((entries, resources))
+    }
+
+    /// The same of a request of this shape: there is room for all of them at once.
+    ///
+    /// # Errors
+    /// As [`Self::of_request`].
+    pub fn of_shape(request: &'r [u8], shape: &Shape) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+        let room = |table: usize| Vec::with_capacity(shape.tables[table]);
+        let mut entries = Entries {
+            mappings: room(1),
+            locations: room(2),
+            functions: room(3),
+            links: room(4),
+            strings: room(5),
+            attributes: room(6),
+            stacks: room(7),
+            unknown: false,
+        };
+        let resources = entries.add_request(request)?;
+        Ok((entries, resources))
+    }
+
+    /// The same, into entries that are here already.
+    pub(super) fn add_request(&mut self, request: &'r [u8]) -> Result<Vec<&'r [u8]>, Fault> {
+        const PLACE: &str = "the request";
+        let mut resources = Vec::new();
+        for field in fields(request, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => resources.push(bytes(field, PLACE)?),
+                2 => self.add(bytes(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(resources)
     }
 
     /// More of them: protobuf puts the fields of a message together that is there twice.

@@ -40,18 +40,9 @@ pub fn ingest(
     memo: &mut Memo,
     relocations: Option<&mut Relocations>,
 ) -> Result<Ingested, Fault> {
-    const PLACE: &str = "the request";
     let mut entries = std::mem::take(&mut memo.entries).emptied();
-    let mut resources = Vec::new();
+    let resources = entries.add_request(request)?;
     let mut ingested = Ingested::default();
-    for field in fields(request, PLACE) {
-        let field = field?;
-        match field.number {
-            1 => resources.push(bytes(field, PLACE)?),
-            2 => entries.add(bytes(field, PLACE)?)?,
-            _ => ingested.unknown = true,
-        }
-    }
     let mut reader = Reader {
         source: Source::new(&entries, dictionary, memo, relocations),
         unobserved: 0,
@@ -63,27 +54,27 @@ pub fn ingest(
         let resource = reader.resource(from)?;
         ingested.resources.push(resource);
     }
-    ingested.unknown |= reader.source.unknown;
+    ingested.unknown = reader.source.unknown;
     ingested.unobserved = reader.unobserved;
     memo.entries = entries.emptied();
     Ok(ingested)
 }
 
 /// A message that may be there several times, which makes it one, and how many bytes it has.
-struct Part<M> {
-    message: Option<M>,
+pub(super) struct Part<M> {
+    pub(super) message: Option<M>,
     encoded: usize,
 }
 
 impl<M: Message + Default> Part<M> {
-    fn none() -> Self {
+    pub(super) fn none() -> Self {
         Part {
             message: None,
             encoded: 0,
         }
     }
 
-    fn add(&mut self, field: Field<'_>, place: &'static str) -> Result<(), Fault> {
+    pub(super) fn add(&mut self, field: Field<'_>, place: &'static str) -> Result<(), Fault> {
         let bytes = bytes(field, place)?;
         self.encoded += bytes.len();
         let message = self.message.get_or_insert_default();
@@ -91,7 +82,7 @@ impl<M: Message + Default> Part<M> {
     }
 
     /// Whether there was something in it that is not known, or that takes more bytes than it needs.
-    fn unknown(&self) -> bool {
+    pub(super) fn unknown(&self) -> bool {
         self.message
             .as_ref()
             .is_some_and(|message| message.encoded_len() != self.encoded)
@@ -247,7 +238,7 @@ impl<'r> Reader<'_, 'r> {
 }
 
 /// 16 bytes that are not all zero.
-fn valid_id(id: &[u8]) -> Option<[u8; 16]> {
+pub(super) fn valid_id(id: &[u8]) -> Option<[u8; 16]> {
     id.try_into().ok().filter(|id| *id != [0; 16])
 }
 

@@ -65,7 +65,7 @@ pub mod write;
 pub use self::aggregate::Aggregator;
 pub use self::compact::Compactor;
 pub use self::cut::{halve, split};
-pub use self::decoded::decoded_bytes;
+pub use self::decoded::{Shape, decoded_bytes};
 pub use self::dictionary::Dictionary;
 pub use self::join::{collected, compacted, join, understood};
 pub use self::merge::Merger;

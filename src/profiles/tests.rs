@@ -13,7 +13,6 @@ use super::check::{Rule, Severity, check};
 use super::compact::Compactor;
 use super::cut::{halve, split};
 use super::dictionary::{Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType};
-use super::identity::Identities;
 use super::ingest::ingest;
 use super::join::join;
 use super::merge::{Merger, Options};
@@ -21,6 +20,7 @@ use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopePr
 use super::reindex::{Fault, Memo};
 use super::relocations::Addresses;
 use super::resolve::{self, resolve};
+use super::testing::about;
 use super::testing_batches::requests;
 use crate::batch::Signal;
 use crate::wire::Limit;
@@ -118,10 +118,9 @@ fn meaning(
 }
 
 /// The totals of all samples, by what is counted where.
-type Totals = BTreeMap<(Vec<u8>, String, [String; 4]), BTreeMap<u128, i64>>;
+type Totals = BTreeMap<(Vec<u8>, String, [String; 4]), BTreeMap<String, i64>>;
 
 fn totals(profiles: &Profiles) -> Totals {
-    let mut identities = Identities::new(&profiles.dictionary);
     let text = |id| profiles.dictionary.text(id).to_owned();
     let mut totals = Totals::new();
     for resource in &profiles.resources {
@@ -135,8 +134,8 @@ fn totals(profiles: &Profiles) -> Totals {
                     .entry((key.clone(), name.clone(), kinds))
                     .or_default();
                 for sample in profile.samples.iter() {
-                    *entry.entry(identities.sample_key(sample.key)).or_default() +=
-                        sample.total().0;
+                    let about = about(&profiles.dictionary, sample.key);
+                    *entry.entry(about).or_default() += sample.total().0;
                 }
             }
         }
@@ -302,34 +301,6 @@ proptest! {
         prop_assert_eq!(samples(&both), samples(&alone));
         let doubled = merge(&[&original, &original]);
         prop_assert_eq!(totals(&both), totals(&doubled));
-    }
-
-    #[test]
-    fn the_content_has_one_identity_in_whatever_form(original in requests()) {
-        let identities = |profiles: &Profiles| {
-            let mut identities = Identities::new(&profiles.dictionary);
-            let mut found = Vec::new();
-            for resource in &profiles.resources {
-                for scope in &resource.scopes {
-                    for profile in &scope.profiles {
-                        found.push(identities.content(resource, scope, profile));
-                        let delivery = identities.delivery(resource, scope, profile);
-                        assert!(delivery.is_some(), "all are dated");
-                    }
-                }
-            }
-            found.sort_unstable();
-            found
-        };
-        let mut dictionary = Dictionary::new();
-        // Something else first, so that all indices differ.
-        for word in ["else", "bytes", "cpu"] {
-            dictionary.string_attribute(word, word);
-        }
-        let memo = &mut Memo::default();
-        let resources = ingest(&original.encode_to_vec(), &mut dictionary, memo, None).unwrap().resources;
-        let plain = Profiles { dictionary, resources };
-        prop_assert_eq!(identities(&plain), identities(&compact(&[&original])));
     }
 
     #[test]

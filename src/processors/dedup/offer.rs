@@ -7,11 +7,13 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::keys::{DUPLICATE, Keys, NONE};
-use super::profiles::{self, Known, Sketch};
+use super::profiles::{self, Sketch};
 use super::remove::remove;
 use crate::batch::{Batch, Requests, Signal};
 use crate::memory::{Budget, NoRoom, Permit};
 use crate::processors::decoding;
+use crate::profiles::Shape;
+use crate::profiles::identity::Delivery;
 use crate::turns::on_a_turn_if_large;
 use crate::wire;
 
@@ -37,13 +39,14 @@ struct Profiles {
     sketches: Vec<Sketch>,
     /// The memory for the sketches, and for what is noted of each profile.
     _noted: Permit,
-    /// Decoded, with the memory for it.
-    known: Option<(Known, Permit)>,
+    /// How they are known, where not all have ids.
+    deliveries: Vec<Option<Delivery>>,
 }
 
 /// What is noted of a profile while its request is examined: its sketch, its keys, its id, and what becomes of it; twice,
 /// because lists double.
-const PROFILE_BYTES: usize = 2 * (size_of::<Sketch>() + 2 * size_of::<(u64, &[u8])>() + 80);
+const PROFILE_BYTES: usize =
+    2 * (size_of::<Sketch>() + size_of::<Option<Delivery>>() + 2 * size_of::<(u64, &[u8])>() + 80);
 
 /// What is left of a batch.
 pub(super) struct Rest {
@@ -54,7 +57,7 @@ pub(super) struct Rest {
 
 impl Offer {
     /// The requests of a batch; the keys of their items are not there yet. Those of requests are there if that saves
-    /// work: profiles may have to be decoded.
+    /// work: all that profiles refer to may have to be hashed.
     pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
         let signal = batch.signal();
         let part = |request: &Bytes| Part {
@@ -100,7 +103,7 @@ impl Offer {
     }
 
     /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
-    /// be examined for want of memory: they have no keys. It waits only for profiles that have to be decoded.
+    /// be examined for want of memory: they have no keys. It waits only for many profiles without ids.
     pub(super) async fn examine(
         &mut self,
         items: usize,
@@ -197,7 +200,7 @@ impl Profiles {
         Ok(Profiles {
             sketches: profiles::sketches(request),
             _noted: noted,
-            known: None,
+            deliveries: Vec::new(),
         })
     }
 
@@ -210,40 +213,40 @@ impl Profiles {
         if profiles::all_have_ids(&self.sketches) {
             return Ok(profiles::keys_by_id(keys, request, &self.sketches));
         }
-        let permit = decoding::room(std::slice::from_ref(request), budget)?;
+        let shape = Shape::of(request);
+        let room = budget.acquire(shape.hashed_bytes())?;
         let (bytes, ignored) = (request.clone(), keys.ignored());
-        let read = on_a_turn_if_large(bytes.len(), move || Known::read(&bytes, &ignored));
-        let Some(Ok(known)) = read.await else {
+        let read = on_a_turn_if_large(bytes.len(), move || {
+            let _room = room;
+            profiles::deliveries(&bytes, &shape, &ignored)
+        });
+        let Some(Ok(deliveries)) = read.await else {
             return Ok(vec![NONE; self.sketches.len()]);
         };
-        let found = known.keys(keys);
-        self.known = Some((known, permit));
-        Ok(found)
+        self.deliveries = deliveries;
+        Ok(profiles::keys(keys, &self.deliveries))
     }
 
     /// What becomes of a request; nothing where it stays as it is.
     async fn rest(self, request: &Bytes, drop: Vec<bool>, budget: &Arc<Budget>) -> Option<Bytes> {
-        let bytes = request.len();
-        match self.known {
-            Some((known, _permit)) if drop.is_empty() => {
-                profiles::fill(request, &self.sketches, &known.ids()).map(Bytes::from)
-            }
-            Some((known, _permit)) => {
-                let (request, sketches) = (request.clone(), self.sketches);
-                on_a_turn_if_large(bytes, move || known.without(&request, &sketches, &drop)).await
-            }
-            None if drop.is_empty() => None,
-            // Only some of them are left: their dictionary has to follow.
-            None => {
-                let room = decoding::room(std::slice::from_ref(request), budget).ok()?;
-                let (request, sketches) = (request.clone(), self.sketches);
-                let rewrite = move || {
-                    let _room = room;
-                    let known = Known::read(&request, &[]).ok()?;
-                    Some(known.without(&request, &sketches, &drop))
-                };
-                on_a_turn_if_large(bytes, rewrite).await?
-            }
+        let Profiles {
+            sketches,
+            deliveries,
+            _noted,
+        } = self;
+        if drop.is_empty() && deliveries.is_empty() {
+            return None;
         }
+        if drop.is_empty() {
+            return profiles::fill(request, &sketches, &deliveries).map(Bytes::from);
+        }
+        let room = decoding::room(std::slice::from_ref(request), budget).ok();
+        let (bytes, request) = (request.len(), request.clone());
+        let rewrite = move || {
+            // Held until all is done.
+            let room = &room;
+            profiles::without(&request, &sketches, &deliveries, &drop, room.is_some())
+        };
+        on_a_turn_if_large(bytes, rewrite).await
     }
 }

@@ -1,18 +1,17 @@
 //! What profiles are known by.
 //!
-//! With an id, a profile is known by that and by its sample type, which both are found on the wire. Without one it is
-//! decoded, and its content makes the id: it is written into the profile, so that the next hop need not do this again
-//! and decides alike.
+//! With an id, a profile is known by that and by its sample type, which both are found quickly. Without one all of its
+//! content makes the id: it is written into the profile, so that the next hop need not do this again and decides alike.
 
 use bytes::Bytes;
 
 use super::keys::{Keys, NONE, fields, messages};
-use crate::profiles::Dictionary;
+use crate::profiles::entries::Entries;
 use crate::profiles::identity::{Delivery, Identities, delivery_key};
 use crate::profiles::ingest::ingest;
-use crate::profiles::model::ResourceProfiles;
 use crate::profiles::reindex::{Fault, Memo};
 use crate::profiles::write::encode;
+use crate::profiles::{Dictionary, Shape};
 use crate::wire::edit::{Editor, put_delimited};
 use crate::wire::reader::{Field, Fields, Value};
 
@@ -46,7 +45,9 @@ fn profiles(request: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn sketch(profile: &[u8]) -> Sketch {
     let mut sketch = Sketch::default();
-    for field in fields(profile) {
+    // Not `fields`: there are many, and that is not inlined.
+    for field in Fields::new(profile) {
+        let Ok(field) = field else { break };
         match (field.number, field.value) {
             (1, Value::Bytes(sample_type)) => {
                 for field in fields(sample_type) {
@@ -67,7 +68,7 @@ fn sketch(profile: &[u8]) -> Sketch {
     sketch
 }
 
-/// Whether all of them have ids, so that nothing need be decoded.
+/// Whether all of them have ids, so that nothing else of them need be read.
 pub(super) fn all_have_ids(sketches: &[Sketch]) -> bool {
     sketches.iter().all(|sketch| sketch.profile_id.is_some())
 }
@@ -115,107 +116,78 @@ pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Ve
         .collect()
 }
 
-/// Decoded profiles, and how each of them is known.
-pub(super) struct Known {
-    dictionary: Dictionary,
-    resources: Vec<ResourceProfiles>,
-    deliveries: Vec<Option<Delivery>>,
-    /// Whether all of the request is in here, so that it can be written anew: a later version of the protocol has more
-    /// fields, and samples without observations are left out.
-    whole: bool,
+/// How each profile of a request of this shape is known, in order; resources are compared without the attributes that are ignored.
+///
+/// # Errors
+/// An index points nowhere, or something else cannot be understood: such a request is not touched.
+pub(super) fn deliveries(
+    request: &[u8],
+    shape: &Shape,
+    ignored: &[String],
+) -> Result<Vec<Option<Delivery>>, Fault> {
+    let (entries, resources) = Entries::of_shape(request, shape)?;
+    let mut identities = Identities::new(&entries);
+    let profiles = identities.profiles(&resources, ignored)?;
+    let mut deliveries = Vec::with_capacity(profiles.len());
+    for profile in &profiles {
+        deliveries.push(identities.delivery(profile)?);
+    }
+    if identities.unknown() {
+        // What is not understood may be all that makes two of them different.
+        for (delivery, profile) in deliveries.iter_mut().zip(&profiles) {
+            *delivery = delivery.filter(|_| profile.has_id());
+        }
+    }
+    Ok(deliveries)
 }
 
-impl Known {
-    /// Reads a request; resources are compared without the attributes that are ignored.
-    pub(super) fn read(request: &[u8], ignored: &[String]) -> Result<Self, Unreadable> {
-        let mut dictionary = Dictionary::default();
-        let ingested = ingest(request, &mut dictionary, &mut Memo::default(), None)?;
-        let resources = ingested.resources;
-        let mut identities = Identities::new(&dictionary);
-        let mut deliveries = Vec::new();
-        for resource in &resources {
-            let mut head = ResourceProfiles {
-                resource: resource.resource.clone(),
-                schema_url: resource.schema_url.clone(),
-                scopes: Vec::new(),
-            };
-            if let Some(resource) = &mut head.resource {
-                let attributes = &mut resource.attributes;
-                attributes.retain(|attribute| !ignored.contains(&attribute.key));
-            }
-            for scope in &resource.scopes {
-                deliveries.extend(scope.profiles.iter().map(|profile| {
-                    // What is not understood may be all that makes two of them different.
-                    let told_apart = !ingested.unknown || profile.header.profile_id.is_some();
-                    told_apart.then(|| identities.delivery(&head, scope, profile))?
-                }));
-            }
-        }
-        Ok(Known {
-            dictionary,
-            resources,
-            deliveries,
-            whole: !ingested.unknown && ingested.unobserved == 0,
-        })
-    }
+/// The keys of profiles, in order.
+pub(super) fn keys(keys: &Keys, deliveries: &[Option<Delivery>]) -> Vec<u128> {
+    let key = |known: &Option<Delivery>| known.map_or(NONE, |known| keys.profile(known.key));
+    deliveries.iter().map(key).collect()
+}
 
-    /// The keys of the profiles, in order.
-    pub(super) fn keys(&self, keys: &Keys) -> Vec<u128> {
-        let known = self.deliveries.iter();
-        known
-            .map(|known| known.map_or(NONE, |known| keys.profile(known.key)))
-            .collect()
-    }
+/// The request without the profiles for which `drop` says so; the others have ids where `deliveries` has some. With
+/// `decode` what only they referred to is left out, too, as far as that can be written anew.
+pub(super) fn without(
+    request: &[u8],
+    sketches: &[Sketch],
+    deliveries: &[Option<Delivery>],
+    drop: &[bool],
+    decode: bool,
+) -> Bytes {
+    let rewritten = decode.then(|| rewrite(request, deliveries, drop)).flatten();
+    rewritten.unwrap_or_else(|| {
+        let left = edit(request, sketches, deliveries, drop);
+        left.map_or_else(|| Bytes::copy_from_slice(request), Bytes::from)
+    })
+}
 
-    /// The ids of the profiles, in order.
-    pub(super) fn ids(&self) -> Vec<Option<[u8; 16]>> {
-        let known = self.deliveries.iter();
-        known
-            .map(|known| known.map(|known| known.profile_id))
-            .collect()
+/// Nothing where not all of the request would be written: a later version of the protocol has more fields, and samples
+/// without observations are left out.
+fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Option<Bytes> {
+    let mut dictionary = Dictionary::default();
+    let mut ingested = ingest(request, &mut dictionary, &mut Memo::default(), None).ok()?;
+    if ingested.unknown || ingested.unobserved > 0 {
+        return None;
     }
-
-    /// The request without the profiles for which `drop` says so, and without what only they referred to, as far as that
-    /// can be written anew.
-    pub(super) fn without(self, request: &[u8], sketches: &[Sketch], drop: &[bool]) -> Bytes {
-        match self.whole {
-            true => self.encode_without(drop),
-            false => {
-                let left = edit(request, sketches, &self.ids(), drop);
-                left.map_or_else(|| Bytes::copy_from_slice(request), Bytes::from)
-            }
-        }
-    }
-
-    fn encode_without(mut self, drop: &[bool]) -> Bytes {
-        let mut drops = drop.iter().copied();
-        let mut deliveries = self.deliveries.into_iter();
-        for resource in &mut self.resources {
-            resource.scopes.retain_mut(|scope| {
-                let before = scope.profiles.len();
-                scope.profiles.retain_mut(|profile| {
-                    if let Some(known) = deliveries.next().flatten() {
-                        profile.header.profile_id = Some(known.profile_id);
-                    }
-                    !drops.next().unwrap_or(false)
-                });
-                before == 0 || !scope.profiles.is_empty()
+    let mut drops = drop.iter().copied();
+    let mut deliveries = deliveries.iter().copied();
+    for resource in &mut ingested.resources {
+        resource.scopes.retain_mut(|scope| {
+            let before = scope.profiles.len();
+            scope.profiles.retain_mut(|profile| {
+                if let Some(known) = deliveries.next().flatten() {
+                    profile.header.profile_id = Some(known.profile_id);
+                }
+                !drops.next().unwrap_or(false)
             });
-        }
-        self.resources
-            .retain(|resource| !resource.scopes.is_empty());
-        encode(&self.dictionary, &self.resources)
+            before == 0 || !scope.profiles.is_empty()
+        });
     }
-}
-
-/// A request with an index that points nowhere, or something else that cannot be understood: it is not touched.
-#[derive(Debug)]
-pub(super) struct Unreadable;
-
-impl From<Fault> for Unreadable {
-    fn from(_: Fault) -> Self {
-        Unreadable
-    }
+    let resources = &mut ingested.resources;
+    resources.retain(|resource| !resource.scopes.is_empty());
+    Some(encode(&dictionary, resources))
 }
 
 /// Writes ids into the profiles of a request that have no valid one; everything else stays as it is. `None` when there
@@ -223,24 +195,24 @@ impl From<Fault> for Unreadable {
 pub(super) fn fill(
     request: &[u8],
     sketches: &[Sketch],
-    ids: &[Option<[u8; 16]>],
+    deliveries: &[Option<Delivery>],
 ) -> Option<Vec<u8>> {
-    edit(request, sketches, ids, &[])
+    edit(request, sketches, deliveries, &[])
 }
 
 /// The same, and the profiles for which `drop` says so are taken out. Their part of the dictionary stays.
 fn edit(
     request: &[u8],
     sketches: &[Sketch],
-    ids: &[Option<[u8; 16]>],
+    deliveries: &[Option<Delivery>],
     drop: &[bool],
 ) -> Option<Vec<u8>> {
     let mut editor = Editor::new(request);
     let mut drop = drop.iter().copied();
-    let mut missing = sketches
-        .iter()
-        .zip(ids)
-        .map(|(sketch, id)| id.filter(|_| sketch.profile_id.is_none()));
+    let mut missing = sketches.iter().zip(deliveries).map(|(sketch, known)| {
+        let known = known.filter(|_| sketch.profile_id.is_none())?;
+        Some(known.profile_id)
+    });
     for resource in of_number(Fields::new(request), 1) {
         editor.message(&resource, |editor| {
             for scope in of_number(resource.fields(), 2) {
@@ -303,18 +275,24 @@ mod tests {
         bytes
     }
 
+    fn known(request: &[u8]) -> Vec<Option<Delivery>> {
+        deliveries(request, &Shape::of(request), &[]).unwrap()
+    }
+
     /// Field 100, of a later version.
     const UNKNOWN: [u8; 4] = [0xa2, 0x06, 1, b'!'];
 
     #[test]
     fn what_is_not_known_stays_when_others_are_taken_out() {
         let request = with_unknown_field(&[7; 16]);
-        let known = Known::read(&request, &[]).unwrap();
-        let left = known.without(&request, &sketches(&request), &[true, false]);
+        let without = |drop: [bool; 2]| {
+            let known = known(&request);
+            without(&request, &sketches(&request), &known, &drop, true)
+        };
+        let left = without([true, false]);
         assert_eq!(sketches(&left).len(), 1);
         assert!(left.windows(UNKNOWN.len()).any(|bytes| bytes == UNKNOWN));
-        let known = Known::read(&request, &[]).unwrap();
-        let left = known.without(&request, &sketches(&request), &[false, true]);
+        let left = without([false, true]);
         assert_eq!(sketches(&left).len(), 1);
         assert!(!left.windows(UNKNOWN.len()).any(|bytes| bytes == UNKNOWN));
     }
@@ -322,9 +300,43 @@ mod tests {
     #[test]
     fn profiles_without_ids_that_are_not_understood_all_pass() {
         let request = with_unknown_field(&[]);
-        let known = Known::read(&request, &[]).unwrap();
-        assert_eq!(known.keys(&Keys::new(Vec::new())), [NONE, NONE]);
-        assert_eq!(known.ids(), [None, None]);
+        let known = known(&request);
+        assert_eq!(known, [None, None]);
+        assert_eq!(keys(&Keys::new(Vec::new()), &known), [NONE, NONE]);
+    }
+
+    #[test]
+    fn without_room_to_decode_the_dictionary_stays_and_the_duplicates_go() {
+        let mut request = named("a", 1, ["one", "two"]);
+        let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
+        let mut other = profiles[0].clone();
+        other.samples.pop();
+        profiles.push(other);
+        let request = request.encode_to_vec();
+        let known = known(&request);
+        let without = |decode| {
+            let left = without(
+                &request,
+                &sketches(&request),
+                &known,
+                &[true, false],
+                decode,
+            );
+            Request::decode(left).unwrap()
+        };
+        let (rewritten, edited) = (without(true), without(false));
+        for left in [&rewritten, &edited] {
+            let [profile] = &left.resource_profiles[0].scope_profiles[0].profiles[..] else {
+                panic!("one of the two is left");
+            };
+            assert_eq!(profile.samples.len(), 1);
+            assert_eq!(profile.profile_id, known[1].unwrap().profile_id);
+        }
+        let has_two = |left: &Request| {
+            let strings = &left.dictionary.as_ref().unwrap().string_table;
+            strings.iter().any(|string| string == "two")
+        };
+        assert!(has_two(&edited) && !has_two(&rewritten));
     }
 
     #[test]
@@ -336,8 +348,8 @@ mod tests {
         other.samples[0].timestamps_unix_nano.clear();
         profiles.push(other);
         let request = request.encode_to_vec();
-        let known = Known::read(&request, &[]).unwrap();
-        let left = known.without(&request, &sketches(&request), &[true, false]);
+        let known = known(&request);
+        let left = without(&request, &sketches(&request), &known, &[true, false], true);
         assert_eq!(sketches(&left)[0].samples, 2);
     }
 }
