@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::config::Config;
 use super::delta::{Deltas, Difference, Fit, Series};
+use super::ids;
 use super::metrics::Repaired;
 use super::origin::Origin;
 use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
@@ -416,6 +417,7 @@ fn read(
     let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
     permit.grow(needed).map_err(Refused::NoRoom)?;
     let read = Reader::new().read(&bytes, options, &mut permit, dictionary, relocations);
+    let file = ids::of_file(&bytes);
     drop(bytes);
     let pprof::Converted {
         profiles: mut scope,
@@ -432,11 +434,12 @@ fn read(
             }
         }
     }
-    let resource = ResourceProfiles {
+    let mut resource = ResourceProfiles {
         resource: Some(origin.subject.resource(dictionary, main)),
         schema_url: String::new(),
         scopes: vec![scope],
     };
+    ids::assign(&mut resource, file);
     Ok((resource, permit, repairs))
 }
 

@@ -4,11 +4,13 @@
 //! hands on; nothing is acknowledged before the pipeline took it, and the receiver itself holds nothing.
 //!
 //! A file becomes one OTLP profile for each of its sample types, in one scope named `tributary/receiver/pprof`. Where it
-//! is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name` says so.
+//! is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name` says so. They have ids, so
+//! that a repetition is known on the way without a look at what is in them.
 
 mod config;
 mod delta;
 mod file;
+mod ids;
 mod intake;
 mod metrics;
 mod origin;

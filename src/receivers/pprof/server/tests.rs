@@ -108,6 +108,7 @@ async fn a_file_is_taken_however_it_is_compressed() {
             profile.time_unix_nano, 0,
             "when it came, as it does not say it"
         );
+        assert_eq!(profile.profile_id.len(), 16);
         profile.samples.clone()
     };
     assert!((1..6).all(|at| profile(at) == profile(0)));
