@@ -91,6 +91,11 @@ impl Senders {
         passed
     }
 
+    /// How many of them wait for the outcome.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether all of them have still what they handed in.
     pub(crate) fn all_wait(&self) -> bool {
         self.acknowledged == 0 && !self.waiting.is_empty()

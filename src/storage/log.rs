@@ -24,8 +24,9 @@ use crate::telemetry::StorageMetrics;
 
 /// Blocks that were just written are kept in memory, uncompressed, up to this many bytes: who keeps up reads them from here.
 const RECENT_BYTES: usize = 4 << 20;
-/// With more than this among them the reader does not keep up.
-const BEHIND_BYTES: usize = 1 << 20;
+/// With more than this among them that was not read the reader does not keep up. Less than the largest group would be one
+/// that has just been written, and that nobody could have read yet.
+const BEHIND_BYTES: usize = 3 << 20;
 
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
 pub struct Log {
@@ -82,6 +83,8 @@ pub(super) struct Recent {
     /// In the order of their records, without gaps between them.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
+    /// The record behind the block that the reader has: the first one, until it asks for another.
+    read: u64,
 }
 
 /// Shares the bytes of what was appended.
@@ -391,7 +394,9 @@ impl RecentBlock {
 impl Recent {
     /// Whether the reader does not keep up.
     pub(super) fn is_behind(&self) -> bool {
-        self.bytes > BEHIND_BYTES
+        let front = self.blocks.front();
+        let read = front.filter(|block| block.header.end() <= self.read);
+        self.bytes - read.map_or(0, RecentBlock::bytes) > BEHIND_BYTES
     }
 
     /// A block was written behind all others.
@@ -420,7 +425,11 @@ impl Recent {
             self.pop();
         }
         let front = self.blocks.front()?;
-        (front.header.first <= sequence).then(|| front.clone())
+        if front.header.first > sequence {
+            return None;
+        }
+        self.read = front.header.end();
+        Some(front.clone())
     }
 
     pub(super) fn clear(&mut self) {

@@ -631,7 +631,7 @@ fn a_file_that_cannot_be_removed_is_known_to_make_no_room_and_is_tried_again() {
 
 #[test]
 fn only_what_waits_is_compressed() {
-    let text = "all alike ".repeat(1 << 15);
+    let text = "all alike ".repeat(1 << 17);
     let bench = Bench::new(Options {
         compress: true,
         ..options()
@@ -648,6 +648,12 @@ fn only_what_waits_is_compressed() {
     assert!(grows(&text) < text.len() as u64 / 20);
     assert_eq!(bench.take().len(), 6);
     assert!(grows(&text) > text.len() as u64);
+    // However large: what was read does not wait.
+    let larger = text.repeat(3);
+    for _ in 0..3 {
+        assert!(grows(&larger) > larger.len() as u64);
+        bench.take();
+    }
 }
 
 #[test]

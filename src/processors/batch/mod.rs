@@ -165,7 +165,8 @@ const MAX_UNDER_WAY: Most = Most {
 };
 
 /// How long a sender waits at most for others whose requests are batched with its own, where it waits until they are on a
-/// disk. Clients often send one request after the other: this bounds how much one of them can send.
+/// disk. Clients often send one request after the other: this bounds how much one of them can send, and so a batch goes
+/// as soon as it has as many requests as can be expected, see [`Group::expected`].
 const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
 const FULL: &str = "the batch processor is full: the next stage does not take its batches";
@@ -188,6 +189,30 @@ struct Group {
     waiting: Waiting,
     /// When the first of the waiting requests must go.
     due: Option<Instant>,
+    /// How many batches the next stage has.
+    under_way: usize,
+    /// Where senders wait: how many of them were answered last, which come back with their next requests, and how many
+    /// were waiting then. Once so many wait, and no others are under way, there is nothing to wait for. 0: not known.
+    expected: usize,
+}
+
+impl Group {
+    fn is_complete(&self) -> bool {
+        self.under_way == 0 && self.expected > 0 && self.waiting.requests() >= self.expected
+    }
+
+    /// The next batch, on its way.
+    fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
+        let piece = self.waiting.take(sizes)?;
+        self.under_way += 1;
+        Some(piece)
+    }
+
+    /// So many senders are about to be answered.
+    fn handed_on(&mut self, senders: usize) {
+        self.under_way -= 1;
+        self.expected = senders + self.waiting.requests();
+    }
 }
 
 impl Batcher {
@@ -226,11 +251,19 @@ impl Batcher {
         }
         let mut wake = false;
         while group.waiting.is_enough(&self.sizes) {
-            let Some(batch) = group.waiting.take(&self.sizes) else {
+            let Some(batch) = group.take(&self.sizes) else {
                 break;
             };
             self.metrics.size_trigger.increment(1);
             state.ready.push(batch);
+            group.due = None;
+            wake = true;
+        }
+        if self.senders_wait && group.is_complete() {
+            while let Some(batch) = group.take(&self.sizes) {
+                self.metrics.timeout_trigger.increment(1);
+                state.ready.push(batch);
+            }
             group.due = None;
             wake = true;
         }
@@ -268,7 +301,7 @@ impl Holder for Batcher {
                 continue;
             }
             group.due = None;
-            while let Some(batch) = group.waiting.take(&self.sizes) {
+            while let Some(batch) = group.take(&self.sizes) {
                 self.metrics.timeout_trigger.increment(1);
                 state.ready.push(batch);
             }
@@ -281,12 +314,16 @@ impl Holder for Batcher {
 
     async fn hand_on(&self, piece: Piece) {
         let Piece { batch, mut senders } = piece;
+        let partition = self.keys.partition(&batch);
         let mut outcome = Ok(());
         for (batch, parts) in profiles::whole(batch, self.sizes.most, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
             let handed_on = self.holding.hand_on(batch, &mut senders, || apart(parts));
             outcome = outcome.and(handed_on.await);
+        }
+        if let Some(group) = self.holding.state().gathered.get_mut(&partition) {
+            group.handed_on(senders.waiting());
         }
         senders.tell(&outcome);
     }

@@ -428,6 +428,32 @@ async fn in_front_of_a_queue_on_disk_senders_hear_what_that_says_and_wait_shortl
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_front_of_a_queue_on_disk_those_who_were_answered_are_waited_for_and_nobody_else() {
+    let f = fixture(&Config::default(), Scripted::storing([]));
+    let send = |name: &'static str| f.consumer.consume(spans([name]));
+    let waited = async |clients: usize| {
+        let start = Instant::now();
+        let all = ["a", "b", "c"].map(send);
+        let outcomes = futures_util::future::join_all(all.into_iter().take(clients)).await;
+        assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
+        start.elapsed()
+    };
+    let at_once = StdDuration::ZERO;
+    // Nobody knows yet how many there are.
+    assert_eq!(waited(2).await, LONGEST_WAIT);
+    assert_eq!(waited(2).await, at_once);
+    assert_eq!(waited(2).await, at_once);
+    // One of them does not come back.
+    assert_eq!(waited(1).await, LONGEST_WAIT);
+    assert_eq!(waited(1).await, at_once);
+    assert_eq!(f.exporter.taken(), [2, 2, 2, 1, 1]);
+    // More than before: the first goes, the others wait for it once, and then all are known.
+    assert_eq!(waited(3).await, LONGEST_WAIT);
+    assert_eq!(waited(2).await, at_once);
+    assert_eq!(f.exporter.taken(), [2, 2, 2, 1, 1, 1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_in_several_batches_is_acknowledged_when_all_of_them_are_taken() {
     let config = Config {
         send_batch_max_size: 4,

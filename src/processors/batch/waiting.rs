@@ -45,6 +45,11 @@ impl Waiting {
         self.requests.is_empty()
     }
 
+    /// How many requests wait.
+    pub(super) fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
     pub(super) fn push(&mut self, piece: Piece) {
         self.items += piece.batch.items();
         self.bytes += piece.batch.bytes();
