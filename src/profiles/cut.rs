@@ -42,7 +42,8 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let Ok((entries, resources)) = Entries::of_request(request) else {
         return whole();
     };
-    let mut cutter = Cutter::new(&profiles, &entries, &resources);
+    let mut memory = Vec::new();
+    let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
     let mut pieces = Vec::new();
     let mut left = request.len().saturating_mul(GROWTH).max(SMALL);
     let mut at = 0;
@@ -76,7 +77,8 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
 pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let profiles = profiles(request)?;
     let (entries, resources) = Entries::of_request(request).ok()?;
-    let mut cutter = Cutter::new(&profiles, &entries, &resources);
+    let mut memory = Vec::new();
+    let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
     let middle = cutter.atoms / 2;
     let places = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
     let inner = places.filter(|place| *place < cutter.atoms);
@@ -127,12 +129,17 @@ struct Leaf<'p> {
 }
 
 impl<'p> Cutter<'p> {
-    fn new(profiles: &'p Profiles, entries: &'p Entries<'p>, resources: &'p [&'p [u8]]) -> Self {
+    fn new(
+        profiles: &'p Profiles,
+        entries: &'p Entries<'p>,
+        resources: &'p [&'p [u8]],
+        memory: &'p mut Vec<u128>,
+    ) -> Self {
         let mut cutter = Cutter {
             encoder: Encoder::new(&profiles.dictionary),
             wholes: Wholes {
                 resources,
-                identities: Identities::new(entries),
+                identities: Identities::new(entries, memory),
                 profiles: Vec::new(),
                 #[cfg(test)]
                 looks: 0,
@@ -278,7 +285,8 @@ mod tests {
         let request = named("s", 1, names.iter().map(String::as_str)).encode_to_vec();
         let profiles = profiles(&request).unwrap();
         let (entries, resources) = Entries::of_request(&request).unwrap();
-        let mut cutter = Cutter::new(&profiles, &entries, &resources);
+        let mut memory = Vec::new();
+        let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
         let pieces: Vec<Bytes> = (0..300).map(|at| cutter.encode(at..at + 1)).collect();
         assert_eq!(cutter.wholes.looks, 1);
         let mut ids: Vec<_> = pieces

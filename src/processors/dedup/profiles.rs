@@ -126,7 +126,8 @@ pub(super) fn deliveries(
     ignored: &[String],
 ) -> Result<Vec<Option<Delivery>>, Fault> {
     let (entries, resources) = Entries::of_shape(request, shape)?;
-    let mut identities = Identities::new(&entries);
+    let mut memory = Vec::new();
+    let mut identities = Identities::new(&entries, &mut memory);
     let profiles = identities.profiles(&resources, ignored)?;
     let mut deliveries = Vec::with_capacity(profiles.len());
     for profile in &profiles {

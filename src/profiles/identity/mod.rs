@@ -73,10 +73,10 @@ struct Sum {
 }
 
 impl<'e, 'r> Identities<'e, 'r> {
-    /// Hashes of what refers to these entries.
-    pub fn new(entries: &'e Entries<'r>) -> Self {
+    /// Hashes of what refers to these entries; they are kept in `memory`.
+    pub fn new(entries: &'e Entries<'r>, memory: &'e mut Vec<u128>) -> Self {
         Identities {
-            tables: Tables::new(entries),
+            tables: Tables::new(entries, memory),
             values: Vec::new(),
             timestamps: Vec::new(),
         }

@@ -17,18 +17,18 @@ pub(super) struct Tables<'e, 'r> {
     entries: &'e Entries<'r>,
     /// For the strings that resources, scopes and values refer to.
     pub(super) references: References<'e, &'r [u8]>,
-    strings: Memo,
+    strings: Memo<'e>,
     /// Those that say nothing have the hash 0.
-    attributes: Memo,
+    attributes: Memo<'e>,
     /// The keys of attributes.
-    keys: Memo,
+    keys: Memo<'e>,
     /// Of their binaries, wherever they are in memory.
-    mappings: Memo,
+    mappings: Memo<'e>,
     /// The first addresses of mappings.
-    starts: Vec<u64>,
-    functions: Memo,
-    locations: Memo,
-    stacks: Memo,
+    starts: Memo<'e>,
+    functions: Memo<'e>,
+    locations: Memo<'e>,
+    stacks: Memo<'e>,
     /// Whether there were fields that are not known.
     pub(super) unknown: bool,
     /// The hash of a string without anything in it.
@@ -37,11 +37,14 @@ pub(super) struct Tables<'e, 'r> {
 
 /// The hashes of a table's entries; 0 for those that were not asked for.
 #[derive(Debug)]
-struct Memo(Vec<u128>);
+struct Memo<'m>(&'m mut [u128]);
 
-impl Memo {
-    fn of(table: &[&[u8]]) -> Self {
-        Memo(vec![0; table.len()])
+impl<'m> Memo<'m> {
+    /// For a table of so many entries, out of memory for several.
+    fn of(entries: usize, memory: &mut &'m mut [u128]) -> Self {
+        let (memo, rest) = std::mem::take(memory).split_at_mut(entries);
+        *memory = rest;
+        Memo(memo)
     }
 
     #[inline(always)]
@@ -59,18 +62,28 @@ impl Memo {
 }
 
 impl<'e, 'r> Tables<'e, 'r> {
-    pub(super) fn new(entries: &'e Entries<'r>) -> Self {
+    /// `memory` is for the hashes: one piece for all of them, because profiles are often small.
+    pub(super) fn new(entries: &'e Entries<'r>, memory: &'e mut Vec<u128>) -> Self {
+        let strings = entries.strings.len();
+        let attributes = entries.attributes.len();
+        let mappings = entries.mappings.len();
+        let functions = entries.functions.len();
+        let locations = entries.locations.len();
+        let stacks = entries.stacks.len();
+        let all = strings + 2 * attributes + 2 * mappings + functions + locations + stacks;
+        *memory = vec![0; all];
+        let memory = &mut memory.as_mut_slice();
         Tables {
             entries,
             references: References::new(&entries.strings),
-            strings: Memo::of(&entries.strings),
-            attributes: Memo::of(&entries.attributes),
-            keys: Memo::of(&entries.attributes),
-            mappings: Memo::of(&entries.mappings),
-            starts: vec![0; entries.mappings.len()],
-            functions: Memo::of(&entries.functions),
-            locations: Memo::of(&entries.locations),
-            stacks: Memo::of(&entries.stacks),
+            strings: Memo::of(strings, memory),
+            attributes: Memo::of(attributes, memory),
+            keys: Memo::of(attributes, memory),
+            mappings: Memo::of(mappings, memory),
+            starts: Memo::of(mappings, memory),
+            functions: Memo::of(functions, memory),
+            locations: Memo::of(locations, memory),
+            stacks: Memo::of(stacks, memory),
             unknown: entries.unknown,
             nothing: hash(b""),
         }
@@ -193,7 +206,8 @@ impl<'e, 'r> Tables<'e, 'r> {
             Some(hash) => hash,
             None => self.new_mapping(of)?,
         };
-        Ok((hash, self.starts.get(at(of)).copied().unwrap_or_default()))
+        let start = self.starts.get(of).unwrap_or_default();
+        Ok((hash, start as u64))
     }
 
     fn new_mapping(&mut self, of: i32) -> Result<u128, Fault> {
@@ -212,9 +226,7 @@ impl<'e, 'r> Tables<'e, 'r> {
                 _ => self.unknown = true,
             }
         }
-        if let Some(place) = self.starts.get_mut(at(of)) {
-            *place = start;
-        }
+        self.starts.set(of, u128::from(start));
         let mut said = [0; 48];
         let pages = limit.wrapping_sub(start).div_ceil(PAGE);
         said[..8].copy_from_slice(&pages.to_le_bytes());
@@ -367,7 +379,7 @@ impl<'e, 'r> Tables<'e, 'r> {
 
     /// The innermost loop: locations up to one that was not seen before. Returns the rest.
     fn known_locations<'p>(&self, mut packed: &'p [u8], into: &mut Sequence) -> &'p [u8] {
-        let hashes = self.locations.0.as_slice();
+        let hashes = &*self.locations.0;
         let mut sequence = *into;
         while let Ok((location, rest)) = varint(packed)
             // Below 0 there is none, nor where these would be.

@@ -16,7 +16,8 @@ use crate::profiles::testing_batches::named;
 /// The hash of what each profile says, in order.
 fn contents(request: &[u8]) -> Result<Vec<u128>, Fault> {
     let (entries, resources) = Entries::of_request(request)?;
-    let mut identities = Identities::new(&entries);
+    let mut memory = Vec::new();
+    let mut identities = Identities::new(&entries, &mut memory);
     let profiles = identities.profiles(&resources, &[])?;
     let all = |profile: &Encoded<'_>| 0..profile.samples.len();
     profiles
@@ -27,7 +28,8 @@ fn contents(request: &[u8]) -> Result<Vec<u128>, Fault> {
 
 fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), Fault> {
     let (entries, resources) = Entries::of_request(request)?;
-    let mut identities = Identities::new(&entries);
+    let mut memory = Vec::new();
+    let mut identities = Identities::new(&entries, &mut memory);
     let profiles = identities.profiles(&resources, &[])?;
     let known = profiles.iter().map(|profile| identities.delivery(profile));
     let known = known.collect::<Result<_, _>>()?;
@@ -143,7 +145,8 @@ proptest! {
 
 fn profile_ids(request: &[u8]) -> Vec<Option<[u8; 16]>> {
     let (entries, resources) = Entries::of_request(request).unwrap();
-    let mut identities = Identities::new(&entries);
+    let mut memory = Vec::new();
+    let mut identities = Identities::new(&entries, &mut memory);
     let profiles = identities.profiles(&resources, &[]).unwrap();
     profiles.iter().map(|profile| profile.profile_id).collect()
 }
@@ -339,7 +342,8 @@ fn attributes_of_resources_that_are_ignored_make_no_difference() {
     let of = |service: &str, ignored: &[String]| {
         let request = named(service, 5, ["one"]).encode_to_vec();
         let (entries, resources) = Entries::of_request(&request).unwrap();
-        let mut identities = Identities::new(&entries);
+        let mut memory = Vec::new();
+        let mut identities = Identities::new(&entries, &mut memory);
         let profiles = identities.profiles(&resources, ignored).unwrap();
         identities.content(&profiles[0], 0..1).unwrap()
     };
