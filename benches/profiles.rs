@@ -20,6 +20,7 @@ use prost::Message as _;
 use tributary::compression::Codec;
 use tributary::compression::compress::Compressor;
 use tributary::memory::Budget;
+use tributary::profiles::entries::Entries;
 use tributary::profiles::identity::Identities;
 use tributary::profiles::merge::Options;
 use tributary::profiles::model::ResourceProfiles;
@@ -117,15 +118,18 @@ fn main() {
     for request in &requests {
         let _ = compactor.add(request);
     }
-    let profiles = compactor.finish();
+    let whole = compactor.finish().encode();
     step("identities of all profiles", &|| {
-        let mut identities = Identities::new(&profiles.dictionary);
-        for resource in &profiles.resources {
-            for scope in &resource.scopes {
-                for profile in &scope.profiles {
-                    black_box(identities.delivery(resource, scope, profile));
-                }
-            }
+        let mut memory = Vec::new();
+        let Ok((entries, resources)) = Entries::of_request(&whole) else {
+            return;
+        };
+        let mut identities = Identities::new(&entries, &mut memory);
+        let Ok(profiles) = identities.profiles(&resources, &[]) else {
+            return;
+        };
+        for profile in &profiles {
+            let _ = black_box(identities.delivery(profile));
         }
     });
     step("check", &|| {

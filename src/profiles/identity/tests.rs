@@ -296,10 +296,8 @@ fn what_leads_nowhere_is_an_error_in_every_table() {
         let fault = contents(request).unwrap_err();
         assert_eq!(fault, Fault::Dangling { table, index: 99 });
     };
-    let cases: [(
-        Table,
-        fn(&mut proto::Profile, &mut proto::ProfilesDictionary),
-    ); 8] = [
+    type Change = fn(&mut proto::Profile, &mut proto::ProfilesDictionary);
+    let cases: [(Table, Change); 8] = [
         (Table::Stack, |profile, _| {
             profile.samples[0].stack_index = 99
         }),
