@@ -58,6 +58,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod testing_batches;
 #[cfg(test)]
+mod testing_subjects;
+#[cfg(test)]
 mod tests;
 pub mod top;
 pub mod write;

@@ -1,5 +1,4 @@
-//! Requests for tests: made of few words, so that much is equal, with duplicates and orphans, but without errors. And
-//! what samples are about, as text.
+//! Requests for tests: made of few words, so that much is equal, with duplicates and orphans, but without errors.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -8,9 +7,6 @@ use opentelemetry_proto::tonic::common::v1::{
 };
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-
-use super::dictionary::{Attribute, Dictionary, SampleKey};
-use super::id::LocationId;
 
 /// Decisions, read from bytes, so that proptest can shrink them. Used up, every answer is 0.
 struct Entropy<'e>(&'e [u8]);
@@ -239,55 +235,4 @@ fn profile(entropy: &mut Entropy<'_>, tables: &proto::ProfilesDictionary) -> pro
         attribute_indices: attributes(entropy, tables),
         ..Default::default()
     }
-}
-
-/// What a sample is about, wherever binaries are in memory.
-pub(crate) fn about(dictionary: &Dictionary, key: SampleKey) -> String {
-    let attribute = |attribute: Attribute| {
-        let [key, unit] = [attribute.key, attribute.unit].map(|id| dictionary.text(id));
-        format!(
-            "{key} {unit} {:?}",
-            dictionary.encoded_value(attribute.value)
-        )
-    };
-    let attributes = |set| {
-        let ids = dictionary.attributes(set).iter();
-        let mut texts: Vec<_> = ids
-            .map(|id| attribute(dictionary.get_attribute(*id)))
-            .collect();
-        texts.sort();
-        texts
-    };
-    let location = |id: &LocationId| {
-        let location = dictionary.get_location(*id);
-        let mapping = dictionary.get_mapping(location.mapping);
-        let binary = dictionary.binary(mapping);
-        let lines = dictionary.get_lines(location.lines).iter().map(|line| {
-            let function = dictionary.get_function(line.function);
-            let names = [function.name, function.system_name, function.filename];
-            let names = names.map(|id| dictionary.text(id));
-            (names, function.start_line, line.line, line.column)
-        });
-        format!(
-            "{:?}",
-            (
-                location.address.wrapping_sub(mapping.start),
-                (
-                    binary.pages,
-                    binary.file_offset,
-                    dictionary.text(binary.filename)
-                ),
-                attribute(binary.build_id),
-                lines.collect::<Vec<_>>(),
-                attributes(location.attributes),
-            )
-        )
-    };
-    let stack: Vec<_> = dictionary
-        .locations(key.stack)
-        .iter()
-        .map(location)
-        .collect();
-    let link = dictionary.get_link(key.link);
-    format!("{stack:?} {:?} {link:?}", attributes(key.attributes))
 }

@@ -20,8 +20,8 @@ use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopePr
 use super::reindex::{Fault, Memo};
 use super::relocations::Addresses;
 use super::resolve::{self, resolve};
-use super::testing::about;
 use super::testing_batches::requests;
+use super::testing_subjects::about;
 use crate::batch::Signal;
 use crate::wire::Limit;
 

@@ -10,8 +10,9 @@ use crate::profiles::compact::Compactor;
 use crate::profiles::dictionary::Dictionary;
 use crate::profiles::ingest::ingest;
 use crate::profiles::reindex::{Memo, Table};
-use crate::profiles::testing::{self, about};
+use crate::profiles::testing;
 use crate::profiles::testing_batches::named;
+use crate::profiles::testing_subjects::about;
 
 /// The hash of what each profile says, in order.
 fn contents(request: &[u8]) -> Result<Vec<u128>, Fault> {
