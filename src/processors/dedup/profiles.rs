@@ -116,7 +116,8 @@ pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Ve
         .collect()
 }
 
-/// How each profile of a request of this shape is known, in order; resources are compared without the attributes that are ignored.
+/// How each profile of a request of this shape is known, in order; resources are compared without the attributes that
+/// are ignored.
 ///
 /// # Errors
 /// An index points nowhere, or something else cannot be understood: such a request is not touched.
