@@ -76,6 +76,7 @@ async fn append(
                     let record = NewRecord {
                         parts: vec![record.clone()],
                         items: 30,
+                        permit: None,
                     };
                     log.append(record).await?;
                     appended += 1;
@@ -110,6 +111,7 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
             let record = NewRecord {
                 parts: vec![records[(sent + at) % records.len()].clone()],
                 items: 30,
+                permit: None,
             };
             lease.log().append(record)
         });

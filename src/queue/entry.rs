@@ -93,12 +93,12 @@ impl Request {
         })
     }
 
-    /// A request that was read from a log, which has it until it is settled.
-    pub(super) fn of_record(kept: Kept) -> Arc<Self> {
+    /// A request that was read from a log, which has it until it is settled, and that is part of what is under way.
+    pub(super) fn of_record(kept: Kept, step: Option<Step>) -> Arc<Self> {
         Arc::new(Request {
             kept: Some(kept),
             _place: None,
-            step: Mutex::default(),
+            step: Mutex::new(step),
             waiting: None,
             failed: Mutex::default(),
         })

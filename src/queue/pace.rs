@@ -22,7 +22,7 @@ pub(super) struct Pace {
 }
 
 /// Part of what is under way; held until it is delivered or given up.
-pub(super) type Step = OwnedSemaphorePermit;
+pub(super) type Step = Arc<OwnedSemaphorePermit>;
 
 impl Pace {
     pub(super) fn new() -> Self {
@@ -41,7 +41,7 @@ impl Pace {
             .unwrap_or(FREELY_KIB)
             .clamp(1, FREELY_KIB);
         let step = self.free.clone().acquire_many_owned(kib);
-        timeout(LONGEST, step).await.ok()?.ok()
+        timeout(LONGEST, step).await.ok()?.ok().map(Arc::new)
     }
 
     /// The next hop is away as long as what is returned lives.

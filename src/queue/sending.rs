@@ -223,7 +223,11 @@ impl SendingQueue {
         mut batch: Batch,
         arrival: Arrival,
     ) -> Result<(), Nack> {
-        let record = stored.record(&mut batch);
+        let mut record = stored.record(&mut batch);
+        // What is on the disk only is not under way.
+        if stored.log().keeps_up() {
+            record.permit = self.delivery.pace.step(record.len()).await;
+        }
         let units = stored.units(&record);
         let sender = &self.delivery.sender;
         if sender.gathers() && stored.is_scarce(units) {

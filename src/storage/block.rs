@@ -160,7 +160,14 @@ mod tests {
         ] {
             let (one, two) = content.split_at(content.len() / 3);
             let parts = [one, two].map(Bytes::copy_from_slice).to_vec();
-            let new = vec![NewRecord { parts, items: 3 }, NewRecord::default()];
+            let new = vec![
+                NewRecord {
+                    parts,
+                    items: 3,
+                    permit: None,
+                },
+                NewRecord::default(),
+            ];
             let block = Block::new(5, new, [9; 8], compress);
             let header = block.header;
             assert_eq!(header.codec, codec);

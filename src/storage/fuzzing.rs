@@ -33,6 +33,7 @@ pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
         let record = NewRecord {
             parts: vec![Bytes::copy_from_slice(record)],
             items: 1,
+            permit: None,
         };
         let block = Block::new(number as u64, vec![record], MARKER, compress);
         block

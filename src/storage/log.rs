@@ -23,10 +23,8 @@ use super::{AppendError, NewRecord, OpenError, Options, Usage};
 use crate::telemetry::StorageMetrics;
 
 /// Blocks that were just written are kept in memory, uncompressed, up to this many bytes: who keeps up reads them from here.
-const RECENT_BYTES: usize = 4 << 20;
-/// With more than this among them that was not read the reader does not keep up. Less than the largest group would be one
-/// that has just been written, and that nobody could have read yet.
-const BEHIND_BYTES: usize = 3 << 20;
+/// At least what may be under way before senders wait (see `queue/pace`), and a batch of 8192 items of one KB.
+const RECENT_BYTES: usize = 8 << 20;
 
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
 pub struct Log {
@@ -83,7 +81,7 @@ pub(super) struct Recent {
     /// In the order of their records, without gaps between them.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
-    /// The record behind the block that the reader has: the first one, until it asks for another.
+    /// The next record that the reader has not been given with its block.
     read: u64,
 }
 
@@ -271,6 +269,11 @@ impl Log {
         self.shared.readable.notified()
     }
 
+    /// Whether the reader finds in memory what it reads next.
+    pub fn keeps_up(&self) -> bool {
+        !self.shared.lock().recent.is_behind()
+    }
+
     /// Makes all who wait look again.
     pub fn wake(&self) {
         self.shared.readable.notify_waiters();
@@ -387,16 +390,16 @@ impl RecentBlock {
             items: record.items,
             parts: record.parts.clone(),
             place: self.place,
+            permit: record.permit.clone(),
         })
     }
 }
 
 impl Recent {
-    /// Whether the reader does not keep up.
+    /// Whether the reader does not keep up: what it has to read next is only on the disk.
     pub(super) fn is_behind(&self) -> bool {
         let front = self.blocks.front();
-        let read = front.filter(|block| block.header.end() <= self.read);
-        self.bytes - read.map_or(0, RecentBlock::bytes) > BEHIND_BYTES
+        front.is_some_and(|front| front.header.first > self.read)
     }
 
     /// A block was written behind all others.
@@ -424,6 +427,7 @@ impl Recent {
         {
             self.pop();
         }
+        self.read = sequence;
         let front = self.blocks.front()?;
         if front.header.first > sequence {
             return None;
@@ -433,7 +437,8 @@ impl Recent {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Recent::default();
+        self.blocks.clear();
+        self.bytes = 0;
     }
 
     fn pop(&mut self) {

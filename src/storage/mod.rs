@@ -46,9 +46,11 @@ mod testing;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub use inspect::{Contents, Waiting, inspect, reader};
 pub use log::Log;
@@ -107,6 +109,8 @@ pub struct NewRecord {
     pub parts: Vec<Bytes>,
     /// Items in it, for the accounts.
     pub items: usize,
+    /// Kept as long as the log has the content in memory. Whoever is given it from there is given this, too.
+    pub permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl NewRecord {

@@ -2,9 +2,10 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::error;
 
 use super::block;
@@ -13,7 +14,7 @@ use super::log::{Log, Shared};
 use super::scan::{Found, Scan};
 
 /// A record that was appended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Record {
     /// Its number: larger than that of every record appended before it.
     pub sequence: u64,
@@ -23,6 +24,8 @@ pub struct Record {
     pub parts: Vec<Bytes>,
     /// Where it is.
     pub place: Place,
+    /// What was appended with it; nothing if it was read from a file.
+    pub permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Record {
@@ -217,10 +220,10 @@ impl Log {
             let mut state = self.shared.lock();
             let sequence = state.segments.acknowledged.next_absent(reader.sequence);
             reader.sequence = sequence;
+            let recent = state.recent.take(sequence);
             if sequence >= state.segments.end() {
                 return Ok(Step::Stop(Next::Empty));
             }
-            let recent = state.recent.take(sequence);
             (state.segments.find(sequence).cloned(), recent)
         };
         if let Some(recent) = recent {
@@ -359,6 +362,7 @@ pub(super) fn records(
         items,
         parts: vec![data],
         place,
+        permit: None,
     })
 }
 

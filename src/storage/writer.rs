@@ -142,17 +142,13 @@ impl Writer {
             let closing = state.closing;
             let due = self.due(&state);
             let now = Instant::now();
+            let bytes = || state.waiting.iter().map(|append| append.record.len()).sum();
             if state.options.fsync == Fsync::Always
                 && !closing
                 && !state.waiting.is_empty()
                 && state.waiting.len() < expected
                 && let Some(left) = last.and_then(|last| last.left(now))
-                && state
-                    .waiting
-                    .iter()
-                    .map(|append| bytes_of(&append.record))
-                    .sum::<usize>()
-                    < GROUP_BYTES
+                && !gathering::is_enough(bytes(), state.waiting.len())
             {
                 state.wanted = expected;
                 let waited = self.shared.work.wait_timeout(state, left);

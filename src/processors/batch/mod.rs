@@ -30,7 +30,7 @@ use crate::config::{ComponentId, Problems, Validate};
 use crate::entry;
 use crate::memory::Budget;
 use crate::processors::holding::{
-    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most,
+    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
 };
 use crate::processors::partition::{self, Keys, Partition};
 use crate::processors::senders::Senders;
@@ -166,8 +166,15 @@ const MAX_UNDER_WAY: Most = Most {
 
 /// How long a sender waits at most for others whose requests are batched with its own, where it waits until they are on a
 /// disk. Clients often send one request after the other: this bounds how much one of them can send, and so a batch goes
-/// as soon as it has as many requests as can be expected, see [`Group::expected`].
+/// as soon as it has as many requests as can be expected, see [`Group::is_complete`].
 const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Where senders wait, how many batches are on their way at once without having been waited for: the disk has one while
+/// the processor makes the next.
+const TURNS: usize = 2;
+/// From how many bytes on a batch may be the other one. Each write costs the processor about as much as 100 KiB of data, and
+/// what is much larger has left its cache before it is written.
+const TURN_BYTES: usize = 768 << 10;
 
 const FULL: &str = "the batch processor is full: the next stage does not take its batches";
 
@@ -197,8 +204,11 @@ struct Group {
 }
 
 impl Group {
+    /// Whether, where senders wait, there is nothing to wait for.
     fn is_complete(&self) -> bool {
-        self.under_way == 0 && self.expected > 0 && self.waiting.requests() >= self.expected
+        let all_are_back = self.expected > 0 && self.waiting.requests() >= self.expected;
+        self.under_way == 0 && all_are_back
+            || self.under_way < TURNS && self.waiting.bytes() >= TURN_BYTES
     }
 
     /// The next batch, on its way.
@@ -260,11 +270,7 @@ impl Batcher {
             wake = true;
         }
         if self.senders_wait && group.is_complete() {
-            while let Some(batch) = group.take(&self.sizes) {
-                self.metrics.timeout_trigger.increment(1);
-                state.ready.push(batch);
-            }
-            group.due = None;
+            self.send_all(group, &mut state.ready);
             wake = true;
         }
         if group.due.is_none() && !group.waiting.is_empty() {
@@ -275,6 +281,15 @@ impl Batcher {
             self.holding.wake();
         }
         Ok(Some(()))
+    }
+
+    /// All that waits is ready to go, though it may be less than enough.
+    fn send_all(&self, group: &mut Group, ready: &mut Queue<Piece>) {
+        while let Some(batch) = group.take(&self.sizes) {
+            self.metrics.timeout_trigger.increment(1);
+            ready.push(batch);
+        }
+        group.due = None;
     }
 }
 
@@ -296,15 +311,12 @@ impl Holder for Batcher {
         let mut next: Option<Instant> = None;
         for group in state.gathered.values_mut() {
             let Some(due) = group.due else { continue };
-            if due > now && !urgent {
+            let complete = self.senders_wait && group.is_complete();
+            if due > now && !urgent && !complete {
                 next = Some(next.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }
-            group.due = None;
-            while let Some(batch) = group.take(&self.sizes) {
-                self.metrics.timeout_trigger.increment(1);
-                state.ready.push(batch);
-            }
+            self.send_all(group, &mut state.ready);
         }
         Collected {
             due: next,

@@ -454,6 +454,24 @@ async fn in_front_of_a_queue_on_disk_those_who_were_answered_are_waited_for_and_
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_front_of_a_queue_on_disk_two_large_batches_are_under_way_at_once() {
+    let write = StdDuration::from_millis(8);
+    let mut storing = Scripted::slow(write);
+    Arc::get_mut(&mut storing).unwrap().stores = true;
+    let f = fixture(&Config::default(), storing);
+    let start = Instant::now();
+    let large = |name: &str| {
+        f.consumer
+            .consume(spans([name.repeat(TURN_BYTES).as_str()]))
+    };
+    let outcomes = futures_util::future::join_all(["a", "b", "c"].map(large)).await;
+    assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
+    // The third goes when one of the others is on the disk, though nobody else comes.
+    assert_eq!(start.elapsed(), 2 * write);
+    assert_eq!(f.exporter.taken(), [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_in_several_batches_is_acknowledged_when_all_of_them_are_taken() {
     let config = Config {
         send_batch_max_size: 4,

@@ -45,6 +45,11 @@ impl Waiting {
         self.requests.is_empty()
     }
 
+    /// Their encoded bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// How many requests wait.
     pub(super) fn requests(&self) -> usize {
         self.requests.len()

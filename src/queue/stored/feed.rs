@@ -85,9 +85,11 @@ async fn push(
     batcher: &Batcher,
     delivery: &Delivery,
     mut kept: Kept,
-    record: Record,
+    mut record: Record,
 ) {
-    let items = record.items;
+    let (items, merging) = (record.items, batcher.merging());
+    // What waits to be merged is not under way.
+    let step = record.permit.take().filter(|_| merging.is_none());
     // Whoever sent it has its own memory back.
     let memory = stored.memory(record.bytes(), || !stored.reads());
     let Some(permit) = memory.await else {
@@ -105,7 +107,6 @@ async fn push(
         return;
     };
     batch.hold(permit);
-    let merging = batcher.merging();
     let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
     let pieces = match merging {
         Some(merging) => merging.pieces(batch).await,
@@ -113,7 +114,7 @@ async fn push(
     };
     // From here on each piece has an outcome, or gives the record back.
     kept.begin();
-    let request = Request::of_record(kept);
+    let request = Request::of_record(kept, step);
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();
     drop(request);

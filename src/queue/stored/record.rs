@@ -47,6 +47,7 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     NewRecord {
         parts: parts.collect(),
         items,
+        permit: None,
     }
 }
 

@@ -58,16 +58,28 @@ impl Process {
     }
 
     fn terminal(&self, queue: QueueConfig, sender: &Arc<dyn Sender>) -> Terminal {
+        self.terminal_with(settings(queue), sender)
+    }
+
+    /// One that waits for its next hop without a timer: while the log's thread is waited for, a paused clock jumps to
+    /// the next one.
+    fn patient_terminal(&self, sender: &Arc<dyn Sender>) -> Terminal {
+        let settings = Settings {
+            timeout: SECS(0),
+            ..settings(QueueConfig::default())
+        };
+        self.terminal_with(settings, sender)
+    }
+
+    fn terminal_with(&self, mut settings: Settings, sender: &Arc<dyn Sender>) -> Terminal {
         let mut cx = self.host.context(&"test".parse().unwrap());
         let services = Services {
             storage: Some(self.storage.clone()),
             ..Services::default()
         };
         cx.extensions = Extensions::from_iter([("file_storage".parse().unwrap(), services)]);
-        let settings = settings(QueueConfig {
-            storage: Some("file_storage".parse().unwrap()),
-            ..queue
-        });
+        let queue = settings.queue.as_mut().unwrap();
+        queue.storage = Some("file_storage".parse().unwrap());
         let mut terminal = metrics::with_local_recorder(&self.recorder, || {
             terminal(&cx, &[Signal::Traces], &settings, sender).unwrap()
         });
@@ -151,6 +163,51 @@ async fn what_a_process_could_not_deliver_the_next_one_does() {
     let exporter = process.exporter(QueueConfig::default(), accept);
     until(|| exporter.idle()).await;
     assert_eq!(exporter.attempts(), 0);
+}
+
+/// It never answers.
+struct Deaf;
+
+impl Sender for Deaf {
+    fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn of_a_mebibyte() -> Batch {
+    request(&"x".repeat(1 << 20), 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn senders_are_slowed_down_a_little_while_much_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let sender: Arc<dyn Sender> = Arc::new(Deaf);
+    let terminal = process.patient_terminal(&sender);
+    let consumer = terminal.inputs.get(Signal::Traces).unwrap();
+    let start = Instant::now();
+    for _ in 0..8 {
+        consumer.consume(of_a_mebibyte()).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), MS(0));
+    consumer.consume(of_a_mebibyte()).await.unwrap();
+    assert_eq!(start.elapsed(), MS(50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sender_gathers_slows_nobody_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let gatherer = Arc::new(Gatherer::stubborn());
+    let sender: Arc<dyn Sender> = gatherer.clone();
+    let terminal = process.patient_terminal(&sender);
+    let consumer = terminal.inputs.get(Signal::Traces).unwrap();
+    for taken in 1..=12 {
+        let start = Instant::now();
+        consumer.consume(of_a_mebibyte()).await.unwrap();
+        assert_eq!(start.elapsed(), MS(0));
+        until(|| gatherer.held.lock().unwrap().len() == taken).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
