@@ -148,6 +148,8 @@ impl Delivery {
             .retry
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
+        // From the first failure on, attempts included: to one that is a black hole each takes long.
+        let mut away = None;
         loop {
             let batch = match encoded.take() {
                 Some(batch) => batch,
@@ -197,7 +199,7 @@ impl Delivery {
                 }
                 Some(wait) => {
                     self.log_retry(&error, wait);
-                    let _away = self.pace.failing();
+                    away.get_or_insert_with(|| self.pace.failing());
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.stopping.cancelled() => {}

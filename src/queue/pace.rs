@@ -37,11 +37,14 @@ impl Pace {
         if self.failing.load(Relaxed) > 0 {
             return None;
         }
-        let kib = u32::try_from(bytes >> 10)
-            .unwrap_or(FREELY_KIB)
-            .clamp(1, FREELY_KIB);
-        let step = self.free.clone().acquire_many_owned(kib);
+        let step = self.free.clone().acquire_many_owned(kib(bytes));
         timeout(LONGEST, step).await.ok()?.ok().map(Arc::new)
+    }
+
+    /// The same for those who do not wait: it counts if there is room for it.
+    pub(super) fn try_step(&self, bytes: usize) -> Option<Step> {
+        let step = self.free.clone().try_acquire_many_owned(kib(bytes));
+        step.ok().map(Arc::new)
     }
 
     /// The next hop is away as long as what is returned lives.
@@ -49,6 +52,11 @@ impl Pace {
         self.failing.fetch_add(1, Relaxed);
         Failing(self)
     }
+}
+
+fn kib(bytes: usize) -> u32 {
+    let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(FREELY_KIB);
+    kib.clamp(1, FREELY_KIB)
 }
 
 /// See [`Pace::failing`].

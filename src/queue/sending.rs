@@ -224,10 +224,6 @@ impl SendingQueue {
         arrival: Arrival,
     ) -> Result<(), Nack> {
         let mut record = stored.record(&mut batch);
-        // What is on the disk only is not under way.
-        if stored.log().keeps_up() {
-            record.permit = self.delivery.pace.step(record.len()).await;
-        }
         let units = stored.units(&record);
         let sender = &self.delivery.sender;
         if sender.gathers() && stored.is_scarce(units) {
@@ -240,6 +236,12 @@ impl SendingQueue {
                 return Ok(());
             }
             Err(no_room) => return Err(self.refusal(config, units, no_room)),
+        };
+        let (pace, bytes) = (&self.delivery.pace, record.bytes_in_memory());
+        // What is only on the disk is not under way.
+        record.permit = match stored.log().keeps_up() {
+            true => pace.step(bytes).await,
+            false => pace.try_step(bytes),
         };
         // A task: should the sender give up meanwhile, whether the log has it must be known all the same.
         let log = stored.clone();

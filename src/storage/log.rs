@@ -23,8 +23,10 @@ use super::{AppendError, NewRecord, OpenError, Options, Usage};
 use crate::telemetry::StorageMetrics;
 
 /// Blocks that were just written are kept in memory, uncompressed, up to this many bytes: who keeps up reads them from here.
-/// At least what may be under way before senders wait (see `queue/pace`), and a batch of 8192 items of one KB.
-const RECENT_BYTES: usize = 8 << 20;
+/// More than may be under way before senders wait (see `queue/pace`).
+const RECENT_BYTES: usize = 10 << 20;
+/// The same while the reader does not keep up, and has no use for them before it has read the files.
+const RECENT_BYTES_BEHIND: usize = 4 << 20;
 
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
 pub struct Log {
@@ -81,6 +83,8 @@ pub(super) struct Recent {
     /// In the order of their records, without gaps between them.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
+    /// The record behind the last block.
+    end: u64,
     /// The next record that the reader has not been given with its block.
     read: u64,
 }
@@ -377,9 +381,7 @@ impl Shared {
 impl RecentBlock {
     /// What it takes, about.
     fn bytes(&self) -> usize {
-        /// The lists of a record's parts, and the first of them, which is made for it.
-        const BESIDE_CONTENT: usize = 256;
-        self.header.raw as usize + self.records.len() * BESIDE_CONTENT
+        self.records.iter().map(NewRecord::bytes_in_memory).sum()
     }
 
     /// The records as they are given out.
@@ -399,7 +401,7 @@ impl Recent {
     /// Whether the reader does not keep up: what it has to read next is only on the disk.
     pub(super) fn is_behind(&self) -> bool {
         let front = self.blocks.front();
-        front.is_some_and(|front| front.header.first > self.read)
+        front.map_or(self.end, |front| front.header.first) > self.read
     }
 
     /// A block was written behind all others.
@@ -412,10 +414,16 @@ impl Recent {
             self.clear();
         }
         self.bytes += block.bytes();
+        self.end = block.header.end();
         self.blocks.push_back(block);
-        while self.bytes > RECENT_BYTES {
+        while self.bytes > RECENT_BYTES || self.is_behind() && self.bytes > RECENT_BYTES_BEHIND {
             self.pop();
         }
+    }
+
+    /// The reader has everything before this record.
+    pub(super) fn read_to(&mut self, next: u64) {
+        self.read = next;
     }
 
     /// The block with a record. Blocks before it have been read, and are let go of.
@@ -427,13 +435,9 @@ impl Recent {
         {
             self.pop();
         }
-        self.read = sequence;
+        self.read_to(sequence);
         let front = self.blocks.front()?;
-        if front.header.first > sequence {
-            return None;
-        }
-        self.read = front.header.end();
-        Some(front.clone())
+        (front.header.first <= sequence).then(|| front.clone())
     }
 
     pub(super) fn clear(&mut self) {

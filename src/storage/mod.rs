@@ -119,6 +119,13 @@ impl NewRecord {
         self.parts.iter().map(Bytes::len).sum()
     }
 
+    /// What it takes in memory, about.
+    pub fn bytes_in_memory(&self) -> usize {
+        /// The lists of its parts, and the first of them, which is made for it.
+        const BESIDE_CONTENT: usize = 256;
+        self.len() + BESIDE_CONTENT
+    }
+
     /// Whether there is no content.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -335,7 +335,8 @@ impl Log {
     ) {
         let mut end = header.first;
         {
-            let state = self.shared.lock();
+            let mut state = self.shared.lock();
+            state.recent.read_to(header.end());
             for record in records {
                 end = record.sequence + 1;
                 let wanted = record.sequence >= reader.sequence

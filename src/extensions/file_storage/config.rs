@@ -29,7 +29,7 @@ pub struct Config {
     /// How often with `fsync: interval`: a power failure costs at most what was acknowledged since. Above 0. Default:
     /// 1s.
     pub fsync_interval: Duration,
-    /// `lz4` or `none`. With `lz4` what waits is compressed: as long as not more than 3 MiB do, what is written is about to be
+    /// `lz4` or `none`. With `lz4` what waits is compressed: as long as not more than 10 MiB do, what is written is about to be
     /// sent and deleted. Default: `lz4`.
     pub compression: Compression,
     /// Accepted for files of the Collector, without an effect: segments are deleted as they are read.

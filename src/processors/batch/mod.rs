@@ -270,7 +270,7 @@ impl Batcher {
             wake = true;
         }
         if self.senders_wait && group.is_complete() {
-            self.send_all(group, &mut state.ready);
+            self.send_all(group, &mut state.ready, &self.metrics.size_trigger);
             wake = true;
         }
         if group.due.is_none() && !group.waiting.is_empty() {
@@ -284,9 +284,9 @@ impl Batcher {
     }
 
     /// All that waits is ready to go, though it may be less than enough.
-    fn send_all(&self, group: &mut Group, ready: &mut Queue<Piece>) {
+    fn send_all(&self, group: &mut Group, ready: &mut Queue<Piece>, trigger: &Counter) {
         while let Some(batch) = group.take(&self.sizes) {
-            self.metrics.timeout_trigger.increment(1);
+            trigger.increment(1);
             ready.push(batch);
         }
         group.due = None;
@@ -316,7 +316,11 @@ impl Holder for Batcher {
                 next = Some(next.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }
-            self.send_all(group, &mut state.ready);
+            let trigger = match complete {
+                true => &self.metrics.size_trigger,
+                false => &self.metrics.timeout_trigger,
+            };
+            self.send_all(group, &mut state.ready, trigger);
         }
         Collected {
             due: next,

@@ -43,13 +43,7 @@ impl Process {
         queue: QueueConfig,
         answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static,
     ) -> Exporter {
-        let hop = Arc::new(Hop {
-            answer: Mutex::new(Box::new(answer)),
-            latency: MS(0),
-            attempts: Mutex::default(),
-            accepted: Mutex::default(),
-            encoded: Mutex::default(),
-        });
+        let hop = hop(answer);
         let sender: Arc<dyn Sender> = hop.clone();
         Exporter {
             hop,
@@ -123,6 +117,16 @@ impl Exporter {
     }
 }
 
+fn hop(answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static) -> Arc<Hop> {
+    Arc::new(Hop {
+        answer: Mutex::new(Box::new(answer)),
+        latency: MS(0),
+        attempts: Mutex::default(),
+        accepted: Mutex::default(),
+        encoded: Mutex::default(),
+    })
+}
+
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         sleep(MS(1)).await;
@@ -174,8 +178,9 @@ impl Sender for Deaf {
     }
 }
 
+/// A little less than one.
 fn of_a_mebibyte() -> Batch {
-    request(&"x".repeat(1 << 20), 1)
+    request(&"x".repeat((1 << 20) - 1000), 1)
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,6 +197,39 @@ async fn senders_are_slowed_down_a_little_while_much_is_under_way() {
     assert_eq!(start.elapsed(), MS(0));
     consumer.consume(of_a_mebibyte()).await.unwrap();
     assert_eq!(start.elapsed(), MS(50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_delivered_is_not_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let sender: Arc<dyn Sender> = hop(accept);
+    let terminal = process.patient_terminal(&sender);
+    let consumer = terminal.inputs.get(Signal::Traces).unwrap();
+    for _ in 0..20 {
+        let start = Instant::now();
+        consumer.consume(of_a_mebibyte()).await.unwrap();
+        assert_eq!(start.elapsed(), MS(0));
+        until(|| terminal.component.idle()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_next_hop_that_is_far_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::new(&directory);
+    let sender: Arc<dyn Sender> = Arc::new(Deaf);
+    let terminal = process.patient_terminal(&sender);
+    let consumer = terminal.inputs.get(Signal::Traces).unwrap();
+    // What is read ahead and what is kept for who comes soon is less than this.
+    for _ in 0..40 {
+        consumer.consume(of_a_mebibyte()).await.unwrap();
+    }
+    let start = Instant::now();
+    for _ in 0..20 {
+        consumer.consume(of_a_mebibyte()).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), MS(0));
 }
 
 #[tokio::test(start_paused = true)]

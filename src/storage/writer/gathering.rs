@@ -5,8 +5,9 @@
 //! long as the last one took, at most, what comes is gathered: a client waits for two instead of one and a half of them
 //! on average. PostgreSQL's `commit_delay` and `commit_siblings` do the same with numbers that somebody has to choose.
 //!
-//! Once there is much to write the others are not waited for: the disk is at work while they come, and what is written soon
-//! is in the processor's cache still. With less than half a megabyte each time it costs more CPU than it saves.
+//! If there is much to write already when the last write ends, the others are not waited for: the disk is at work while they
+//! come, and what is written soon is in the processor's cache still. To stop waiting once so much has come was tried: with
+//! 64 clients it took a quarter more CPU.
 
 use std::time::{Duration, Instant};
 
