@@ -29,6 +29,10 @@ use crate::wire::Limit;
 /// When a refused sender should come back: the queue drains by a batch in about this time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What a request takes besides its content until it is delivered, as far as [`Pace`] is concerned: buffers of connections,
+/// tasks, what the log keeps of it. All of that should still be in the processor's cache when it is used again: without it
+/// 128 clients with requests of 47 KB got a twentieth less through.
+const BESIDE_RECORD: usize = 16 << 10;
 /// How often a sender that gathers is asked again for room.
 pub(super) const URGE: Duration = Duration::from_millis(100);
 
@@ -237,7 +241,7 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, no_room)),
         };
-        let (pace, bytes) = (&self.delivery.pace, record.bytes_in_memory());
+        let (pace, bytes) = (&self.delivery.pace, record.len() + BESIDE_RECORD);
         // What is only on the disk is not under way.
         record.permit = match stored.log().keeps_up() {
             true => pace.step(bytes).await,

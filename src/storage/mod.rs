@@ -120,7 +120,7 @@ impl NewRecord {
     }
 
     /// What it takes in memory, about.
-    pub fn bytes_in_memory(&self) -> usize {
+    fn bytes_in_memory(&self) -> usize {
         /// The lists of its parts, and the first of them, which is made for it.
         const BESIDE_CONTENT: usize = 256;
         self.len() + BESIDE_CONTENT
