@@ -172,21 +172,25 @@ impl<'f, 'a> Filtering<'f, 'a> {
     }
 
     fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, Fault> {
-        let mut any_left = true;
+        // Of a metric whose points are in several fields, as protobuf allows, the last one alone says nothing.
+        let (mut any_stays, mut any_goes) = (false, false);
         for field in metric.fields() {
             let field = field?;
             if !matches!(field.number, 5 | 7 | 9 | 10 | 11) || field.value.bytes().is_none() {
                 continue;
             }
             self.here.form = field.number;
-            any_left = editor.message(&field, |editor| {
+            editor.message(&field, |editor| {
                 each(field.fields(), 1, editor, |point, _| {
                     self.here.inner = message(point);
-                    Ok(self.passes(Depth::Inner))
+                    let stays = self.passes(Depth::Inner);
+                    any_stays |= stays;
+                    any_goes |= !stays;
+                    Ok(stays)
                 })
             })?;
         }
-        Ok(any_left)
+        Ok(any_stays || !any_goes)
     }
 }
 

@@ -21,6 +21,7 @@ use prost::Message as _;
 use super::*;
 use crate::batch::Decoded;
 use crate::component::Host;
+use crate::wire::edit::put_delimited;
 
 /// Configurations, each in a line, and in the next what the Collector's processor (contrib 0.156) let pass of
 /// [`traces`], [`metrics`] and [`logs`]: spans with their events, metrics with their number of data points, records.
@@ -344,6 +345,42 @@ fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
     };
     let after = filter.process(batch).unwrap().unwrap();
     assert_eq!(after.into_wire().to_bytes().as_ptr(), bytes.as_ptr());
+}
+
+#[test]
+fn a_metric_whose_points_are_in_several_fields_goes_when_all_of_them_do() {
+    // Protobuf makes one sum of them.
+    let sum = |value| {
+        let point = NumberDataPoint {
+            value: Some(Number::AsInt(value)),
+            ..NumberDataPoint::default()
+        };
+        let metric = Metric {
+            data: Some(Data::Sum(Sum {
+                data_points: vec![point],
+                ..Sum::default()
+            })),
+            ..Metric::default()
+        };
+        metric.encode_to_vec()
+    };
+    let config = config("{metric_conditions: ['datapoint.value_int == 0']}");
+    for (values, left) in [([7, 0], 1), ([0, 7], 1), ([0, 0], 0), ([7, 7], 2)] {
+        let mut request = values.map(sum).concat();
+        for field in [2, 2, 1] {
+            let mut around = Vec::new();
+            put_delimited(field, &request, &mut around);
+            request = around;
+        }
+        let batch = Batch::new(Signal::Metrics, 2, Bytes::from(request));
+        let filter = Filter {
+            rules: Rules::new(&config, Signal::Metrics).unwrap(),
+            budget: Budget::new(0),
+            metrics: FilterMetrics::new(&"filter".parse().unwrap(), Signal::Metrics),
+        };
+        let after = filter.process(batch).unwrap();
+        assert_eq!(after.map_or(0, |after| after.items()), left, "{values:?}");
+    }
 }
 
 #[test]
