@@ -12,24 +12,27 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use super::streaming;
+
 /// What disks and file systems want the beginning, the length and the memory of a write to be a multiple of: 512 bytes or
 /// this.
 const BLOCK: usize = 4096;
-/// The most bytes that are written at once: most groups with their headers, and the block before them.
+/// The most bytes that are written at once: most groups with their headers, and the block before them. A multiple of
+/// [`BLOCK`].
 const MOST: usize = (2 << 20) + (64 << 10);
 
 /// A file is written past the page cache from its beginning on.
 #[derive(Debug)]
 pub(super) struct Direct {
     file: File,
-    /// What is to be written, and before it what is written of the last block; all of it behind `start` bytes: from there on
-    /// the memory is a multiple of [`BLOCK`].
+    /// Memory for what is to be written. From `start` on its address is a multiple of [`BLOCK`].
     buffer: Vec<u8>,
     start: usize,
-    /// Where in the file the buffer goes.
-    at: u64,
-    /// How much of it is written.
+    /// How much is in it, and how much of that is written already: what the last block has.
+    filled: usize,
     tail: usize,
+    /// Where in the file it goes.
+    at: u64,
     /// How far the file has its place on the disk. Behind it the page cache is better: the file grows.
     end: u64,
 }
@@ -45,8 +48,9 @@ impl Direct {
             file,
             buffer: Vec::new(),
             start: 0,
-            at: 0,
+            filled: 0,
             tail: 0,
+            at: 0,
             end: len - len % BLOCK as u64,
         })
     }
@@ -57,16 +61,17 @@ impl Direct {
     /// # Errors
     /// Any part of what was held back may have been written, and nothing more can be.
     pub(super) fn write(&mut self, mut piece: &[u8]) -> io::Result<bool> {
-        let all = self.filled() + piece.len();
+        let all = self.filled + piece.len();
         if (self.at + all as u64).next_multiple_of(BLOCK as u64) > self.end {
             return Ok(false);
         }
         self.grow(all.min(MOST));
         while !piece.is_empty() {
-            let (now, later) = piece.split_at(piece.len().min(MOST - self.filled()));
-            self.buffer.extend_from_slice(now);
-            piece = later;
-            if self.filled() == MOST {
+            let free = &mut self.buffer[self.start + self.filled..];
+            let copied = streaming::copy(piece, free);
+            self.filled += copied;
+            piece = &piece[copied..];
+            if self.filled == MOST {
                 self.flush()?;
             }
         }
@@ -78,19 +83,18 @@ impl Direct {
     /// # Errors
     /// As [`Self::write`].
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        let filled = self.filled();
-        if filled == self.tail {
+        if self.filled == self.tail {
             return Ok(());
         }
-        self.buffer
-            .resize(self.start + filled.next_multiple_of(BLOCK), 0);
+        let end = self.start + self.filled;
+        let whole = self.start + self.filled.next_multiple_of(BLOCK);
+        self.buffer[end..whole].fill(0);
         self.file
-            .write_all_at(&self.buffer[self.start..], self.at)?;
-        self.tail = filled % BLOCK;
-        let last = self.start + filled - self.tail;
-        self.buffer.copy_within(last..last + self.tail, self.start);
-        self.buffer.truncate(self.start + self.tail);
-        self.at += (filled - self.tail) as u64;
+            .write_all_at(&self.buffer[self.start..whole], self.at)?;
+        self.tail = self.filled % BLOCK;
+        self.at += (self.filled - self.tail) as u64;
+        self.buffer.copy_within(end - self.tail..end, self.start);
+        self.filled = self.tail;
         Ok(())
     }
 
@@ -107,22 +111,19 @@ impl Direct {
         Ok(self.file)
     }
 
-    fn filled(&self) -> usize {
-        self.buffer.len() - self.start
-    }
-
     /// Makes room for so many bytes, if there is less.
     fn grow(&mut self, bytes: usize) {
-        let room = self.buffer.capacity().saturating_sub(self.start);
-        // To fill the last block up must not make the buffer move.
+        let room = self.buffer.len() - self.start;
+        // The last block is filled up.
         let needed = bytes.next_multiple_of(BLOCK);
         if needed <= room {
             return;
         }
-        let mut buffer: Vec<u8> = Vec::with_capacity(BLOCK + needed.max(2 * room).min(MOST));
+        let room = needed.max(2 * room).min(MOST);
+        let mut buffer = vec![0; BLOCK + room];
         let start = buffer.as_ptr().align_offset(BLOCK);
-        buffer.resize(start, 0);
-        buffer.extend_from_slice(&self.buffer[self.start..]);
+        buffer.truncate(start + room);
+        buffer[start..][..self.filled].copy_from_slice(&self.buffer[self.start..][..self.filled]);
         (self.buffer, self.start) = (buffer, start);
     }
 }

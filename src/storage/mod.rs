@@ -35,6 +35,7 @@ mod recovery;
 mod registry;
 mod scan;
 mod state;
+mod streaming;
 mod writer;
 
 #[cfg(fuzzing)]

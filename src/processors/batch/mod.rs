@@ -172,9 +172,12 @@ const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// Where senders wait, how many batches are on their way at once without having been waited for: the disk has one while
 /// the processor makes the next.
 const TURNS: usize = 2;
-/// From how many bytes on a batch may be the other one. Each write costs the processor about as much as 100 KiB of data, and
-/// what is much larger has left its cache before it is written.
+/// From how many bytes on half of the senders' requests are the other one. Each write costs the processor about as much as
+/// 100 KiB of data.
 const TURN_BYTES: usize = 768 << 10;
+/// From how many bytes on there is nothing more to wait for: what is larger has left the processor's cache before it is
+/// written.
+const LARGE_TURN_BYTES: usize = 1 << 20;
 
 const FULL: &str = "the batch processor is full: the next stage does not take its batches";
 
@@ -196,32 +199,41 @@ struct Group {
     waiting: Waiting,
     /// When the first of the waiting requests must go.
     due: Option<Instant>,
-    /// How many batches the next stage has.
+    /// How many batches the next stage has, and how many senders wait for them.
     under_way: usize,
-    /// Where senders wait: how many of them were answered last, which come back with their next requests, and how many
-    /// were waiting then. Once so many wait, and no others are under way, there is nothing to wait for. 0: not known.
+    senders_under_way: usize,
+    /// Where senders wait: how many there were when some of them were answered last, those included. They come back with
+    /// their next requests. 0: not known.
     expected: usize,
+    /// The most that were expected lately: who was answered before and was not back yet is not among the expected.
+    population: usize,
 }
 
 impl Group {
     /// Whether, where senders wait, there is nothing to wait for.
     fn is_complete(&self) -> bool {
-        let all_are_back = self.expected > 0 && self.waiting.requests() >= self.expected;
-        self.under_way == 0 && all_are_back
-            || self.under_way < TURNS && self.waiting.bytes() >= TURN_BYTES
+        let (requests, bytes) = (self.waiting.requests(), self.waiting.bytes());
+        let all_are_back = self.expected > 0 && requests >= self.expected;
+        let half_are_here = self.population > 0 && requests >= self.population.div_ceil(TURNS);
+        let is_turn = bytes >= LARGE_TURN_BYTES || half_are_here && bytes >= TURN_BYTES;
+        self.under_way == 0 && all_are_back || self.under_way < TURNS && is_turn
     }
 
     /// The next batch, on its way.
     fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
         let piece = self.waiting.take(sizes)?;
         self.under_way += 1;
+        self.senders_under_way += piece.senders.waiting();
         Some(piece)
     }
 
     /// So many senders are about to be answered.
     fn handed_on(&mut self, senders: usize) {
         self.under_way -= 1;
-        self.expected = senders + self.waiting.requests();
+        self.expected = self.senders_under_way + self.waiting.requests();
+        let forgotten = self.population.div_ceil(8);
+        self.population = self.expected.max(self.population - forgotten);
+        self.senders_under_way -= senders;
     }
 }
 
@@ -331,6 +343,7 @@ impl Holder for Batcher {
     async fn hand_on(&self, piece: Piece) {
         let Piece { batch, mut senders } = piece;
         let partition = self.keys.partition(&batch);
+        let waited = senders.waiting();
         let mut outcome = Ok(());
         for (batch, parts) in profiles::whole(batch, self.sizes.most, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
@@ -339,7 +352,7 @@ impl Holder for Batcher {
             outcome = outcome.and(handed_on.await);
         }
         if let Some(group) = self.holding.state().gathered.get_mut(&partition) {
-            group.handed_on(senders.waiting());
+            group.handed_on(waited);
         }
         senders.tell(&outcome);
     }

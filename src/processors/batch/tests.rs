@@ -462,13 +462,33 @@ async fn in_front_of_a_queue_on_disk_two_large_batches_are_under_way_at_once() {
     let start = Instant::now();
     let large = |name: &str| {
         f.consumer
-            .consume(spans([name.repeat(TURN_BYTES).as_str()]))
+            .consume(spans([name.repeat(LARGE_TURN_BYTES).as_str()]))
     };
     let outcomes = futures_util::future::join_all(["a", "b", "c"].map(large)).await;
     assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
     // The third goes when one of the others is on the disk, though nobody else comes.
     assert_eq!(start.elapsed(), 2 * write);
     assert_eq!(f.exporter.taken(), [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_front_of_a_queue_on_disk_each_half_of_those_who_are_known_has_its_batch() {
+    let write = StdDuration::from_millis(8);
+    let mut storing = Scripted::slow(write);
+    Arc::get_mut(&mut storing).unwrap().stores = true;
+    let f = fixture(&Config::default(), storing);
+    let start = Instant::now();
+    let name = "a".repeat(110 << 10);
+    let client = async || {
+        for _ in 0..2 {
+            f.consumer.consume(spans([name.as_str()])).await.unwrap();
+        }
+    };
+    futures_util::future::join_all([(); 18].map(|()| client())).await;
+    // Nobody knows at first how many they are: ten are large enough in any case.
+    assert_eq!(f.exporter.taken(), [10, 9, 9, 8]);
+    // Both halves at once.
+    assert_eq!(start.elapsed(), 3 * write);
 }
 
 #[tokio::test(start_paused = true)]
