@@ -96,6 +96,17 @@ impl Senders {
         self.waiting.len()
     }
 
+    /// How many of them wait for nothing else: the others have another piece elsewhere.
+    pub(crate) fn waiting_for_this_only(&self) -> usize {
+        let only = |waiter: &&Waiter| {
+            waiter
+                .0
+                .as_ref()
+                .is_some_and(|one| Arc::strong_count(one) == 1)
+        };
+        self.waiting.iter().filter(only).count()
+    }
+
     /// Whether all of them have still what they handed in.
     pub(crate) fn all_wait(&self) -> bool {
         self.acknowledged == 0 && !self.waiting.is_empty()

@@ -199,13 +199,14 @@ struct Group {
     waiting: Waiting,
     /// When the first of the waiting requests must go.
     due: Option<Instant>,
-    /// How many batches the next stage has, and how many senders wait for them.
+    /// How many batches the next stage has, and for how many requests, or pieces of one, somebody waits there.
     under_way: usize,
     senders_under_way: usize,
-    /// Where senders wait: how many there were when some of them were answered last, those included. They come back with
-    /// their next requests. 0: not known.
+    /// Where senders wait: how many requests wait or are under way, and how many senders come back with their next one, as
+    /// of when some were answered last. 0: not known.
     expected: usize,
-    /// The most that were expected lately: who was answered before and was not back yet is not among the expected.
+    /// The most that were expected lately, for who was answered before that and was not back yet is not among the expected.
+    /// 0: not known.
     population: usize,
 }
 
@@ -214,7 +215,7 @@ impl Group {
     fn is_complete(&self) -> bool {
         let (requests, bytes) = (self.waiting.requests(), self.waiting.bytes());
         let all_are_back = self.expected > 0 && requests >= self.expected;
-        let half_are_here = self.population > 0 && requests >= self.population.div_ceil(TURNS);
+        let half_are_here = requests >= self.population.div_ceil(TURNS);
         let is_turn = bytes >= LARGE_TURN_BYTES || half_are_here && bytes >= TURN_BYTES;
         self.under_way == 0 && all_are_back || self.under_way < TURNS && is_turn
     }
@@ -227,13 +228,13 @@ impl Group {
         Some(piece)
     }
 
-    /// So many senders are about to be answered.
-    fn handed_on(&mut self, senders: usize) {
+    /// The next stage has a batch that so many waited for; so many of them are answered by that.
+    fn handed_on(&mut self, waited: usize, answered: usize) {
         self.under_way -= 1;
-        self.expected = self.senders_under_way + self.waiting.requests();
+        self.senders_under_way -= waited;
+        self.expected = answered + self.senders_under_way + self.waiting.requests();
         let forgotten = self.population.div_ceil(8);
         self.population = self.expected.max(self.population - forgotten);
-        self.senders_under_way -= senders;
     }
 }
 
@@ -332,6 +333,10 @@ impl Holder for Batcher {
                 true => &self.metrics.size_trigger,
                 false => &self.metrics.timeout_trigger,
             };
+            if !complete {
+                // Who was waited for did not come.
+                group.population = 0;
+            }
             self.send_all(group, &mut state.ready, trigger);
         }
         Collected {
@@ -352,7 +357,7 @@ impl Holder for Batcher {
             outcome = outcome.and(handed_on.await);
         }
         if let Some(group) = self.holding.state().gathered.get_mut(&partition) {
-            group.handed_on(waited);
+            group.handed_on(waited, senders.waiting_for_this_only());
         }
         senders.tell(&outcome);
     }
