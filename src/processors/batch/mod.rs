@@ -173,7 +173,7 @@ const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// the processor makes the next.
 const TURNS: usize = 2;
 /// From how many bytes on half of the senders' requests are the other one. Each write costs the processor about as much as
-/// 100 KiB of data.
+/// 100 KiB of data. This and the next were measured on one machine, with 2 MiB of cache for a core.
 const TURN_BYTES: usize = 768 << 10;
 /// From how many bytes on there is nothing more to wait for: what is larger has left the processor's cache before it is
 /// written.
@@ -334,7 +334,7 @@ impl Holder for Batcher {
                 false => &self.metrics.timeout_trigger,
             };
             if !complete {
-                // Who was waited for did not come.
+                // Who was waited for did not come, or there was no time to.
                 group.population = 0;
             }
             self.send_all(group, &mut state.ready, trigger);
