@@ -13,6 +13,8 @@ use super::disk::{Disk, Local, Output};
 pub(super) enum Fault {
     /// So many bytes are written, then there is no space.
     Write(usize),
+    /// What was held back is not written.
+    Flush,
     /// What was written is not forced to the disk.
     Sync,
     Truncate,
@@ -203,6 +205,7 @@ impl Output for FaultyOutput {
     fn flush(&mut self) -> io::Result<()> {
         let disk = self.disk.clone();
         let _held = disk.hold();
+        self.disk.unless(Fault::Flush, EIO)?;
         self.inner.flush()
     }
 

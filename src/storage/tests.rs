@@ -9,6 +9,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -737,6 +739,30 @@ fn one_fsync_answers_all_who_wait() {
     // The first, which began alone perhaps, and all others.
     assert!(bench.disk.syncs() <= 2, "{}", bench.disk.syncs());
     assert_eq!(bench.texts(), texts);
+}
+
+#[test]
+fn who_appends_is_answered_before_the_reader_is_told() {
+    let bench = Bench::new(options());
+    let log = bench.log();
+    let order = std::cell::RefCell::new(Vec::new());
+    // Waiting before the append is, as whoever delivers does.
+    let readable = log.readable();
+    tokio::pin!(readable);
+    readable.as_mut().enable();
+    let reading = async {
+        readable.await;
+        order.borrow_mut().push("read");
+    };
+    let appending = async {
+        log.append(record("a")).await.unwrap();
+        order.borrow_mut().push("answered");
+    };
+    // Each is polled only when it was woken, in the order of that.
+    let mut both = FuturesUnordered::<LocalBoxFuture<'_, ()>>::new();
+    both.extend([reading.boxed_local(), appending.boxed_local()]);
+    block_on(async { while both.next().await.is_some() {} });
+    assert_eq!(*order.borrow(), ["answered", "read"]);
 }
 
 fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {

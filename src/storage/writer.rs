@@ -227,6 +227,8 @@ impl Writer {
             // Who does not listen any more has given up.
             let _ = answer.send(outcome.clone());
         }
+        // Whoever waits to be answered goes before what is to be delivered.
+        self.shared.readable.notify_waiters();
     }
 
     fn write(
@@ -291,7 +293,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The blocks can be read from now on.
+    /// The blocks can be read from now on. Who waits for them is told later.
     fn publish(&mut self, blocks: Vec<Block>) {
         let Some(active) = &mut self.active else {
             return;
@@ -323,8 +325,6 @@ impl Writer {
         }
         state.segments.grow(active.len, records, items);
         self.shared.show(&state);
-        drop(state);
-        self.shared.readable.notify_waiters();
     }
 
     fn failed(&mut self, doing: &'static str, error: &io::Error) {

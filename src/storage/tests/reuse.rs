@@ -214,21 +214,22 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
     }
 }
 
-/// In the middle of blocks, and in the middle of a record.
+/// In the middle of blocks, in the middle of a record, and all that was held back.
 #[test]
 fn what_a_used_file_did_not_take_leaves_no_trace() {
-    for written in [0, 3, 4096, 6000] {
+    let in_the_middle = [0, 3, 4096, 6000].map(Fault::Write);
+    for fault in in_the_middle.into_iter().chain([Fault::Flush]) {
         let mut bench = begun(large());
         let record = "a".repeat(7000);
         bench.fill(&[&record, "c"]);
-        bench.disk.fail(Fault::Write(written), 1);
+        bench.disk.fail(fault, 1);
         bench.append(&"b".repeat(7000)).unwrap_err();
         bench.fill(&[&record, "d"]);
         bench.crash();
         assert_eq!(bench.recovered.lost_records, 0);
         let given_out = bench.texts();
         let expected = ["the first", &record, "c", &record, "d"].map(str::to_owned);
-        assert!(given_out.ends_with(&expected), "{written}: {given_out:?}");
+        assert!(given_out.ends_with(&expected), "{fault:?}: {given_out:?}");
     }
 }
 
