@@ -228,7 +228,7 @@ impl SendingQueue {
         arrival: Arrival,
     ) -> Result<(), Nack> {
         let mut record = stored.record(&mut batch);
-        let units = stored.units(&record);
+        let units = stored.units(record.items, record.len());
         let sender = &self.delivery.sender;
         if sender.gathers() && stored.is_scarce(units) {
             sender.settle(Settle::Full);

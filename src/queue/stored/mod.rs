@@ -228,13 +228,13 @@ impl Stored {
         true
     }
 
-    /// The units that a record takes.
-    pub(super) fn units(&self, record: &NewRecord) -> usize {
+    /// The units that a record of so many items and bytes takes.
+    pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
             // An empty request costs something too.
-            Sizer::Items => record.items.max(1),
-            Sizer::Bytes => Log::bytes_for(record.len()),
+            Sizer::Items => items.max(1),
+            Sizer::Bytes => Log::bytes_for(bytes),
         }
     }
 
@@ -304,11 +304,7 @@ impl Stored {
         let bytes = record.bytes();
         let mut kib = bytes >> 10;
         if self.config.overflow == Overflow::DropOldest {
-            let units = match self.config.sizer() {
-                Sizer::Requests => 1,
-                Sizer::Items => record.items.max(1),
-                Sizer::Bytes => Log::bytes_for(bytes),
-            };
+            let units = self.units(record.items, bytes);
             let share =
                 2 * units as u128 * u128::from(AHEAD_KIB) / self.config.queue_size.max(1) as u128;
             kib = kib.max(usize::try_from(share).unwrap_or(usize::MAX));
