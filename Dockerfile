@@ -4,12 +4,13 @@
 # `docker buildx build --platform linux/amd64,linux/arm64 .` makes both. docs/deployment.md says how to run it.
 #
 # Both stages are Debian 12, so the binary finds the C library that it was linked with. A static binary on an empty
-# image was rejected: musl's allocator cannot give memory back as `src/allocator.rs` asks glibc's to.
+# image was rejected: musl's allocator cannot give memory back as `src/app/allocator.rs` asks glibc's to.
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 # Cargo refuses a manifest whose benchmarks are not there, even if they are not built.
 COPY benches benches
+COPY crates crates
 COPY src src
 # As in `--build-arg FEATURES=object-store`.
 ARG FEATURES=""

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -27,15 +28,17 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
-use tributary::batch::{Batch, Nack, Signal};
-use tributary::component::{BuildContext, Extensions, Next, ProcessorConfig, Stage};
-use tributary::config::units::ByteSize;
-use tributary::health::Health;
-use tributary::memory::Budget;
-use tributary::net::listeners::Listeners;
-use tributary::pipeline::{BoxFuture, Consumer};
+use tributary::component::{BuildContext, Extensions, ProcessorConfig, Stage};
+use tributary::pipeline::Consumer;
+use tributary::pipeline::Next;
+use tributary::pipeline::account::Account;
+use tributary::pipeline::batch::{Batch, Nack};
+use tributary::pipeline::health::Health;
 use tributary::processors::dedup::Config;
-use tributary::telemetry::Account;
+use tributary_config::units::ByteSize;
+use tributary_memory::Budget;
+use tributary_net::listeners::Listeners;
+use tributary_otlp::Signal;
 
 /// Items in each request.
 const ITEMS: usize = 100;

@@ -29,10 +29,10 @@ use opentelemetry_proto::tonic::profiles::v1development::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
-use tributary::batch::Signal;
 use tributary::exporters::parquet::table::{
     FileWriter, Kind, Layout, Options, Partition, Sink, Table, append,
 };
+use tributary_otlp::Signal;
 
 /// Items of each request, which are of one resource.
 const ITEMS: u64 = 250;

@@ -17,14 +17,14 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
-use tributary::compression::Codec;
-use tributary::compression::compress::Compressor;
-use tributary::memory::Budget;
-use tributary::profiles::entries::Entries;
-use tributary::profiles::identity::Identities;
-use tributary::profiles::merge::Options;
-use tributary::profiles::model::ResourceProfiles;
-use tributary::profiles::{Compactor, Dictionary, Merger, check, join, pprof};
+use tributary_compression::Codec;
+use tributary_compression::compress::Compressor;
+use tributary_memory::Budget;
+use tributary_profiles::entries::Entries;
+use tributary_profiles::identity::Identities;
+use tributary_profiles::merge::Options;
+use tributary_profiles::model::ResourceProfiles;
+use tributary_profiles::{Compactor, Dictionary, Merger, check, join, pprof};
 
 type Request = ExportProfilesServiceRequest;
 

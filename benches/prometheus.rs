@@ -22,14 +22,15 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
-use tributary::batch::{Batch, Signal};
 use tributary::component::{BuildContext, ExporterConfig, Extensions, Terminal};
-use tributary::config::Endpoint;
 use tributary::exporters::prometheus::Config;
-use tributary::health::Health;
-use tributary::memory::Budget;
-use tributary::net::listeners::Listeners;
 use tributary::pipeline::Consumer;
+use tributary::pipeline::batch::Batch;
+use tributary::pipeline::health::Health;
+use tributary_config::Endpoint;
+use tributary_memory::Budget;
+use tributary_net::listeners::Listeners;
+use tributary_otlp::Signal;
 
 /// Points in each request, which are of one metric of one resource.
 const POINTS: usize = 1000;

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
-use tributary::config::Secret;
-use tributary::redaction::{Detector, DetectorConfig, Hits, Scanner, Settings, SettingsError};
+use tributary_config::Secret;
+use tributary_redaction::{Detector, DetectorConfig, Hits, Scanner, Settings, SettingsError};
 
 /// What the attributes of spans are like.
 const CLEAN: [&str; 24] = [

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tributary::storage::{Fsync, Logs, NewRecord, Next, Options};
-use tributary::telemetry::StorageMetrics;
+use tributary_storage::StorageMetrics;
+use tributary_storage::{Fsync, Logs, NewRecord, Next, Options};
 
 /// Bytes of a record: a batch of some thirty spans.
 const RECORD: usize = 10_000;
@@ -81,7 +81,7 @@ async fn append(
                     log.append(record).await?;
                     appended += 1;
                 }
-                Ok::<_, tributary::storage::AppendError>(appended)
+                Ok::<_, tributary_storage::AppendError>(appended)
             })
         })
         .collect();

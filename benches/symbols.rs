@@ -14,21 +14,24 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value::Value};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
-use tributary::batch::{Batch, Nack, Signal};
-use tributary::component::{BuildContext, Extensions, Next, ProcessorConfig, Stage};
-use tributary::health::Health;
-use tributary::memory::Budget;
-use tributary::net::listeners::Listeners;
-use tributary::pipeline::{BoxFuture, Consumer};
+use tributary::component::{BuildContext, Extensions, ProcessorConfig, Stage};
+use tributary::pipeline::Consumer;
+use tributary::pipeline::Next;
+use tributary::pipeline::account::Account;
+use tributary::pipeline::batch::{Batch, Nack};
+use tributary::pipeline::health::Health;
 use tributary::processors::symbolication::Config;
-use tributary::profiles::names::BUILD_ID_GNU;
-use tributary::symbols::cache::Cache;
-use tributary::symbols::{BuildId, Inputs, Limits, Summary, SymbolFile, compile};
-use tributary::telemetry::Account;
+use tributary_memory::Budget;
+use tributary_net::listeners::Listeners;
+use tributary_otlp::Signal;
+use tributary_profiles::names::BUILD_ID_GNU;
+use tributary_symbols::cache::Cache;
+use tributary_symbols::{BuildId, Inputs, Limits, Summary, SymbolFile, compile};
 
 /// Addresses per run.
 const ADDRESSES: usize = 1 << 20;

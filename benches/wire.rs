@@ -16,15 +16,16 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
 use serde::de::DeserializeOwned;
-use tributary::batch::{Batch, Decoded, Requests, Signal};
 use tributary::component::{Host, ProcessorConfig, Stage};
-use tributary::memory::Budget;
-use tributary::net::listeners::Listeners;
 use tributary::pipeline::Processor;
+use tributary::pipeline::batch::Batch;
 use tributary::processors::{filter, probabilistic_sampler, redaction};
-use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
-use tributary::wire::stamp::Stamp;
-use tributary::wire::{self, Limit, json};
+use tributary_memory::Budget;
+use tributary_net::listeners::Listeners;
+use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source};
+use tributary_otlp::stamp::Stamp;
+use tributary_otlp::{Decoded, Requests, Signal};
+use tributary_otlp::{Limit, json};
 
 /// Samples, and spans in each.
 const REQUESTS: usize = 40;
@@ -138,11 +139,11 @@ fn steps() -> Vec<Step> {
             });
         }};
     }
-    step!("validate", requests.clone(), |r| wire::validate(
+    step!("validate", requests.clone(), |r| tributary_otlp::validate(
         Signal::Traces,
         r
     ));
-    step!("count", requests.clone(), |r| wire::count(
+    step!("count", requests.clone(), |r| tributary_otlp::count(
         Signal::Traces,
         r
     ));
@@ -159,7 +160,7 @@ fn steps() -> Vec<Step> {
             items: SPANS / 10,
             bytes: usize::MAX,
         };
-        wire::split(Signal::Traces, r, limit)
+        tributary_otlp::split(Signal::Traces, r, limit)
     });
     let value = || Source::Value(Value::StringValue("redacted".to_owned()));
     let edit = |key: &str, operation| {

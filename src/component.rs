@@ -1,18 +1,21 @@
 //! What a component is to the rest of the program: how it is configured, built and listed.
 
+pub mod auth;
+pub mod identity;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::auth::{ClientAuthenticator, ServerAuthenticator};
-use crate::batch::Signal;
-use crate::config::{Capability, ComponentId, Node, PipelineId, Problems, Report, Validate};
-use crate::health::Health;
-use crate::memory::Budget;
-use crate::net::listeners::Listeners;
-use crate::pipeline::{Component, Consumer, Processor};
-use crate::storage::{Logs, Storage};
-use crate::telemetry::Account;
+use crate::pipeline::health::Health;
+use crate::pipeline::id::PipelineId;
+use crate::pipeline::{Component, Consumer, Next, Processor};
+use tributary_config::{Capability, ComponentId, Node, Problems, Report, Validate};
+use tributary_memory::Budget;
+use tributary_net::auth::{ClientAuthenticator, ServerAuthenticator};
+use tributary_net::listeners::Listeners;
+use tributary_otlp::Signal;
+use tributary_storage::{Logs, Storage};
 
 /// What all components of the process share, over all reloads.
 #[derive(Clone)]
@@ -152,15 +155,6 @@ impl Outputs {
             .into_iter()
             .filter(|signal| self.get(*signal).is_some())
     }
-}
-
-/// Where a processor that holds batches hands them on.
-#[derive(Clone)]
-pub struct Next {
-    /// The next stage.
-    pub consumer: Arc<dyn Consumer>,
-    /// The pipeline's account: a stage that drops what it had accepted says so here.
-    pub account: Account,
 }
 
 /// What a processor is inside its pipeline.
@@ -325,7 +319,7 @@ macro_rules! entry {
             signals: $signals,
             emits: $emits,
             decode: |node, report| {
-                $crate::config::decode::<$config>(node, report)
+                tributary_config::decode::<$config>(node, report)
                     .map(|config| Box::new(config) as Box<$kind>)
             },
             schema: |generator| generator.subschema_for::<$config>(),

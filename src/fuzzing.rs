@@ -2,11 +2,11 @@
 
 pub use crate::connectors::fuzzing as connectors;
 pub use crate::exporters::fuzzing as exporters;
-pub use crate::net::server::fuzzing as server;
-pub use crate::net::tls::fuzzing as tls;
 pub use crate::receivers::otlp::fuzzing as receiver;
-pub use crate::storage::fuzzing as storage;
-pub use crate::symbols::fuzzing as symbols;
+pub use tributary_net::server::fuzzing as server;
+pub use tributary_net::tls::fuzzing as tls;
+pub use tributary_storage::fuzzing as storage;
+pub use tributary_symbols::fuzzing as symbols;
 
 /// A batch from the record of a stored queue.
 pub use crate::queue::decode_record;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use tributary::cli::{self, Invocation};
-use tributary::{allocator, open_files, service};
+use tributary::app::cli;
+use tributary::app::cli::Invocation;
+use tributary::app::{allocator, open_files, service};
 
 fn main() -> ExitCode {
     allocator::return_freed_memory();

@@ -1,32 +1,35 @@
 //! Where batches go: the traits every stage implements, the ways to combine stages, and the graph of them.
 
-mod builder;
+pub mod account;
+pub mod batch;
 mod chain;
 mod fan_out;
-mod graph;
+pub mod health;
+pub(crate) mod holding;
+pub mod id;
+pub(crate) mod offer;
 mod refused;
-mod switch;
+pub(crate) mod senders;
+mod split;
+pub mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod turns;
 
-use std::future::Future;
 use std::iter::Sum;
 use std::ops::AddAssign;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::batch::{Batch, Nack};
+use account::Account;
+use batch::{Batch, Nack};
 
 pub use chain::{Chain, Counted, Entry, Exit};
 pub use fan_out::FanOut;
-pub(crate) use graph::describe;
-pub use graph::{Graph, GraphError};
+pub use split::split;
 pub use switch::Switch;
-
-/// A future in a box; one per batch and stage that waits, so its cost does not matter.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where batches go next.
 pub trait Consumer: Send + Sync + 'static {
@@ -57,6 +60,15 @@ pub enum Settle {
     Full,
     /// Who hands it in ends: hardly anything comes any more, so this holds for all that still does.
     Ending,
+}
+
+/// Where a processor that holds batches hands them on.
+#[derive(Clone)]
+pub struct Next {
+    /// The next stage.
+    pub consumer: Arc<dyn Consumer>,
+    /// The pipeline's account: a stage that drops what it had accepted says so here.
+    pub account: Account,
 }
 
 /// A pure edit of one batch: no waiting, no state that outlives the call but counters.
@@ -116,6 +128,3 @@ impl Component for Idle {
         Box::pin(async { Undelivered::default() })
     }
 }
-
-#[cfg(test)]
-mod tests;

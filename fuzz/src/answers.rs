@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message;
-use tributary::batch::{Code, Nack};
+use tributary::pipeline::batch::{Code, Nack};
 use tributary::fuzzing::{exporters, receiver};
 use tributary::queue::SendError;
 

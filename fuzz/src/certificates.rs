@@ -6,8 +6,10 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
-use tributary::fuzzing::tls::{self, Clients};
-use tributary::net::tls::certificate::{self, LONGEST_TEXT, Name, date, printable};
+use tributary::fuzzing::tls;
+use tributary::fuzzing::tls::Clients;
+use tributary_net::tls::certificate;
+use tributary_net::tls::certificate::{LONGEST_TEXT, Name, date, printable};
 
 /// Whatever a certificate says, what is shown of it is printable, short and the same every time; and nobody gets in but
 /// who was given a certificate.

@@ -7,12 +7,8 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
 use prost::Message as _;
-use tributary::batch::Signal;
-use tributary::exporters::parquet::table::{
-    Compression, FileWriter, Kind, Layout, Options, Partition, ProfilesLayout, Promoted, Sink,
-    Source, Table, append,
-};
-use tributary::wire;
+use tributary_otlp::Signal;
+use tributary::exporters::parquet::table::{Compression, FileWriter, Kind, Layout, Options, Partition, ProfilesLayout, Promoted, Sink, Source, Table, append};
 
 use crate::generator::Entropy;
 use crate::samples;
@@ -48,7 +44,7 @@ pub fn parquet_table(input: &[u8]) {
     let by_service = entropy.below(2) == 1;
     // The remains of a request that is none may be in tables; they must be fit to be written.
     let before = match append(signal, input, &layout, by_service, &mut tables) {
-        Ok(()) if wire::validate(signal, input).is_ok() => wire::count(signal, input),
+        Ok(()) if tributary_otlp::validate(signal, input).is_ok() => tributary_otlp::count(signal, input),
         _ => {
             read(&mut tables);
             0
@@ -89,7 +85,7 @@ fn items(signal: Signal, request: &[u8]) -> usize {
                 .map(|p| p.samples.len())
                 .sum()
         }
-        _ => wire::count(signal, request),
+        _ => tributary_otlp::count(signal, request),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use tributary::compression::Codec;
-use tributary::compression::compress::Compressor;
-use tributary::compression::decompress;
-use tributary::memory::Budget;
+use tributary_compression::Codec;
+use tributary_compression::compress::Compressor;
+use tributary_compression::decompress;
+use tributary_memory::Budget;
 
 pub(crate) const CODECS: [Codec; 6] = [
     Codec::Gzip,

@@ -1,7 +1,6 @@
 //! Filters: any text for a condition, and conditions on random requests.
 
-use tributary::batch::Signal;
-use tributary::wire;
+use tributary_otlp::Signal;
 
 use crate::generator::Entropy;
 use crate::sieve::{
@@ -47,9 +46,9 @@ pub fn filter(input: &[u8]) {
 
 /// The request as receivers hand it on: what should occur once does.
 fn admitted(signal: Signal, request: Vec<u8>) -> Vec<u8> {
-    match wire::check(signal, &request) {
+    match tributary_otlp::check(signal, &request) {
         Ok(checked) if checked.repeats_single => {
-            wire::merge_repeated(signal, &request).unwrap().to_vec()
+            tributary_otlp::merge_repeated(signal, &request).unwrap().to_vec()
         }
         _ => request,
     }

@@ -10,12 +10,13 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint};
 use prost::Message as _;
-use tributary::batch::{Batch, Nack, Signal};
+use tributary::pipeline::batch::{Batch, Nack};
+use tributary_otlp::Signal;
 use tributary::component::{ConnectorConfig as _, Outputs};
 use tributary::connectors::count::Config;
 use tributary::fuzzing::{connectors, context};
-use tributary::pipeline::{BoxFuture, Consumer};
-use tributary::wire;
+use futures_util::future::BoxFuture;
+use tributary::pipeline::Consumer;
 
 use crate::samples;
 use crate::telemetry::request;
@@ -35,7 +36,7 @@ impl Consumer for Taken {
 /// attributes is in one data point only.
 pub fn count(input: &[u8]) {
     let (signal, request, _) = request(input);
-    let items = wire::count(signal, &request);
+    let items = tributary_otlp::count(signal, &request);
     let all = counted(Config::default(), signal, &request);
     let name = match signal {
         Signal::Traces => "trace.span.count",
@@ -62,7 +63,7 @@ fn counted(config: Config, signal: Signal, request: &[u8]) -> Vec<Vec<Metric>> {
     let mut outputs = Outputs::default();
     outputs.set(Signal::Metrics, next.clone());
     let built = config.build(&context("count"), &[signal], outputs).unwrap();
-    let items = wire::count(signal, request);
+    let items = tributary_otlp::count(signal, request);
     let batch = Batch::new(signal, items, bytes::Bytes::copy_from_slice(request));
     let entrance = built.inputs.get(signal).unwrap();
     let mut taken = pin!(entrance.consume(batch));
@@ -80,7 +81,7 @@ fn counted(config: Config, signal: Signal, request: &[u8]) -> Vec<Vec<Metric>> {
     for batch in batches {
         let points = batch.items();
         let bytes = batch.into_wire().to_bytes();
-        assert_eq!(wire::count(Signal::Metrics, &bytes), points);
+        assert_eq!(tributary_otlp::count(Signal::Metrics, &bytes), points);
         all.extend(valid(&bytes));
     }
     all
@@ -88,7 +89,7 @@ fn counted(config: Config, signal: Signal, request: &[u8]) -> Vec<Vec<Metric>> {
 
 /// The metrics of each resource of a request that is valid, and has no two data points of one identity.
 fn valid(request: &[u8]) -> Vec<Vec<Metric>> {
-    wire::validate(Signal::Metrics, request).unwrap();
+    tributary_otlp::validate(Signal::Metrics, request).unwrap();
     let request = ExportMetricsServiceRequest::decode(request).unwrap();
     let resources = request.resource_metrics.into_iter().map(|resource| {
         let scopes = resource.scope_metrics.into_iter();
@@ -139,7 +140,7 @@ pub fn profile_metrics(input: &[u8]) {
         Some(how) if how % 4 == 0 => material.to_vec(),
         _ => samples::request(material).encode_to_vec(),
     };
-    if wire::validate(Signal::Profiles, &request).is_err() {
+    if tributary_otlp::validate(Signal::Profiles, &request).is_err() {
         return;
     }
     let Some(made) = connectors::profile_metrics(&[&request], functions) else {
@@ -162,7 +163,7 @@ pub fn profile_metrics(input: &[u8]) {
     let samples = |made: &[Vec<Metric>]| sum(made, "profile.received.samples");
     assert_eq!(samples(&valid(&twice)), 2 * samples(&once));
     for signal in [Signal::Traces, Signal::Metrics] {
-        if wire::validate(signal, material).is_ok() {
+        if tributary_otlp::validate(signal, material).is_ok() {
             valid(&connectors::request_metrics(
                 signal,
                 material,

@@ -9,9 +9,9 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
-use tributary::auth::{Refused, Verdict};
+use tributary_net::auth::{Refused, Verdict};
 use tributary::component::{Extension, ExtensionConfig};
-use tributary::config::{Problems, Validate};
+use tributary_config::{Problems, Validate};
 use tributary::extensions::{basicauth, bearertokenauth};
 use tributary::fuzzing;
 

@@ -1,8 +1,7 @@
 //! The target for the pages of the `prometheus` exporter.
 
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 use tributary::fuzzing::exporters::pages;
-use tributary::wire;
 
 use crate::generator::{Entropy, Generator};
 
@@ -13,7 +12,7 @@ pub fn prometheus(input: &[u8]) {
     };
     // A valid request as it is; otherwise two that the bytes decide about, of which the second may meet what the first
     // has left.
-    let requests = match wire::validate(Signal::Metrics, input) {
+    let requests = match tributary_otlp::validate(Signal::Metrics, input) {
         Ok(_) => vec![input.to_vec(), input.to_vec()],
         Err(_) => {
             let generator = Generator::new(false);

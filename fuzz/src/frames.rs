@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tributary::net::server::frames::Frames;
+use tributary_net::server::frames::Frames;
 
 use crate::generator::Entropy;
 

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tributary::batch::Code;
+use tributary::pipeline::batch::Code;
 use tributary::fuzzing::receiver::{Pieces, read};
-use tributary::memory::Budget;
+use tributary_memory::Budget;
 
 use crate::generator::Entropy;
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
-use tributary::batch::Signal;
-use tributary::profiles::aggregate::Options;
-use tributary::profiles::check::check;
-use tributary::profiles::{Aggregator, join, layout, split, understood};
-use tributary::wire::{self, Limit};
+use tributary_otlp::Signal;
+use tributary_profiles::aggregate::Options;
+use tributary_profiles::check::check;
+use tributary_profiles::{Aggregator, join, layout, split, understood};
+use tributary_otlp::Limit;
 
 use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};
@@ -30,7 +30,7 @@ pub fn join_profiles(input: &[u8]) {
             ),
         })
         // What comes in was found to be valid.
-        .filter(|part| wire::validate(Signal::Profiles, part).is_ok())
+        .filter(|part| tributary_otlp::validate(Signal::Profiles, part).is_ok())
         .map(Bytes::from)
         .collect();
     for part in &parts {
@@ -52,8 +52,8 @@ pub fn join_profiles(input: &[u8]) {
     assert_eq!(seen, (0..parts.len()).collect::<Vec<_>>(), "each part once");
     for joined in &joined {
         let of = || joined.parts.iter().map(|at| &parts[*at]);
-        let items: usize = of().map(|part| wire::count(Signal::Profiles, part)).sum();
-        assert_eq!(wire::count(Signal::Profiles, &joined.request), items);
+        let items: usize = of().map(|part| tributary_otlp::count(Signal::Profiles, part)).sum();
+        assert_eq!(tributary_otlp::count(Signal::Profiles, &joined.request), items);
         if let [at] = joined.parts[..] {
             assert_eq!(joined.request, parts[at], "alone it stays as it is");
             continue;
@@ -67,7 +67,7 @@ pub fn join_profiles(input: &[u8]) {
         let pieces = split(&joined.request, limit);
         assert_eq!(
             pieces.iter().map(|(items, _)| items).sum::<usize>(),
-            wire::count(Signal::Profiles, &joined.request)
+            tributary_otlp::count(Signal::Profiles, &joined.request)
         );
         let pieces: Vec<Bytes> = pieces.into_iter().map(|(_, piece)| piece).collect();
         assert_eq!(sums_of(pieces.iter()), sums_of(of()));
@@ -85,7 +85,7 @@ pub fn join_profiles(input: &[u8]) {
         .collect();
     let finished = aggregator.finish();
     let summary = finished.request;
-    assert_eq!(wire::count(Signal::Profiles, &summary), finished.samples);
+    assert_eq!(tributary_otlp::count(Signal::Profiles, &summary), finished.samples);
     structure_is_sound(&summary);
     if taken.iter().all(|part| is_small(&decoded(part))) {
         assert_eq!(sums(&decoded(&summary)), sums_of(taken.into_iter()));

@@ -1,13 +1,13 @@
 //! What the fuzz targets check: one function per target, and every one asserts a promise rather than the mere absence
 //! of a crash. `fuzz/run 60` runs them all for a minute each.
 
-#[path = "../../tests/wire/generator.rs"]
+#[path = "../../crates/otlp/tests/wire/generator.rs"]
 mod generator;
-#[path = "../../tests/wire/oracle.rs"]
+#[path = "../../crates/otlp/tests/wire/oracle.rs"]
 mod oracle;
-#[path = "../../tests/wire/rebuild.rs"]
+#[path = "../../crates/otlp/tests/wire/rebuild.rs"]
 mod rebuild;
-#[path = "../../src/profiles/testing.rs"]
+#[path = "../../crates/profiles/src/testing.rs"]
 mod samples;
 #[allow(dead_code, reason = "its tests of samplers have no fuzz target")]
 #[path = "../../tests/wire/sieve.rs"]

@@ -4,9 +4,9 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
-use tributary::profiles::check::{Rule, Severity, check};
-use tributary::profiles::names::BUILD_ID_GNU;
-use tributary::profiles::naming::{NamedFunction, NamedLine, Naming, Unnamed};
+use tributary_profiles::check::{Rule, Severity, check};
+use tributary_profiles::names::BUILD_ID_GNU;
+use tributary_profiles::naming::{NamedFunction, NamedLine, Naming, Unnamed};
 
 use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};

@@ -2,11 +2,11 @@
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
-use tributary::memory::Budget;
-use tributary::profiles::check;
-use tributary::profiles::model::ResourceProfiles;
-use tributary::profiles::pprof::{LinkLabels, Options, Reader, write};
-use tributary::profiles::{Dictionary, Profiles};
+use tributary_memory::Budget;
+use tributary_profiles::check;
+use tributary_profiles::model::ResourceProfiles;
+use tributary_profiles::pprof::{LinkLabels, Options, Reader, write};
+use tributary_profiles::{Dictionary, Profiles};
 
 /// What is read is well-formed as OTLP, and comes back from a file with the same sum for every sample type; the memory
 /// to decompress is given back, whatever happens.
@@ -50,7 +50,7 @@ fn read(file: &[u8], limit: usize) -> Option<Profiles> {
 }
 
 fn totals(profiles: &Profiles) -> Vec<i128> {
-    let total = |sample: tributary::profiles::model::Sample<'_>| i128::from(sample.total().0);
+    let total = |sample: tributary_profiles::model::Sample<'_>| i128::from(sample.total().0);
     profiles
         .iter()
         .map(|profile| profile.samples.iter().map(total).sum())

@@ -1,6 +1,6 @@
 //! The target for what the `debug` exporter prints.
 
-use tributary::batch::Decoded;
+use tributary_otlp::Decoded;
 use tributary::fuzzing::exporters::printed;
 
 use crate::oracle;

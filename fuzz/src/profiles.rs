@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
-use tributary::profiles::check::{FINDINGS_PER_RULE, Rule, Severity, check};
-use tributary::profiles::merge::{Counts, Options};
-use tributary::profiles::reindex::Fault;
-use tributary::profiles::relocations::Addresses;
-use tributary::profiles::resolve::{Attribute, Frame, Profile, resolve};
-use tributary::profiles::{Compactor, Merger, Profiles, layout};
+use tributary_profiles::check::{FINDINGS_PER_RULE, Rule, Severity, check};
+use tributary_profiles::merge::{Counts, Options};
+use tributary_profiles::reindex::Fault;
+use tributary_profiles::relocations::Addresses;
+use tributary_profiles::resolve::{Attribute, Frame, Profile, resolve};
+use tributary_profiles::{Compactor, Merger, Profiles, layout};
 
 use crate::generator::Entropy;
 use crate::samples;

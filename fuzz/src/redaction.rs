@@ -2,10 +2,8 @@
 
 use std::sync::LazyLock;
 
-use tributary::config::Secret;
-use tributary::redaction::{
-    Detector, DetectorAction, DetectorConfig, Hits, Outcome, Scanner, Settings, sanitize,
-};
+use tributary_config::Secret;
+use tributary_redaction::{Detector, DetectorAction, DetectorConfig, Hits, Outcome, Scanner, Settings, sanitize};
 
 use crate::survival::survives_nowhere;
 use crate::telemetry::signal_of;

@@ -1,10 +1,10 @@
 //! What the targets begin with: a few small inputs each, made by the generators and encoders of this repository.
 
 use bytes::Bytes;
-use tributary::batch::{Code, Nack};
-use tributary::compression::compress::Compressor;
+use tributary::pipeline::batch::{Code, Nack};
+use tributary_compression::compress::Compressor;
 use tributary::fuzzing::receiver;
-use tributary::wire::json;
+use tributary_otlp::json;
 
 use crate::compression::CODECS;
 use crate::telemetry::{request, signal_of};

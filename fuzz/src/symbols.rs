@@ -1,7 +1,7 @@
 //! Symbol files: any bytes as a binary, as Go's table, as a compiled file.
 
 use tributary::fuzzing::symbols::{HEADER, VERSION, compile};
-use tributary::symbols::{MappingRange, Names, SymbolFile};
+use tributary_symbols::{MappingRange, Names, SymbolFile};
 
 /// Whatever is compiled, compiles to a file that is sound, and whose answers do not depend on the order of questions.
 pub fn symbols_compile(input: &[u8]) {

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use tributary::batch::{Decoded, Signal};
-use tributary::wire::attributes::{Action, Actions, Level, Operation, Source};
-use tributary::wire::{self, Limit, json};
+use tributary_otlp::{Decoded, Signal};
+use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source};
+use tributary_otlp::{Limit, json};
 
 use crate::generator::{Entropy, Generator};
 use crate::{oracle, rebuild};
@@ -43,7 +43,9 @@ pub fn split(input: &[u8]) {
         items: 1 + usize::from(entropy.below(16)),
         bytes: 1 + usize::from(entropy.byte()) * 16,
     };
-    oracle::splits_without_loss(signal, &Bytes::from(request), limit);
+    let request = Bytes::from(request);
+    let pieces = tributary::pipeline::split(signal, &request, limit);
+    oracle::divided_without_loss(signal, &request, limit, pieces);
 }
 
 /// What the JSON transcoder makes of any text is valid, and goes back to JSON and comes out the same.
@@ -68,7 +70,7 @@ pub fn transcode(input: &[u8]) {
 fn there_and_back(signal: Signal, request: &[u8]) {
     let expected = Decoded::decode(signal, request).unwrap();
     assert_eq!(
-        wire::validate(signal, request),
+        tributary_otlp::validate(signal, request),
         Ok(oracle::items(&expected))
     );
     let text = json::from_wire(signal, request).unwrap();
@@ -95,7 +97,7 @@ pub(crate) fn request(input: &[u8]) -> (Signal, Vec<u8>, Entropy<'_>) {
     let (decisions, request) = input.split_at(input.len().min(64) / 2);
     let mut entropy = Entropy(decisions);
     let signal = signal_of(entropy.byte());
-    let request = match wire::validate(signal, request) {
+    let request = match tributary_otlp::validate(signal, request) {
         Ok(_) => request.to_vec(),
         Err(_) => WILD.request(signal, &mut Entropy(request)),
     };

@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queued::queued;
-use crate::batch::Signal;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal,
 };
-use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::entry;
 use crate::pipeline::Idle;
 use crate::queue::QueueConfig;
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
+use tributary_otlp::Signal;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(

@@ -9,14 +9,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::batch::{Batch, Code, Nack, Patience, Requests, Signal};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
-use crate::config::units::Duration as Setting;
-use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Settle};
+use crate::pipeline::Settle;
+use crate::pipeline::batch::{Batch, Code, Nack, Patience};
+use crate::queue;
 use crate::queue::{
-    self, Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
+    Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
 };
+use futures_util::future::BoxFuture;
+use tributary_config::units::Duration as Setting;
+use tributary_memory::Budget;
+use tributary_otlp::{Requests, Signal};
 
 /// The first wait for what follows.
 const FIRST_WAIT: Setting = Setting::millis(100);

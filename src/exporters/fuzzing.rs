@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use super::debug::Verbosity;
 pub use super::prometheus::pages;
 use super::{debug, otlp_grpc, otlp_http, otlp_response};
-use crate::batch::Decoded;
 use crate::queue::{Outcome, SendError};
+use tributary_otlp::Decoded;
 
 /// The outcome in the frame of a gRPC response.
 pub fn grpc_accepted(frame: &[u8]) -> Outcome {

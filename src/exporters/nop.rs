@@ -5,13 +5,15 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, Nack, Signal};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Outputs, Terminal,
 };
-use crate::config::Validate;
-use crate::pipeline::{BoxFuture, Consumer, Idle};
-use crate::telemetry::ExporterMetrics;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::{Consumer, Idle};
+use crate::queue::metrics::ExporterMetrics;
+use futures_util::future::BoxFuture;
+use tributary_config::Validate;
+use tributary_otlp::Signal;
 
 /// Configuration of the `nop` exporter: it has no keys.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -61,7 +63,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::exporters::testing::{Recorded, context};
+    use crate::testing::{Recorded, context};
 
     #[tokio::test]
     async fn whatever_comes_is_taken_and_counted_as_delivered() {

@@ -17,19 +17,22 @@ use hyper::body::Incoming;
 use prost::Message;
 
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
-use crate::auth::{self, ClientAuthenticator};
-use crate::batch::{Code, Requests, Signal};
+use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::compression::compress::Compressor;
-use crate::config::ComponentId;
-use crate::net::Owner;
-use crate::net::client::{
+use crate::pipeline::batch::Code;
+use crate::queue;
+use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
+use futures_util::future::BoxFuture;
+use tributary_compression::compress::Compressor;
+use tributary_config::ComponentId;
+use tributary_net::Owner;
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::client::{
     Chunks, ConnectError, Connector, Pool, PoolSettings, RequestError, coalesce,
 };
-use crate::net::rpc::Status;
-use crate::net::tls::rotation::RotatingClient;
-use crate::pipeline::BoxFuture;
-use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
+use tributary_net::rpc::Status;
+use tributary_net::tls::rotation::RotatingClient;
+use tributary_otlp::{Requests, Signal};
 
 /// The most of a response that is read: gRPC's own default. A partial success is a number and a sentence; but the
 /// status comes after the message, so what is too long fails the call.

@@ -18,20 +18,22 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
-use crate::auth::{self, ClientAuthenticator};
-use crate::batch::{Code, Requests, Signal};
+use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::compression::compress::Compressor;
-use crate::config::ComponentId;
-use crate::net::Owner;
-use crate::net::client::{
+use crate::pipeline::batch::Code;
+use crate::queue;
+use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
+use futures_util::future::BoxFuture;
+use tributary_compression::compress::Compressor;
+use tributary_config::ComponentId;
+use tributary_net::Owner;
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::client::{
     Chunks, ClientOptions, Connector, RenewingClient, coalesce, full_error, host_of,
 };
-use crate::net::tls::TlsError;
-use crate::net::tls::rotation::RotatingClient;
-use crate::pipeline::BoxFuture;
-use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
-use crate::wire;
+use tributary_net::tls::TlsError;
+use tributary_net::tls::rotation::RotatingClient;
+use tributary_otlp::{Requests, Signal};
 
 /// The most of a response that is read, as in the Collector.
 const RESPONSE_BYTES: usize = 64 * 1024;
@@ -195,8 +197,8 @@ impl queue::Sender for Exporter {
             Encoding::Proto => requests.parts(),
             Encoding::Json => {
                 let request = requests.to_bytes();
-                let text =
-                    wire::json::from_wire(signal, &request).map_err(|error| unfit(&error))?;
+                let text = tributary_otlp::json::from_wire(signal, &request)
+                    .map_err(|error| unfit(&error))?;
                 json = [Bytes::from(text)];
                 &json
             }

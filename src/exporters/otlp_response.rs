@@ -9,10 +9,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use prost::Message;
 use serde::Deserialize;
 
-use crate::auth::ClientAuthenticator;
-use crate::batch::Code;
-use crate::net::rpc::{Status, is_retryable};
+use crate::pipeline::batch::Code;
 use crate::queue::{Fault, Outcome, SendError};
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::rpc::{Status, is_retryable};
 
 /// `Export*ServiceResponse` of every signal: the field numbers are the same in all four.
 #[derive(Clone, PartialEq, Message)]

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::credentials::{self, Reloader};
-use crate::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
-use crate::config::{Capability, Problems, Secret, Validate};
 use crate::entry;
+use tributary_config::{Capability, Problems, Secret, Validate};
+use tributary_net::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(

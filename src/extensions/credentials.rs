@@ -14,10 +14,11 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 use tracing::{error, info};
 
-use crate::auth::Refused;
-use crate::config::ComponentId;
-use crate::files::FileWatch;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::{Component, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_config::ComponentId;
+use tributary_net::auth::Refused;
+use tributary_net::files::FileWatch;
 
 /// More than this in a file of credentials is a mistake: ten thousand users with the longest hashes fit.
 const LARGEST_FILE: u64 = 4 << 20;

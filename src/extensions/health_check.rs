@@ -9,15 +9,18 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth, Guarded};
+use crate::component::auth;
+use crate::component::auth::Auth;
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
-use crate::config::units::{Duration, Endpoint};
-use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::entry;
-use crate::health::{Health, Phase};
-use crate::net::Owner;
-use crate::net::server::{Bound, Limits, Options, Protocol, Serving, SimpleHandler, tls_source};
-use crate::net::tls::ServerTls;
+use crate::pipeline::health::{Health, Phase};
+use crate::serving::Serving;
+use tributary_config::units::{Duration, Endpoint};
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
+use tributary_net::Owner;
+use tributary_net::auth::Guarded;
+use tributary_net::server::{Bound, Limits, Options, Protocol, SimpleHandler, tls_source};
+use tributary_net::tls::ServerTls;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -205,7 +208,7 @@ fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Signal;
+    use tributary_otlp::Signal;
 
     #[test]
     fn only_a_ready_process_whose_exporters_deliver_is_healthy() {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{BoxFuture, Consumer, Processor};
-use crate::batch::{Batch, Nack};
-use crate::telemetry::{Account, DropReason, ProcessorMetrics};
+use super::{Consumer, Processor};
+use crate::pipeline::account::{Account, DropReason, ProcessorMetrics};
+use crate::pipeline::batch::{Batch, Nack};
+use futures_util::future::BoxFuture;
 
 /// Where a pipeline begins: opens the account of every batch.
 pub struct Entry {
@@ -241,7 +242,7 @@ mod tests {
             let account = Account::of_pipeline("traces");
             let exit = Arc::new(Exit::new(account.clone(), exporter));
             let id = "half".parse().unwrap();
-            let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
+            let metrics = ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces);
             let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
             Entry::new(account, Arc::new(chain), finishes)
         });
@@ -287,7 +288,7 @@ mod tests {
         let exporter = Scripted::new([Err(Nack::unavailable("full"))]);
         let outgoing = metrics::with_local_recorder(&recorder, || {
             let id = "batch".parse().unwrap();
-            let metrics = ProcessorMetrics::new(&id, crate::batch::Signal::Traces);
+            let metrics = ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces);
             Counted::outgoing(metrics, exporter)
         });
         outgoing.consume(spans(["a"])).await.unwrap_err();

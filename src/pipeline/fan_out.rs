@@ -8,15 +8,16 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 
+use super::Consumer;
 use super::refused::Refused;
-use super::{BoxFuture, Consumer};
-use crate::batch::{Batch, Nack};
+use crate::pipeline::batch::{Batch, Nack};
+use futures_util::future::BoxFuture;
 
 /// Gives every batch to all of its branches, which wait at the same time.
 ///
 /// The payload is brought to its wire form first, so that the copies share the same bytes. The batch is taken when all
 /// branches took it. When one refuses, the sender is told, and offers the batch again. Then it goes only to those that do
-/// not have it, as the sender's [`Progress`](crate::batch::Progress) says, or else what is known of its content (see
+/// not have it, as the sender's [`Progress`](crate::pipeline::batch::Progress) says, or else what is known of its content (see
 /// `refused`). Delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
@@ -111,7 +112,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::batch::Progress;
+    use crate::pipeline::batch::Progress;
     use crate::pipeline::testing::{Scripted, spans};
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::batch::{Batch, Progress};
+use crate::pipeline::batch::{Batch, Progress};
 
 /// For how long a sender is expected to come back: exporters give up after five minutes, unless they are told otherwise.
 const EXPECTED: Duration = Duration::from_secs(300);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
-use super::{BoxFuture, Consumer};
-use crate::batch::{Batch, Nack};
+use super::Consumer;
+use crate::pipeline::batch::{Batch, Nack};
+use futures_util::future::BoxFuture;
 
 /// Stands between a receiver and its pipelines, so that a reload that leaves the receiver as it is can connect it to the
 /// new pipelines without closing a connection.
@@ -16,7 +17,7 @@ pub struct Switch {
 }
 
 /// What a switch points at. Its reference count tells whether requests still pass through it.
-pub(super) struct Destination(Arc<dyn Consumer>);
+pub(crate) struct Destination(Arc<dyn Consumer>);
 
 impl Switch {
     /// A switch that points at `consumer`.
@@ -27,7 +28,7 @@ impl Switch {
     }
 
     /// Points to where `other` points, and returns where it pointed before.
-    pub(super) fn follow(&self, other: &Switch) -> Arc<Destination> {
+    pub(crate) fn follow(&self, other: &Switch) -> Arc<Destination> {
         self.current.swap(other.current.load_full())
     }
 }
@@ -45,7 +46,7 @@ impl Consumer for Switch {
 
 impl Destination {
     /// Waits until the last request has passed, or until `deadline`.
-    pub(super) async fn emptied(self: Arc<Self>, deadline: Instant) {
+    pub(crate) async fn emptied(self: Arc<Self>, deadline: Instant) {
         // Once per reload; requests pass in milliseconds.
         const LOOK: Duration = Duration::from_millis(5);
         while Arc::strong_count(&self) > 1 && Instant::now() < deadline {

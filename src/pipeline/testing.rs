@@ -9,8 +9,10 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
-use super::{BoxFuture, Consumer};
-use crate::batch::{Batch, Nack, Signal};
+use super::Consumer;
+use crate::pipeline::batch::{Batch, Nack};
+use futures_util::future::BoxFuture;
+use tributary_otlp::Signal;
 
 /// A consumer that answers as it was told to, then takes everything, and keeps what it took.
 pub(crate) struct Scripted {

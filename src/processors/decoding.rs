@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::batch::{Code, Nack};
-use crate::memory::{Budget, NoRoom, Permit};
-use crate::profiles::decoded_bytes;
+use crate::pipeline::batch::{Code, Nack};
+use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_profiles::decoded_bytes;
 
 /// When to come back while there is no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -12,13 +12,15 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::batch::{Batch, Nack, Signal};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
-use crate::config::units::Duration;
-use crate::config::{Problems, Validate};
 use crate::entry;
-use crate::memory::{Budget, machine_memory};
-use crate::pipeline::{BoxFuture, Component, Consumer, Undelivered};
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::{Component, Consumer, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_config::units::Duration;
+use tributary_config::{Problems, Validate};
+use tributary_memory::{Budget, machine_memory};
+use tributary_otlp::Signal;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
@@ -178,9 +180,10 @@ impl Component for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::component::{Host, Next};
+    use crate::component::Host;
+    use crate::pipeline::Next;
+    use crate::pipeline::account::Account;
     use crate::pipeline::testing::{Scripted, spans};
-    use crate::telemetry::Account;
 
     #[test]
     fn the_soft_limit_is_the_limit_less_the_spike() {

@@ -1,7 +1,7 @@
 //! What keeps data of different clients apart where requests are gathered: values of request headers.
 
-use crate::batch::{Batch, Code, Nack};
-use crate::config::Problems;
+use crate::pipeline::batch::{Batch, Code, Nack};
+use tributary_config::Problems;
 
 /// The values of the headers in `metadata_keys`, in their order.
 pub(super) type Partition = Vec<Vec<String>>;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::{ActionConfig, Attributes, Prepared, validate};
 use super::matching::Choice;
-use crate::batch::Signal;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
-use crate::config::{Problems, Validate};
-use crate::wire::attributes::Level;
+use tributary_config::{Problems, Validate};
+use tributary_otlp::Signal;
+use tributary_otlp::attributes::Level;
 
 /// The registry line.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
@@ -57,10 +57,11 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::batch::{Batch, Decoded};
     use crate::component::Host;
     use crate::pipeline::Processor;
-    use crate::profiles::testing_batches::named;
+    use crate::pipeline::batch::Batch;
+    use tributary_otlp::Decoded;
+    use tributary_profiles::testing_requests::named;
 
     fn processor(signal: Signal) -> Box<dyn Processor> {
         let yaml = "attributes: [{key: service.name, action: update, value: shop}, \

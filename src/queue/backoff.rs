@@ -49,7 +49,7 @@ impl<'a> Backoff<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::units::Duration as Setting;
+    use tributary_config::units::Duration as Setting;
 
     fn config() -> RetryConfig {
         RetryConfig {

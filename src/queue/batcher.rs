@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::config::BatchSizer;
 use super::entry::{Entry, Job};
-use crate::batch::Batch;
+use crate::pipeline::batch::Batch;
 
 /// When batches are complete.
 #[derive(Debug, Clone)]

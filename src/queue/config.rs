@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units::Duration;
-use crate::config::{Capability, ComponentId, ExtensionUse, Problems, Section, Validate};
+use tributary_config::units::Duration;
+use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Section, Validate};
 
 /// The sending queue of an exporter. There is one per signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

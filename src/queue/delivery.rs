@@ -15,13 +15,14 @@ use super::entry::{Entry, Job, Ledger};
 use super::held::Content;
 use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
-use crate::batch::{Code, Requests, Signal};
-use crate::config::ComponentId;
-use crate::memory::Budget;
-use crate::profiles::join;
-use crate::telemetry::DropReason;
-use crate::telemetry::sampled_log::SampledLog;
-use crate::turns::BLOCKING_BYTES;
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::Code;
+use crate::pipeline::turns::BLOCKING_BYTES;
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::{Requests, Signal};
+use tributary_profiles::join;
 
 /// How many more sends the parts of one refused batch may cost. Isolating one bad request among a thousand takes
 /// twenty; a server that refuses everything must not be sent everything twice, one by one.

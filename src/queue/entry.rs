@@ -10,12 +10,13 @@ use super::held::{Content, Held};
 use super::pace::Step;
 use super::room::Place;
 use super::stored::Kept;
-use crate::batch::{Batch, Nack, Signal};
-use crate::memory::Budget;
 use crate::pipeline::Undelivered;
-use crate::profiles;
-use crate::telemetry::{DropReason, ExporterMetrics};
-use crate::wire::{self, Limit};
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::queue::metrics::ExporterMetrics;
+use tributary_memory::Budget;
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
 
 /// What is sent in one go: entries whose requests are concatenated.
 pub(super) type Job = SmallVec<[Entry; 1]>;
@@ -236,7 +237,7 @@ impl Entry {
         let parts = batch.wire().clone().into_parts();
         parts
             .map(|part| {
-                let items = wire::count(batch.signal(), &part);
+                let items = tributary_otlp::count(batch.signal(), &part);
                 self.piece(batch.clone().with_wire(items, part))
             })
             .collect()
@@ -249,7 +250,7 @@ impl Entry {
         let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
             return Job::from_iter([self]);
         };
-        let pieces = match profiles::halve(&batch.wire().to_bytes()) {
+        let pieces = match tributary_profiles::halve(&batch.wire().to_bytes()) {
             Some(pieces) => pieces
                 .map(|(items, piece)| batch.remade(items, piece))
                 .into(),
@@ -318,7 +319,7 @@ impl Drop for Entry {
 /// bytes they are cut from, have permits of their own where there is room.
 pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
     let whole = batch.wire().to_bytes();
-    let pieces = wire::split(batch.signal(), &whole, limit);
+    let pieces = crate::pipeline::split(batch.signal(), &whole, limit);
     let items: usize = pieces.iter().map(|(items, _)| items).sum();
     debug_assert_eq!(items, batch.items());
     if pieces.len() < 2 {

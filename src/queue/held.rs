@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::{Batch, Requests, Signal};
-use crate::memory::{Budget, Permit};
-use crate::turns::BLOCKING_BYTES;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::turns::BLOCKING_BYTES;
+use tributary_memory::{Budget, Permit};
+use tributary_otlp::{Requests, Signal};
 
 /// The content of one queued request.
 #[derive(Debug)]

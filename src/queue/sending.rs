@@ -17,14 +17,17 @@ use super::held::Held;
 use super::pace::Pace;
 use super::room::{NoRoom, Place, Room};
 use super::stored::{Place as StoredPlace, Stored, feed};
-use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
-use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Component, Consumer, Settle, Undelivered};
-use crate::storage::AppendError;
-use crate::telemetry::{DropReason, ExporterMetrics};
-use crate::turns::BLOCKING_BYTES;
-use crate::wire::Limit;
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::turns::BLOCKING_BYTES;
+use crate::pipeline::{Component, Consumer, Settle, Undelivered};
+use crate::queue::metrics::ExporterMetrics;
+use futures_util::future::BoxFuture;
+use tributary_memory::Budget;
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
+use tributary_storage::AppendError;
 
 /// When a refused sender should come back: the queue drains by a batch in about this time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

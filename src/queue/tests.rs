@@ -13,13 +13,14 @@ mod gathering;
 mod stored;
 
 use super::*;
-use crate::batch::Batch;
 use crate::component::{BuildContext, Terminal};
-use crate::config::Section;
-use crate::config::units::Duration as Setting;
-use crate::memory::Budget;
+use crate::pipeline::batch::Batch;
 use crate::pipeline::{Consumer, Undelivered};
-use crate::profiles::testing_batches::{named_batch, sample_names};
+use crate::testing::named_batch;
+use tributary_config::Section;
+use tributary_config::units::Duration as Setting;
+use tributary_memory::Budget;
+use tributary_profiles::testing_requests::sample_names;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const SECS: fn(u64) -> Duration = Duration::from_secs;
@@ -100,7 +101,7 @@ impl Bench {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
         let sender: Arc<dyn Sender> = hop.clone();
-        let mut terminal = metrics::with_local_recorder(&recorder, || {
+        let mut terminal = ::metrics::with_local_recorder(&recorder, || {
             terminal(&cx, &[Signal::Traces, Signal::Profiles], &settings, &sender).unwrap()
         });
         terminal.component.start();
@@ -118,7 +119,7 @@ impl Bench {
     fn build(&self, queue: QueueConfig) {
         let cx = crate::component::Host::for_tests().context(&"test".parse().unwrap());
         let sender: Arc<dyn Sender> = self.hop.clone();
-        metrics::with_local_recorder(&self.recorder, || {
+        ::metrics::with_local_recorder(&self.recorder, || {
             terminal(&cx, &[Signal::Traces], &settings(queue), &sender).unwrap()
         });
     }

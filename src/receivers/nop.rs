@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
-use crate::config::Validate;
 use crate::pipeline::{Component, Idle};
+use tributary_config::Validate;
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
@@ -35,8 +35,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::exporters::testing::context;
     use crate::pipeline::Undelivered;
+    use crate::testing::context;
 
     #[tokio::test]
     async fn it_starts_receives_nothing_and_stops_at_once() {

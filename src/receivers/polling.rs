@@ -7,7 +7,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::pipeline::{BoxFuture, Component, Undelivered};
+use crate::pipeline::{Component, Undelivered};
+use futures_util::future::BoxFuture;
 
 /// What is looked at stays where it is until it has been delivered: nothing is lost when the looking ends.
 pub(super) trait Look: Send + 'static {

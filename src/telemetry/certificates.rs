@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::exposition::escaped;
-use crate::net::tls::rotation::in_use;
+use tributary_net::tls::rotation::in_use;
 
-pub(super) const NAME: &str = "tributary_tls_certificate_expiry_days";
+pub(crate) const NAME: &str = "tributary_tls_certificate_expiry_days";
 
 /// Appends the metric to a page, when any certificate is in use.
 pub(super) fn render(page: &mut String) {

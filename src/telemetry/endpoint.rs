@@ -9,13 +9,15 @@ use http_body_util::Full;
 use tokio::time::Instant;
 
 use super::exposition::Exposition;
-use super::identity::resource;
-use crate::auth::{self, Guarded};
+use crate::component::auth;
+use crate::component::identity::resource;
 use crate::component::{BuildContext, Extensions, Host};
-use crate::config::{ComponentId, InvalidId, MetricsLevel, TelemetryConfig};
-use crate::memory::Budget;
-use crate::net::Owner;
-use crate::net::server::{Bound, Options, Protocol, Server, SimpleHandler, plain, tls_source};
+use crate::telemetry::config::{MetricsLevel, TelemetryConfig};
+use tributary_config::{ComponentId, InvalidId};
+use tributary_memory::Budget;
+use tributary_net::Owner;
+use tributary_net::auth::Guarded;
+use tributary_net::server::{Bound, Options, Protocol, Server, SimpleHandler, plain, tls_source};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
 pub struct MetricsEndpoint {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 use super::{certificates, help, process};
-use crate::config::MetricsLevel;
-use crate::memory::Budget;
+use crate::telemetry::config::MetricsLevel;
+use tributary_memory::Budget;
 
 /// The recorder behind all metrics of the process, and what is exposed beside them.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Exposition {
 
     /// One that nobody counts with.
     #[cfg(test)]
-    pub(super) fn for_tests() -> Self {
+    pub(crate) fn for_tests() -> Self {
         Exposition {
             handle: PrometheusBuilder::new().build_recorder().handle(),
         }

@@ -2,10 +2,10 @@
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
-use crate::batch::Signal;
+use tributary_otlp::Signal;
 
 /// Describes every metric to the recorder.
-pub(super) fn describe() {
+pub(crate) fn describe() {
     for signal in Signal::ALL {
         let items = signal.items_name();
         let words = items.replace('_', " ");

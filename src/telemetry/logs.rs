@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::{LogEncoding, LogLevel, LogsConfig, Sampling};
+use crate::telemetry::config::{LogEncoding, LogLevel, LogsConfig, Sampling};
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {

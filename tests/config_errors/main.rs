@@ -16,7 +16,7 @@ mod command_line;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tributary::config::{self, Sources};
+use tributary_config::Sources;
 
 /// In it the tests run, so that reports name files without a path.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config_errors");
@@ -106,7 +106,7 @@ fn explain(file: &Path) -> String {
             sources.configs.push(over.to_owned());
         }
     }
-    let loaded = config::load(&sources, strict);
+    let loaded = tributary::app::config::load(&sources, strict);
     let report = loaded.report.render();
     assert!(!report.is_empty(), "{}: nothing was found", file.display());
     assert_eq!(loaded.config.is_none(), loaded.report.has_errors());

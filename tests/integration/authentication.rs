@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
-use tributary::net::tls::ClientTls;
+use tributary_net::tls::ClientTls;
 
 use crate::harness::collector::BINARY;
 use crate::harness::status::Status;

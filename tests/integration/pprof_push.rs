@@ -7,11 +7,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::Method;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use tributary::memory::Budget;
-use tributary::profiles::dictionary::Dictionary;
-use tributary::profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
-use tributary::profiles::pprof::write::write;
-use tributary::profiles::pprof::{LinkLabels, Options, Reader};
+use tributary_memory::Budget;
+use tributary_profiles::dictionary::Dictionary;
+use tributary_profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::pprof::write::write;
+use tributary_profiles::pprof::{LinkLabels, Options, Reader};
 
 use crate::harness::{Answer, Backend, Collector, Refusal, Signal, Telemetry, grpc_to, raw};
 

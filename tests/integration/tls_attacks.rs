@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tributary::net::tls::ClientTls;
+use tributary_net::tls::ClientTls;
 
 use crate::harness::http2::{
     Attacker, CONTINUATION, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, RST_STREAM, call, field,

@@ -1,7 +1,7 @@
 //! The filter and the sampler on random requests.
 
 use proptest::prelude::*;
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 use crate::request;
 use crate::sieve::{

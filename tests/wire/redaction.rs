@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tributary::batch::{Batch, Signal};
 use tributary::pipeline::Processor;
-use tributary::wire;
-use tributary::wire::strings::Place;
+use tributary::pipeline::batch::Batch;
+use tributary_otlp::Signal;
+use tributary_otlp::strings::Place;
 
 use crate::generator::{Entropy, Generator};
 use crate::survival::{PLANTED, processor, survives_nowhere};
@@ -97,7 +97,7 @@ proptest! {
         let mut generator = Generator::new(true);
         generator.planted = Some((PLANTED, &["schema_url"]));
         let request = Bytes::from(generator.request(signal, &mut Entropy(&entropy)));
-        let items = wire::validate(signal, &request).unwrap();
+        let items = tributary_otlp::validate(signal, &request).unwrap();
         let run = |processor: &dyn Processor, request: Bytes| {
             let batch = Batch::new(signal, items, request);
             processor.process(batch).unwrap().unwrap().into_wire().to_bytes()

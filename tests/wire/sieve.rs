@@ -13,13 +13,13 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
-use tributary::batch::{Batch, Decoded, Signal};
 use tributary::component::{BuildContext, ProcessorConfig, Stage};
-use tributary::config::{Problems, Validate as _};
-use tributary::memory::Budget;
 use tributary::pipeline::Processor;
+use tributary::pipeline::batch::Batch;
 use tributary::processors::{filter, probabilistic_sampler};
-use tributary::wire;
+use tributary_config::{Problems, Validate as _};
+use tributary_memory::Budget;
+use tributary_otlp::{Decoded, Signal};
 
 use crate::oracle::items;
 
@@ -305,7 +305,7 @@ pub(crate) fn filter(condition: &str, signal: Signal) -> Result<Box<dyn Processo
 }
 
 fn process(processor: &dyn Processor, signal: Signal, request: &[u8]) -> Option<Batch> {
-    let items = wire::count(signal, request);
+    let items = tributary_otlp::count(signal, request);
     let batch = Batch::new(signal, items, Bytes::copy_from_slice(request));
     processor.process(batch).unwrap()
 }
@@ -345,12 +345,12 @@ pub(crate) fn opposites_do_not_meet(condition: &str, signal: Signal, request: &[
     let Ok(other) = filter(&format!("not ({condition})"), signal) else {
         return;
     };
-    let total = wire::count(signal, request);
+    let total = tributary_otlp::count(signal, request);
     let left = |filter: &dyn Processor| {
         process(filter, signal, request).map_or(0, |left| {
             let count = left.items();
             assert_eq!(
-                wire::validate(signal, &left.into_wire().to_bytes()),
+                tributary_otlp::validate(signal, &left.into_wire().to_bytes()),
                 Ok(count)
             );
             count
@@ -368,7 +368,7 @@ fn is_left(left: Option<Batch>, signal: Signal, expected: &Decoded) {
     };
     let count = left.items();
     let left = left.into_wire().to_bytes();
-    assert_eq!(wire::validate(signal, &left), Ok(count));
+    assert_eq!(tributary_otlp::validate(signal, &left), Ok(count));
     assert_eq!(count, items(expected));
     let left = Decoded::decode(signal, &left).unwrap();
     // Debug output, because NaN is not equal to itself.

@@ -3,10 +3,10 @@
 use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
-use tributary::batch::{Batch, Signal};
 use tributary::pipeline::Processor;
+use tributary::pipeline::batch::Batch;
 use tributary::processors::redaction::Config;
-use tributary::wire;
+use tributary_otlp::Signal;
 
 use crate::generator::{Entropy, Generator};
 
@@ -73,7 +73,7 @@ fn passes_nothing_on(
     request: &Bytes,
     adds_up: bool,
 ) -> bool {
-    let items = wire::validate(signal, request).unwrap();
+    let items = tributary_otlp::validate(signal, request).unwrap();
     let batch = Batch::new(signal, items, request.clone());
     let Ok(redacted) = processor.process(batch) else {
         // Random references seldom lead anywhere.
@@ -87,7 +87,10 @@ fn passes_nothing_on(
         parts.any(|part| part == PLANTED.as_bytes())
     };
     assert!(!planted(&output), "it survived");
-    assert_eq!(wire::validate(signal, &output), Ok(redacted.items()));
+    assert_eq!(
+        tributary_otlp::validate(signal, &output),
+        Ok(redacted.items())
+    );
     let again = processor.process(redacted.clone()).unwrap().unwrap();
     let again = again.into_wire().to_bytes();
     if !adds_up {

@@ -38,7 +38,7 @@ use tonic::codec::CompressionEncoding::Gzip;
 use tonic::service::Routes;
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 use super::arrivals::Arrivals;
 use super::locked;
@@ -106,7 +106,7 @@ impl Sink {
         serve: S,
     ) -> std::io::Result<Arc<Self>>
     where
-        S: Fn(Arc<Sink>, Stream, Connection) -> tributary::pipeline::BoxFuture<'static, ()>
+        S: Fn(Arc<Sink>, Stream, Connection) -> futures_util::future::BoxFuture<'static, ()>
             + Send
             + Sync
             + 'static,

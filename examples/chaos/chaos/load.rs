@@ -17,7 +17,7 @@ use prost::Message as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 use super::link::Link;
 use super::locked;

@@ -69,7 +69,7 @@ use hyper_util::rt::TokioExecutor;
 use rustix::process::Signal as Kill;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 use arrivals::Arrivals;
 use backend::Mood;

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 use super::load::Ledger;
 use super::locked;

@@ -20,7 +20,7 @@ use opentelemetry_proto::tonic::profiles::v1development::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
-use tributary::batch::Signal;
+use tributary_otlp::Signal;
 
 /// The attribute that has an item's number.
 pub const ID: &str = "test.id";

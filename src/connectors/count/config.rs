@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Signal;
-use crate::config::{Problems, Validate};
-use crate::ottl::parse;
-use crate::ottl::path::Context;
+use tributary_config::{Problems, Validate};
+use tributary_otlp::Signal;
+use tributary_ottl::parse;
+use tributary_ottl::path::Context;
 
 /// What is counted: metrics by name, for each kind of telemetry. A kind that is not mentioned has its default metric;
 /// one that is has those that are written, and no others.

@@ -15,11 +15,11 @@ use prost::Message as _;
 
 use super::config::{DefaultValue, MetricConfig, signal_of};
 use crate::component::BuildError;
-use crate::ottl::path::{Context, Depth};
-use crate::ottl::{Condition, Here, attributes, parse, within};
-use crate::telemetry::sampled_log::SampledLog;
-use crate::wire::edit::put_delimited;
-use crate::wire::view::{AnyValue, attribute};
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::view::{AnyValue, attribute};
+use tributary_ottl::path::{Context, Depth};
+use tributary_ottl::{Condition, Here, attributes, parse, within};
 
 /// The metrics of one section of the configuration.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use prost::Message;
 
 use super::*;
 use crate::component::Host;
-use crate::config::{Problems, Validate};
 use crate::pipeline::testing::Scripted;
-use crate::profiles::testing_batches::named_batch;
+use crate::testing::named_batch;
+use tributary_config::{Problems, Validate};
 
 fn config(yaml: &str) -> Config {
     serde_yaml::from_str(yaml).unwrap()
@@ -32,7 +32,7 @@ fn built(config: &Config, signal: Signal, next: &Arc<Scripted>) -> Arc<dyn Consu
 
 fn batch(signal: Signal, request: &impl Message) -> Batch {
     let request = bytes::Bytes::from(request.encode_to_vec());
-    let items = crate::wire::count(signal, &request);
+    let items = tributary_otlp::count(signal, &request);
     Batch::new(signal, items, request)
 }
 
@@ -56,8 +56,8 @@ async fn counted(config: &Config, batch: Batch) -> ExportMetricsServiceRequest {
     let made = next.batches().remove(0);
     assert_eq!(made.signal(), Signal::Metrics);
     let bytes = made.clone().into_wire().to_bytes();
-    assert!(crate::wire::validate(Signal::Metrics, &bytes).is_ok());
-    assert_eq!(crate::wire::count(Signal::Metrics, &bytes), made.items());
+    assert!(tributary_otlp::validate(Signal::Metrics, &bytes).is_ok());
+    assert_eq!(tributary_otlp::count(Signal::Metrics, &bytes), made.items());
     ExportMetricsServiceRequest::decode(bytes).unwrap()
 }
 

@@ -7,14 +7,15 @@ use prost::Message as _;
 
 use super::clock::Clock;
 use super::counter::{Counter, Room, Section};
-use crate::batch::{Nack, Signal};
-use crate::ottl::Here;
-use crate::ottl::path::Depth;
-use crate::ottl::profile::{Reader, dictionary, messages};
-use crate::profiles::reindex::Fault;
-use crate::wire::edit::put_delimited;
-use crate::wire::reader::Fields;
-use crate::wire::view::Message;
+use crate::pipeline::batch::Nack;
+use tributary_otlp::Signal;
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::reader::Fields;
+use tributary_otlp::view::Message;
+use tributary_ottl::Here;
+use tributary_ottl::path::Depth;
+use tributary_ottl::profile::{Reader, dictionary, messages};
+use tributary_profiles::reindex::Fault;
 
 /// The name of the scope of all metrics that this connector makes.
 const SCOPE_NAME: &str = "tributary/connector/count";

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::telemetry::Unread;
-use crate::config::units::Duration;
-use crate::config::{ExtensionUse, PipelineId, Problems, Section, Validate};
+use crate::pipeline::id::PipelineId;
 use crate::queue::QueueConfig;
+use crate::telemetry::config::Unread;
+use tributary_config::units::Duration;
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
 
 /// Hands everything to the first level of pipelines that takes it.
 ///

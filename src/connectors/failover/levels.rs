@@ -8,10 +8,12 @@ use tracing::{info, warn};
 use super::Config;
 use super::metrics::Metrics;
 use super::position::Position;
-use crate::batch::{Batch, Code, Nack, Signal};
 use crate::component::{BuildContext, Outputs};
-use crate::config::ComponentId;
-use crate::pipeline::{BoxFuture, Consumer, FanOut};
+use crate::pipeline::batch::{Batch, Code, Nack};
+use crate::pipeline::{Consumer, FanOut};
+use futures_util::future::BoxFuture;
+use tributary_config::ComponentId;
+use tributary_otlp::Signal;
 
 /// The levels that have pipelines of a signal.
 pub(super) struct Levels {

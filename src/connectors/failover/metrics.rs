@@ -2,8 +2,8 @@
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-use crate::batch::Signal;
-use crate::config::ComponentId;
+use tributary_config::ComponentId;
+use tributary_otlp::Signal;
 
 /// `otelcol_connector_failover_count`, by the level that was left, and `tributary_connector_failover_level`.
 pub(super) struct Metrics {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::batch::Signal;
 use crate::component::BuildContext;
-use crate::config::{ComponentId, PipelineId};
-use crate::memory::Budget;
+use crate::pipeline::id::PipelineId;
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
 
 /// The place of a signal among its levels: of a connector, and of the one that a reload puts in its place. To begin at
 /// the first level again would make each batch under way wait for one that is known to be away.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::batch::{Code, Nack};
 use crate::component::Host;
-use crate::exporters::testing::Recorded;
 use crate::pipeline::Consumer;
+use crate::pipeline::batch::{Code, Nack};
 use crate::pipeline::testing::{Scripted, spans};
+use crate::testing::Recorded;
 
 fn build(yaml: &str, levels: &[(&str, &Arc<Scripted>)]) -> Terminal {
     build_in(&Host::for_tests(), yaml, levels)

@@ -10,8 +10,8 @@ use super::requests::served;
 use super::series::Series;
 use super::window::Window;
 use super::write;
-use crate::batch::Signal;
-use crate::memory::Budget;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
 
 const MOST_RESOURCES: usize = 3;
 

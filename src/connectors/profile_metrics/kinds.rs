@@ -1,6 +1,6 @@
 //! What profiles count, by the names and units that profilers give it, and the metrics that come of it.
 
-use crate::profiles::names::is_cumulative;
+use tributary_profiles::names::is_cumulative;
 
 /// What a profile counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

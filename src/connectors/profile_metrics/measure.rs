@@ -12,17 +12,17 @@ use ring::digest::{SHA256, digest};
 use super::kinds::{Kind, Meaning, recognize, recognize_by_period};
 use super::subject::{retained, service};
 use super::unknown;
-use crate::memory::Permit;
-use crate::profiles::Dictionary;
-use crate::profiles::dictionary::ValueType;
-use crate::profiles::frames::Selection;
-use crate::profiles::id::{LocationId, StackId};
-use crate::profiles::ingest::ingest;
-use crate::profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
-use crate::profiles::names;
-use crate::profiles::reindex::{Fault, Memo};
-use crate::profiles::top::count;
-use crate::wire::edit::put_delimited;
+use tributary_memory::Permit;
+use tributary_otlp::edit::put_delimited;
+use tributary_profiles::Dictionary;
+use tributary_profiles::dictionary::ValueType;
+use tributary_profiles::frames::Selection;
+use tributary_profiles::id::{LocationId, StackId};
+use tributary_profiles::ingest::ingest;
+use tributary_profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
+use tributary_profiles::names;
+use tributary_profiles::reindex::{Fault, Memo};
+use tributary_profiles::top::count;
 
 /// What one resource sent.
 #[derive(Debug)]
@@ -468,7 +468,7 @@ mod tests {
     use opentelemetry_proto::tonic::profiles::v1development as proto;
 
     use super::*;
-    use crate::memory::Budget;
+    use tributary_memory::Budget;
 
     const ROOM: Bounds = Bounds {
         frames: u64::MAX,

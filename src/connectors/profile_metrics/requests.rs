@@ -4,9 +4,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
 use super::subject::service;
-use crate::batch::Signal;
-use crate::wire::edit::put_delimited;
-use crate::wire::view::{
+use tributary_otlp::Signal;
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::view::{
     Attributes, Data, Metric, Number, Request, ResourceEntry, ScopeEntry, Span,
 };
 

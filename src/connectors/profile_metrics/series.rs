@@ -12,7 +12,7 @@ use metrics::Counter;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::measure::{Counted, Function, Values};
-use crate::memory::{Budget, Permit};
+use tributary_memory::{Budget, Permit};
 
 /// The last of each series.
 pub(super) struct Series {

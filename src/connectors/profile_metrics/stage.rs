@@ -13,15 +13,18 @@ use super::series::Series;
 use super::unknown::Unknown;
 use super::window::{Added, Window};
 use super::write;
-use crate::batch::{Batch, Nack, Signal};
-use crate::component::{BuildContext, Next, Outputs, Terminal};
-use crate::memory::{Budget, Permit};
-use crate::pipeline::{BoxFuture, Consumer, Settle};
-use crate::processors::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
-use crate::processors::senders::Senders;
-use crate::telemetry::{Account, DropReason};
-use crate::turns::on_a_turn_if_large;
-use crate::wire::{self, Limit};
+use crate::component::{BuildContext, Outputs, Terminal};
+use crate::pipeline::Next;
+use crate::pipeline::account::{Account, DropReason};
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::pipeline::senders::Senders;
+use crate::pipeline::turns::on_a_turn_if_large;
+use crate::pipeline::{Consumer, Settle};
+use futures_util::future::BoxFuture;
+use tributary_memory::{Budget, Permit};
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
 
 const FULL: &str =
     "the profile_metrics connector is full: the pipeline of metrics does not take its windows";
@@ -284,7 +287,7 @@ impl Holder for Gatherer {
             items: usize::MAX,
             bytes: REQUEST_BYTES,
         };
-        let pieces = wire::split(Signal::Metrics, &request, limit);
+        let pieces = crate::pipeline::split(Signal::Metrics, &request, limit);
         let points = pieces.iter().map(|(points, _)| points).sum::<usize>();
         let held = senders.held();
         senders.became(points);

@@ -15,14 +15,14 @@ use prost::Message;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::batch::{Batch, Nack};
 use crate::component::Host;
+use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::testing::Scripted;
 use crate::pipeline::{Component, Undelivered};
-use crate::profiles::frames::Selection;
-use crate::profiles::top::{sample_type, top};
-use crate::profiles::write::encode;
-use crate::profiles::{Profiles, folded};
+use tributary_profiles::frames::Selection;
+use tributary_profiles::top::{sample_type, top};
+use tributary_profiles::write::encode;
+use tributary_profiles::{Profiles, folded};
 
 struct Running {
     inputs: Outputs,
@@ -96,7 +96,7 @@ fn words(attributes: &[KeyValue]) -> String {
 
 fn points(batch: Batch) -> Vec<Point> {
     let bytes = batch.into_wire().to_bytes();
-    assert!(crate::wire::validate(Signal::Metrics, &bytes).is_ok());
+    assert!(tributary_otlp::validate(Signal::Metrics, &bytes).is_ok());
     let request = ExportMetricsServiceRequest::decode(bytes).unwrap();
     let mut found = Vec::new();
     for resource in request.resource_metrics {
@@ -180,7 +180,7 @@ fn profile(stacks: &str, kind: (&str, &str), instance: &str, time: u64) -> Batch
         }
     }
     let request = encode(dictionary, resources);
-    let items = crate::wire::count(Signal::Profiles, &request);
+    let items = tributary_otlp::count(Signal::Profiles, &request);
     Batch::new(Signal::Profiles, items, request)
 }
 

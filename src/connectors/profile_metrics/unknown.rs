@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use metrics::{Counter, counter};
 
-use crate::config::ComponentId;
+use tributary_config::ComponentId;
 
 /// Names that the log has; they come from outside, so they are cut, and there may be only so many.
 const MOST_NAMES: usize = 64;

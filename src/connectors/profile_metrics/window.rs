@@ -11,10 +11,10 @@ use super::measure::{Counted, Measured, Measurement, Received, Values};
 use super::requests::Served;
 use super::series::Series;
 use super::subject::overflow;
-use crate::batch::Batch;
-use crate::memory::Permit;
-use crate::processors::holding;
-use crate::processors::senders::Senders;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::holding;
+use crate::pipeline::senders::Senders;
+use tributary_memory::Permit;
 
 /// What came in a while.
 pub(super) struct Window {

@@ -18,7 +18,7 @@ use prost::Message as _;
 use super::kinds::{self, Kind, METRICS};
 use super::measure::{Function, Values};
 use super::window::{Gathered, Resource, Window};
-use crate::profiles::names::PROFILE_NAME;
+use tributary_profiles::names::PROFILE_NAME;
 
 /// The name of the scope of all metrics that this connector makes.
 const SCOPE_NAME: &str = "tributary/connector/profile_metrics";

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::normal::data_points;
 use super::text::Utc;
-use crate::batch::Decoded;
+use tributary_otlp::Decoded;
 
 /// How much is in a batch, under the Collector's names.
 pub(super) struct Counts {

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::profiles;
 use super::text::{Attribute, Hex, Nanos, Plain, Scope, Strings, Time, enum_name};
-use crate::batch::Decoded;
+use tributary_otlp::Decoded;
 
 pub(super) fn render(out: &mut String, decoded: &Decoded) -> Result {
     match decoded {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tracing::instrument::WithSubscriber;
 
 use super::*;
-use crate::exporters::testing::{Recorded, context};
-use crate::wire::json;
+use crate::testing::{Recorded, context};
+use tributary_otlp::json;
 
 const TRACES: &str = r#"{"resourceSpans": [{
     "schemaUrl": "https://opentelemetry.io/schemas/1.30.0",

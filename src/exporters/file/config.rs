@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compression::Codec;
-use crate::compression::compress::CompressionParams;
-use crate::config::units::Duration;
-use crate::config::{ExtensionUse, Problems, Section, Validate};
 use crate::queue::{QueueConfig, RetryConfig};
+use tributary_compression::Codec;
+use tributary_compression::compress::CompressionParams;
+use tributary_config::units::Duration;
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
 
 /// Writes telemetry to a file, one request after the other. All signals go into the same file.
 ///

@@ -6,10 +6,10 @@ use prost::Message as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::batch::Batch;
-use crate::config::{Problems, Validate as _};
-use crate::exporters::testing::{Recorded, context};
+use crate::pipeline::batch::Batch;
+use crate::testing::{Recorded, context};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use tributary_config::{Problems, Validate as _};
 
 fn traces(name: &str) -> Batch {
     let span = Span {
@@ -51,7 +51,7 @@ fn built(config: &Config) -> Terminal {
     terminal
 }
 
-async fn send(terminal: &Terminal, batch: Batch) -> Result<(), crate::batch::Nack> {
+async fn send(terminal: &Terminal, batch: Batch) -> Result<(), crate::pipeline::batch::Nack> {
     let consumer = terminal.inputs.get(batch.signal()).unwrap();
     consumer.consume(batch).await
 }
@@ -72,7 +72,7 @@ async fn what_is_acknowledged_is_in_the_file_one_request_in_a_line() {
         send(&terminal, traces(name)).await.unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let last = text.strip_suffix('\n').unwrap().lines().last().unwrap();
-        let request = wire::json::to_wire(Signal::Traces, last.as_bytes()).unwrap();
+        let request = tributary_otlp::json::to_wire(Signal::Traces, last.as_bytes()).unwrap();
         assert_eq!(request, traces(name).into_wire().to_bytes());
     }
     let logs = Batch::new(Signal::Logs, 0, Bytes::new());
@@ -106,7 +106,7 @@ async fn protobuf_and_compressed_requests_stand_behind_their_lengths() {
             false => body.to_vec(),
         };
         let request = match is_json {
-            true => wire::json::to_wire(Signal::Traces, &body).unwrap(),
+            true => tributary_otlp::json::to_wire(Signal::Traces, &body).unwrap(),
             false => body,
         };
         assert_eq!(request, plain);

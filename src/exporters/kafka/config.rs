@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Signal;
-use crate::config::units::Duration;
-use crate::config::{ExtensionUse, Problems, Section, Validate};
-use crate::net::kafka::{
+use crate::queue::{QueueConfig, RetryConfig};
+use tributary_config::units::Duration;
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
+use tributary_net::kafka::{
     Auth, ClusterMetadata, Connection, Encoding, Tls, default_brokers, default_topic, milliseconds,
 };
-use crate::queue::{QueueConfig, RetryConfig};
+use tributary_otlp::Signal;
 
 /// Writes telemetry to topics of Kafka.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::producer::Brokers;
 use super::record::{Record, records};
-use crate::batch::Code;
+use crate::pipeline::batch::Code;
 use crate::queue::{Fault, Identity, Outcome, SendError};
 
 /// How long to wait for room in librdkafka's queue before asking again.

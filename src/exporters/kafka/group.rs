@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::batch::Signal;
-use crate::profiles;
-use crate::wire::edit::put_delimited;
-use crate::wire::reader::{Field, Fields};
-use crate::wire::view::{AnyValue, Attribute, Message, ResourceEntry, View};
+use tributary_otlp::Signal;
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::reader::{Field, Fields};
+use tributary_otlp::view::{AnyValue, Attribute, Message, ResourceEntry, View};
 
 /// Resources, scopes and spans, and in profiles the dictionary, are at these places of their messages.
 const RESOURCE: u32 = 1;
@@ -83,7 +82,7 @@ impl Grouping {
             request.extend_from_slice(&shared);
             let request = Bytes::from(request);
             let request = match signal {
-                Signal::Profiles => profiles::compacted(&request).unwrap_or(request),
+                Signal::Profiles => tributary_profiles::compacted(&request).unwrap_or(request),
                 _ => request,
             };
             Group {

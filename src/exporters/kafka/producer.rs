@@ -17,13 +17,15 @@ use super::config::{Config, Hasher};
 use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
-use crate::batch::{Code, Requests, Signal};
-use crate::config::ComponentId;
-use crate::config::units::Duration;
-use crate::net::kafka::client::{Logging, Renewals, creation_error, settings};
-use crate::net::kafka::{Encoding, milliseconds};
-use crate::pipeline::BoxFuture;
-use crate::queue::{self, Encoded, Fault, Outcome, SendError, Taken};
+use crate::pipeline::batch::Code;
+use crate::queue;
+use crate::queue::{Encoded, Fault, Outcome, SendError, Taken};
+use futures_util::future::BoxFuture;
+use tributary_config::ComponentId;
+use tributary_config::units::Duration;
+use tributary_net::kafka::client::{Logging, Renewals, creation_error, settings};
+use tributary_net::kafka::{Encoding, milliseconds};
+use tributary_otlp::{Requests, Signal};
 
 /// A client of librdkafka; a clone is the same one.
 type Client = FutureProducer<Logging>;

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::batch::Signal;
-use crate::net::kafka::Encoding;
-use crate::wire::{self, Limit};
+use tributary_net::kafka::Encoding;
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
 
 /// Bytes of a record besides key, value and headers: those of a batch with one record, 61, and of a record, at most 37,
 /// in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
@@ -62,12 +62,12 @@ pub(super) fn values(
     most: usize,
 ) -> Result<Vec<(usize, Bytes)>, String> {
     let mut values = Vec::new();
-    let items = wire::count(signal, &request);
+    let items = tributary_otlp::count(signal, &request);
     let mut todo = vec![(items, request)];
     while let Some((items, request)) = todo.pop() {
         let value = match encoding {
             Encoding::OtlpProto => request.clone(),
-            Encoding::OtlpJson => wire::json::from_wire(signal, &request)
+            Encoding::OtlpJson => tributary_otlp::json::from_wire(signal, &request)
                 .map_err(|error| error.to_string())?
                 .into(),
         };
@@ -77,7 +77,7 @@ pub(super) fn values(
         }
         // JSON is larger than what is split, by a factor that is about the same everywhere in a request.
         let bytes = request.len().saturating_mul(most) / value.len().max(1);
-        let mut pieces = wire::split(
+        let mut pieces = crate::pipeline::split(
             signal,
             &request,
             Limit {

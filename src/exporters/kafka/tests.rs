@@ -19,23 +19,24 @@ use super::group::Grouping;
 use super::producer::Exporter;
 use super::record::{Record, records as unpacked, values};
 use super::*;
-use crate::batch::{Batch, Code, Nack, Requests};
 use crate::component::Terminal;
-use crate::config::{Problems, Validate as _};
-use crate::exporters::testing::{Recorded, context};
-use crate::net::kafka::Encoding;
-use crate::net::kafka::testing::{Cluster, attribute, bodies, logs, records, soon, written};
+use crate::pipeline::batch::{Batch, Code, Nack};
 use crate::pipeline::{Component, Undelivered};
-use crate::profiles::testing_batches::{named_batch, sample_names};
 use crate::queue::{Encoded, Sender as _};
-use crate::wire;
+use crate::testing::named_batch;
+use crate::testing::{Recorded, context};
+use tributary_config::{Problems, Validate as _};
+use tributary_net::kafka::Encoding;
+use tributary_net::kafka::testing::{Cluster, attribute, bodies, logs, records, soon, written};
+use tributary_otlp::Requests;
+use tributary_profiles::testing_requests::sample_names;
 
 fn config(yaml: &str) -> Config {
     serde_yaml::from_str(yaml).unwrap()
 }
 
 fn batch(request: Vec<u8>) -> Batch {
-    let items = wire::count(Signal::Logs, &request);
+    let items = tributary_otlp::count(Signal::Logs, &request);
     Batch::new(Signal::Logs, items, Bytes::from(request))
 }
 
@@ -53,7 +54,7 @@ impl Trial {
             queue.wait_for_result = true;
         }
         if let Some(retry) = &mut config.retry_on_failure.0 {
-            retry.initial_interval = crate::config::units::Duration::millis(10);
+            retry.initial_interval = tributary_config::units::Duration::millis(10);
         }
         let recorded = Recorded::new();
         let mut terminal = recorded
@@ -113,7 +114,9 @@ async fn what_is_too_large_is_split_and_an_item_that_is_too_large_alone_is_dropp
     for record in records(&cluster.brokers, "otlp_logs", count).await {
         let value = record.payload().unwrap();
         assert!(value.len() <= 1000, "{}", value.len());
-        arrived.extend(bodies(&wire::json::to_wire(Signal::Logs, value).unwrap()));
+        arrived.extend(bodies(
+            &tributary_otlp::json::to_wire(Signal::Logs, value).unwrap(),
+        ));
     }
     assert_eq!(arrived, ["a", long.as_str(), "b", long.as_str(), "c"]);
     assert_eq!(trial.recorded.items("delivered", Signal::Logs), 5);
@@ -462,7 +465,7 @@ fn profiles_of_a_resource_have_the_same_key_whatever_else_is_in_the_request() {
         named_batch("shop", ["work"]),
         named_batch("cart", ["wait", "more"]),
     );
-    let joined = crate::profiles::join(
+    let joined = tributary_profiles::join(
         &[
             two.into_wire().to_bytes(),
             one.clone().into_wire().to_bytes(),
@@ -500,7 +503,9 @@ fn values_are_within_the_limit_in_order_and_complete() {
             .iter()
             .flat_map(|(_, value)| match encoding {
                 Encoding::OtlpProto => bodies(value),
-                Encoding::OtlpJson => bodies(&wire::json::to_wire(Signal::Logs, value).unwrap()),
+                Encoding::OtlpJson => {
+                    bodies(&tributary_otlp::json::to_wire(Signal::Logs, value).unwrap())
+                }
             })
             .collect();
         assert_eq!(arrived, texts);
@@ -577,7 +582,7 @@ fn the_password_is_in_no_message() {
     };
     assert!(refused.contains("ssl.ca.pem"), "{refused}");
     let printed = serde_yaml::to_string(&config).unwrap();
-    let settings = crate::net::kafka::client::settings(&config.connection());
+    let settings = tributary_net::kafka::client::settings(&config.connection());
     assert_eq!(settings.get("sasl.password"), Some("hush"));
     assert_eq!(settings.get("security.protocol"), Some("SASL_SSL"));
     for text in [refused, printed, format!("{config:?} {settings:?}")] {

@@ -11,13 +11,14 @@ use super::keys::Keys;
 use super::members::{Admission, Member, Members, is_members_trouble};
 use super::progress::{Attempt, Progress, Work};
 use super::rendezvous::Candidates;
-use crate::batch::{Code, Requests, Signal};
-use crate::memory::{Budget, Permit};
-use crate::pipeline::BoxFuture;
-use crate::profiles::{self, decoded_bytes};
+use crate::pipeline::batch::Code;
+use crate::pipeline::turns::on_a_turn_if_large;
 use crate::queue::{Encoded, Fault, Outcome, Partly, SendError, Sender};
-use crate::turns::on_a_turn_if_large;
-use crate::wire::{count, partition};
+use futures_util::future::BoxFuture;
+use tributary_memory::{Budget, Permit};
+use tributary_otlp::{Requests, Signal};
+use tributary_otlp::{count, partition};
+use tributary_profiles::decoded_bytes;
 
 /// When to come back while there is no room to decode profiles.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -212,10 +213,10 @@ fn shares(
             .map(|share| (share.destination, share.items, share.requests))
             .collect();
     }
-    let shares = profiles::partition::partition(request, |place| {
+    let shares = tributary_profiles::partition::partition(request, |place| {
         let samples = place.profile.map_or(0, |profile| profile.samples.len());
         let key = hasher.profile_key(place);
-        let bytes = samples * profiles::model::Samples::BYTES;
+        let bytes = samples * tributary_profiles::model::Samples::BYTES;
         candidates.choose(key, bytes).unwrap_or_default()
     });
     match shares {

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Protocol;
-use crate::batch::Signal;
-use crate::config::telemetry::Unread;
-use crate::config::units::{Duration, Endpoint};
-use crate::config::{ExtensionUse, Problems, Section, Validate};
-use crate::discovery::is_targets_file;
 use crate::queue::{QueueConfig, RetryConfig};
+use crate::telemetry::config::Unread;
+use tributary_config::units::{Duration, Endpoint};
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
+use tributary_net::discovery::is_targets_file;
+use tributary_otlp::Signal;
 
 /// Sends OTLP over gRPC to several members; what has the same key goes to the same member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

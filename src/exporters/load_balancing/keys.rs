@@ -4,13 +4,14 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::config::{Config, RoutingKey};
-use crate::batch::Signal;
-use crate::profiles::partition as profiles;
-use crate::wire::partition::{Grain, Place};
-use crate::wire::view::{
-    self, Attributes, ExponentialHistogramPoint, HistogramPoint, LogRecord, Message, Metric,
-    NumberPoint, Span, SummaryPoint, View as _, text_of,
+use tributary_otlp::Signal;
+use tributary_otlp::partition::{Grain, Place};
+use tributary_otlp::view;
+use tributary_otlp::view::{
+    Attributes, ExponentialHistogramPoint, HistogramPoint, LogRecord, Message, Metric, NumberPoint,
+    Span, SummaryPoint, View as _, text_of,
 };
+use tributary_profiles::partition as profiles;
 
 /// The key of the configuration.
 #[derive(Debug, Clone)]

@@ -16,13 +16,14 @@ use super::health::{Health, Way};
 use super::metrics::{MemberMetrics, ResolverMetrics};
 use super::protocol::Otlp;
 use super::rendezvous::seed;
-use crate::auth::ClientAuthenticator;
-use crate::batch::{Code, Requests, Signal};
-use crate::config::ComponentId;
 use crate::exporters::otlp_grpc::Exporter;
-use crate::net::tls::rotation::RotatingClient;
+use crate::pipeline::batch::Code;
+use crate::pipeline::turns::{BLOCKING_BYTES, on_a_turn};
 use crate::queue::{Encoded, Fault, Outcome, SendError, Sender};
-use crate::turns::{BLOCKING_BYTES, on_a_turn};
+use tributary_config::ComponentId;
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::tls::rotation::RotatingClient;
+use tributary_otlp::{Requests, Signal};
 
 /// How long the first batch waits for the members to be known.
 const FIRST_RESOLUTION: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use crate::config::ComponentId;
+use tributary_config::ComponentId;
 
 /// What is counted for a resolver.
 pub(super) struct ResolverMetrics {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::batch::{Requests, Signal};
 use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError, most_extra_sends};
-use crate::wire::{Limit, count, split};
+use tributary_otlp::{Limit, count, split};
+use tributary_otlp::{Requests, Signal};
 
 /// Some of a batch.
 #[derive(Debug, Clone)]

@@ -3,13 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::Auth;
-use crate::compression::compress::CompressionParams;
-use crate::config::telemetry::Unread;
-use crate::config::units::Duration;
-use crate::config::{Headers, Problems, Section, Validate as _};
-use crate::exporters::otlp_grpc::{self, Balancer, Compression, Keepalive};
-use crate::net::tls::ClientTls;
+use crate::component::auth::Auth;
+use crate::exporters::otlp_grpc;
+use crate::exporters::otlp_grpc::{Balancer, Compression, Keepalive};
+use crate::telemetry::config::Unread;
+use tributary_compression::compress::CompressionParams;
+use tributary_config::units::Duration;
+use tributary_config::{Headers, Problems, Section, Validate as _};
+use tributary_net::tls::ClientTls;
 
 /// The protocol of all members.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,8 +9,8 @@ use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
 
 use super::config::{Resolver as Config, with_port};
-use crate::discovery::{one_family, read_targets};
-use crate::files::FileWatch;
+use tributary_net::discovery::{one_family, read_targets};
+use tributary_net::files::FileWatch;
 
 /// Where members are looked for.
 pub(super) enum Resolver {

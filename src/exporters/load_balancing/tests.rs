@@ -12,10 +12,11 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
 
 use super::*;
-use crate::batch::{Code, Requests};
-use crate::exporters::testing::Recorded;
-use crate::net::client::test_server::{Answer, TestServer, answer, header_map};
+use crate::pipeline::batch::Code;
 use crate::queue::{Encoded, Outcome, SendError};
+use crate::testing::Recorded;
+use tributary_net::client::test_server::{Answer, TestServer, answer, header_map};
+use tributary_otlp::Requests;
 
 /// What a member does with a request that has so many spans; `None` cuts the connection.
 type Manner = fn(usize) -> Option<&'static [(&'static str, &'static str)]>;
@@ -65,7 +66,7 @@ impl Cluster {
         let mut config: Config = serde_yaml::from_str(yaml).unwrap();
         config.protocol.otlp.tls.insecure = true;
         config.protocol.otlp.compression = crate::exporters::otlp_grpc::Compression::None;
-        let id: crate::config::ComponentId = "load_balancing".parse().unwrap();
+        let id: tributary_config::ComponentId = "load_balancing".parse().unwrap();
         let maker = Maker {
             id: id.clone(),
             otlp: config.protocol.otlp.clone(),
@@ -78,7 +79,7 @@ impl Cluster {
             members.clone(),
             Keys::new(&config),
             config.hash_balance_factor,
-            crate::memory::Budget::new(1 << 30),
+            tributary_memory::Budget::new(1 << 30),
         );
         let cluster = Cluster {
             servers,
@@ -469,8 +470,8 @@ mod of_keys {
     use opentelemetry_proto::tonic::resource::v1::Resource;
 
     use super::*;
-    use crate::profiles::testing_batches::named;
-    use crate::wire::partition::partition;
+    use tributary_otlp::partition::partition;
+    use tributary_profiles::testing_requests::named;
 
     fn keys(yaml: &str) -> Keys {
         Keys::new(&serde_yaml::from_str(yaml).unwrap())
@@ -524,7 +525,7 @@ mod of_keys {
         let of_logs = key_of(&keys, &log(&[("a", "b"), ("service.name", "shop")], &[], 1));
         let profiles = Bytes::from(named("shop", 1, ["x"]).encode_to_vec());
         let mut of_profiles = 0;
-        crate::profiles::partition::partition(&profiles, |place| {
+        tributary_profiles::partition::partition(&profiles, |place| {
             of_profiles = keys.hasher(Signal::Profiles).profile_key(place);
             0
         });
@@ -581,7 +582,7 @@ mod of_keys {
             tables.string_table[2] = unit.to_owned();
             let mut key = 0;
             let request = Bytes::from(request.encode_to_vec());
-            crate::profiles::partition::partition(&request, |place| {
+            tributary_profiles::partition::partition(&request, |place| {
                 key = keys.hasher(Signal::Profiles).profile_key(place);
                 0
             });

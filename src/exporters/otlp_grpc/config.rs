@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::compression::Codec;
-use crate::compression::compress::CompressionParams;
-use crate::config::units::Duration;
-use crate::config::{ExtensionUse, Headers, Problems, Section, Validate};
-use crate::net::client::{Balancing, split_host_port};
-use crate::net::tls::ClientTls;
+use crate::component::auth;
+use crate::component::auth::Auth;
 use crate::queue::{QueueConfig, RetryConfig};
+use tributary_compression::Codec;
+use tributary_compression::compress::CompressionParams;
+use tributary_config::units::Duration;
+use tributary_config::{ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_net::client::{Balancing, split_host_port};
+use tributary_net::tls::ClientTls;
 
 /// Sends OTLP over gRPC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

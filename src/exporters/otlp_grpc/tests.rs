@@ -6,10 +6,10 @@ use opentelemetry_proto::tonic::collector::trace::v1 as trace;
 use tonic::service::Routes;
 
 use super::*;
-use crate::config::units::Duration as Setting;
-use crate::net::client::test_server::{Answer, TestServer, answer, certificates, header_map};
-use crate::net::tls::ServerTls;
 use crate::queue::Sender;
+use tributary_config::units::Duration as Setting;
+use tributary_net::client::test_server::{Answer, TestServer, answer, certificates, header_map};
+use tributary_net::tls::ServerTls;
 
 fn config(server: &TestServer) -> Config {
     let mut config = Config {

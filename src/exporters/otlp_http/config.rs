@@ -4,15 +4,16 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::batch::Signal;
-use crate::compression::Codec;
-use crate::compression::compress::CompressionParams;
-use crate::config::units::Duration;
-use crate::config::{ExtensionUse, Headers, Problems, Section, Validate};
-use crate::net::client::parse_url;
-use crate::net::tls::ClientTls;
+use crate::component::auth;
+use crate::component::auth::Auth;
 use crate::queue::{QueueConfig, RetryConfig};
+use tributary_compression::Codec;
+use tributary_compression::compress::CompressionParams;
+use tributary_config::units::Duration;
+use tributary_config::{ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_net::client::parse_url;
+use tributary_net::tls::ClientTls;
+use tributary_otlp::Signal;
 
 /// Sends OTLP over HTTP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

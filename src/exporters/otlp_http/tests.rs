@@ -8,12 +8,12 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
 use super::*;
-use crate::net::client::test_server::{
+use crate::queue::Sender;
+use tributary_net::client::test_server::{
     Answer, TestServer, answer, certificates, header_map as pairs,
 };
-use crate::net::rpc::Status;
-use crate::net::tls::ServerTls;
-use crate::queue::Sender;
+use tributary_net::rpc::Status;
+use tributary_net::tls::ServerTls;
 
 fn config(server: &TestServer) -> Config {
     Config {
@@ -157,7 +157,7 @@ async fn json_is_what_the_transcoder_makes_of_the_whole_batch() {
     assert_eq!(sent.headers()["content-type"], JSON);
     let json = expand(Some("gzip"), sent.body());
     assert_eq!(
-        wire::json::to_wire(Signal::Traces, &json).unwrap(),
+        tributary_otlp::json::to_wire(Signal::Traces, &json).unwrap(),
         requests.to_bytes()
     );
     let error = send(

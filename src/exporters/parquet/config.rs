@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::table;
-use crate::config::units::Duration;
-use crate::config::{ByteSize, ExtensionUse, Problems, Section, Validate};
-use crate::net::object_store::{Bucket, StoreOptions};
 use crate::queue::{QueueConfig, RetryConfig};
+use tributary_config::units::Duration;
+use tributary_config::{ByteSize, ExtensionUse, Problems, Section, Validate};
+use tributary_net::object_store::{Bucket, StoreOptions};
 
 /// Writes telemetry into Parquet files, a series of files for each signal:
 /// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Hours are UTC, and those of the items' own

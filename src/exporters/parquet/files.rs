@@ -19,10 +19,11 @@ use super::shelf::{BATCH_BYTES, Closed, Limits, Open, OpenFiles, Shelf, Todo};
 use super::steps::{Ended, Steps};
 use super::table::Layout;
 use super::ticket::{Partly, Ticket};
-use crate::batch::{Code, Signal};
-use crate::config::ComponentId;
+use crate::pipeline::batch::Code;
 use crate::queue::{Encoded, Fault, SendError, Settled};
-use crate::telemetry::sampled_log::SampledLog;
+use tributary_config::ComponentId;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::Signal;
 
 /// Above this many bytes, rows are not made on the threads that serve sockets: about a millisecond.
 const LARGE_BATCH: usize = 64 << 10;

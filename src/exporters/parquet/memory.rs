@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::memory::{Budget, Permit};
-use crate::net::server::cores;
+use tributary_memory::{Budget, Permit};
+use tributary_net::server::cores;
 
 /// The memory of all unfinished files of an exporter.
 #[derive(Debug)]

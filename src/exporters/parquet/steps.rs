@@ -13,8 +13,8 @@ use super::memory::Charge;
 use super::shelf::{Adding, Shelf, Todo};
 use super::table::{self, Kind, Partition, Sink, Table};
 use super::ticket::Ticket;
-use crate::batch::Requests;
 use crate::queue::{Encoded, SendError};
+use tributary_otlp::Requests;
 
 /// How far a batch has come.
 pub(super) enum Ended {

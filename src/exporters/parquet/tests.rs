@@ -22,10 +22,10 @@ mod object_store;
 mod s3;
 
 use super::*;
-use crate::batch::{Batch, Nack};
-use crate::config::{Problems, Validate as _};
-use crate::exporters::testing::{Recorded, context};
 use crate::pipeline::Consumer;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::testing::{Recorded, context};
+use tributary_config::{Problems, Validate as _};
 
 const SECS: fn(u64) -> Duration = Duration::from_secs;
 const HOUR: u64 = 3_600_000_000_000;
@@ -304,7 +304,7 @@ impl Writing {
             part: part::Part::new(partition::Key::new(table::Kind::Logs, &partition)),
             place,
             layout: Arc::new(Layout::new(&Config::default().layout_options())),
-            memory: Memory::new(1 << 20, &crate::memory::Budget::new(1 << 20)),
+            memory: Memory::new(1 << 20, &tributary_memory::Budget::new(1 << 20)),
         }
     }
 
@@ -451,7 +451,7 @@ impl table::Sink for Stepping<'_> {
 #[test]
 fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
     let layout = Arc::new(Layout::new(&Config::default().layout_options()));
-    let memory = Memory::new(1 << 30, &crate::memory::Budget::new(1 << 30));
+    let memory = Memory::new(1 << 30, &tributary_memory::Budget::new(1 << 30));
     let (ticket, _outcome) = ticket::Ticket::new(&Arc::default(), &Arc::default());
     let (count, limits) = (shelf::OpenFiles::default(), limits(4));
     let shelf = Arc::new(tokio::sync::Mutex::new(shelf::Shelf::new(&count)));
@@ -521,7 +521,7 @@ async fn a_file_that_hangs_does_not_keep_others_from_making_room() {
         layout: Arc::new(Layout::new(&Config::default().layout_options())),
         limits: limits(64),
         by_service: false,
-        memory: Memory::new(1 << 20, &crate::memory::Budget::new(1 << 30)),
+        memory: Memory::new(1 << 20, &tributary_memory::Budget::new(1 << 30)),
         manifest: None,
     });
     let body = noise();

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::config::units::Duration;
-use crate::config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
-use crate::net::server::Limits;
-use crate::net::tls::ServerTls;
-use crate::receivers::serving::{TCP, validate_socket};
+use crate::component::auth;
+use crate::component::auth::Auth;
+use crate::serving::{TCP, validate_socket};
+use tributary_config::units::Duration;
+use tributary_config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_net::server::Limits;
+use tributary_net::tls::ServerTls;
 
 /// Keeps the last value of each metric, for Prometheus to scrape at `/metrics`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,7 @@
 //! Exemplars: single measurements that stand for others, with the span in which they were made.
 
-use crate::wire::view::{self, Number};
+use tributary_otlp::view;
+use tributary_otlp::view::Number;
 
 /// An exemplar as it is kept. Its attributes are not: OpenMetrics has room for 128 characters, and what makes an
 /// exemplar worth having is the trace.

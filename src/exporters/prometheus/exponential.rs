@@ -2,7 +2,7 @@
 //!
 //! OTLP numbers the bucket (base^i, base^(i+1)] with i, Prometheus with i + 1. Here they have OTLP's numbers.
 
-use crate::wire::view::{Buckets, ExponentialHistogramPoint};
+use tributary_otlp::view::{Buckets, ExponentialHistogramPoint};
 
 /// The sum of the points of a series, or the last one.
 #[derive(Debug, Clone, Default, PartialEq)]

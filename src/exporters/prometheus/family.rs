@@ -13,7 +13,7 @@ use super::naming::{Name, Namer};
 use super::origin::Origin;
 use super::room::Room;
 use super::value::{Invalid, Sum, Value};
-use crate::wire::view::Attribute;
+use tributary_otlp::view::Attribute;
 
 /// The types of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::naming::{Name, Namer};
 use super::origin::Origin;
 use super::room::Room;
-use crate::wire::reader::{put_varint, varint};
-use crate::wire::view::{AnyValue, Attribute};
+use tributary_otlp::reader::{put_varint, varint};
+use tributary_otlp::view::{AnyValue, Attribute};
 
 /// The names of the labels of one metric.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::config::{Config, SERVICE_ATTRIBUTES};
 use super::labels::{hash_name, hash_value, is_reserved};
 use super::naming::{Name, Namer, is_of_scope_itself};
 use super::room::Room;
-use crate::wire::view::{AnyValue, Attribute, Resource, ResourceEntry, ScopeEntry, attribute};
+use tributary_otlp::view::{AnyValue, Attribute, Resource, ResourceEntry, ScopeEntry, attribute};
 
 /// The labels of a resource and scope.
 #[derive(Debug)]

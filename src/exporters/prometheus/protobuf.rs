@@ -11,7 +11,7 @@ use super::naming::Name;
 use super::origin::Target;
 use super::text::TARGET_INFO_HELP;
 use super::value::{Histogram, Summary, Value};
-use crate::wire::reader::{put_varint, varint_len};
+use tributary_otlp::reader::{put_varint, varint_len};
 
 /// Writes families.
 #[derive(Debug)]

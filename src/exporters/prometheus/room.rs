@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use metrics::{Gauge, gauge};
 
 use crate::component::BuildContext;
-use crate::memory::{Budget, Permit};
+use tributary_memory::{Budget, Permit};
 
 /// The room of one table.
 #[derive(Debug)]

@@ -13,10 +13,11 @@ use super::config::Config;
 use super::negotiate::{Format, Syntax, takes_gzip};
 use super::page::{Answer, Page};
 use super::table::Table;
-use crate::auth::{self, Guard};
+use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
-use crate::net::Owner;
-use crate::net::server::{Bound, Handler, Options, Peer, Protocol, busy, plain, tls_source};
+use tributary_net::Owner;
+use tributary_net::auth::Guard;
+use tributary_net::server::{Bound, Handler, Options, Peer, Protocol, busy, plain, tls_source};
 
 /// Binds the socket; nothing is accepted before the start.
 pub(super) fn bind(
@@ -116,7 +117,7 @@ impl Handler for Scrapes {
             None => None,
         };
         let mut response = match (&self.guard, refused) {
-            (Some(guard), Some(nack)) => whole(auth::refusal(guard, nack)),
+            (Some(guard), Some(nack)) => whole(tributary_net::auth::refusal(guard, nack)),
             _ => self.answer(&request),
         };
         let headers = self.response_headers.iter();

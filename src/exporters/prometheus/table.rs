@@ -22,10 +22,11 @@ use super::origin::{Origin, Origins};
 use super::room::Room;
 use super::value::{Histogram, Summary, Value};
 use crate::component::BuildContext;
-use crate::config::ComponentId;
-use crate::wire::reader::{Fields, Value as Field};
-use crate::wire::view::{
-    self, AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, Request, View, attribute,
+use tributary_config::ComponentId;
+use tributary_otlp::reader::{Fields, Value as Field};
+use tributary_otlp::view;
+use tributary_otlp::view::{
+    AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, Request, View, attribute,
 };
 
 /// All series of one exporter.

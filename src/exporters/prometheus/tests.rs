@@ -20,8 +20,8 @@ use prost::Message as _;
 use super::negotiate::Format;
 use super::testing::{Sample, read};
 use super::*;
-use crate::batch::Signal;
-use crate::exporters::testing::{Recorded, context};
+use crate::testing::{Recorded, context};
+use tributary_otlp::Signal;
 
 mod any;
 mod native;

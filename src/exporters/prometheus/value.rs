@@ -2,7 +2,7 @@
 
 use super::exemplar::Exemplar;
 use super::exponential::Exponential;
-use crate::wire::view::{HistogramPoint, Number, SummaryPoint};
+use tributary_otlp::view::{HistogramPoint, Number, SummaryPoint};
 
 /// The last value of a series, or the sum of the deltas.
 #[derive(Debug, Clone, PartialEq)]

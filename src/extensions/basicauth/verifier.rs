@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::htpasswd::{Entry, Hash};
-use crate::auth::{Identity, Refused, Verdict};
-use crate::net::network;
+use tributary_net::auth::{Identity, Refused, Verdict};
+use tributary_net::network;
 
 /// Checks users and passwords.
 pub(super) struct Verifier {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units::Duration;
-use crate::config::{Problems, Validate};
-use crate::storage::{self, Options};
+use tributary_config::units::Duration;
+use tributary_config::{Problems, Validate};
+use tributary_storage::Options;
 
 /// Keeps queues of exporters in a directory, so that they survive the process. An exporter uses it by `sending_queue:
 /// {storage: file_storage}`.
@@ -147,9 +147,9 @@ impl Config {
     pub(super) fn options(&self) -> Options {
         Options {
             fsync: match self.fsync {
-                Fsync::Always => storage::Fsync::Always,
-                Fsync::Interval => storage::Fsync::Interval(*self.fsync_interval),
-                Fsync::Never => storage::Fsync::Never,
+                Fsync::Always => tributary_storage::Fsync::Always,
+                Fsync::Interval => tributary_storage::Fsync::Interval(*self.fsync_interval),
+                Fsync::Never => tributary_storage::Fsync::Never,
             },
             compress: self.compression == Compression::Lz4,
             lock_timeout: *self.timeout,

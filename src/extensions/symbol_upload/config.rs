@@ -6,12 +6,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::config::units::{ByteSize, Endpoint};
-use crate::config::{ExtensionUse, Problems, Section, Validate};
-use crate::net::server::Limits;
-use crate::net::tls::ServerTls;
-use crate::symbols::worker::WorkerLimits;
+use crate::component::auth;
+use crate::component::auth::Auth;
+use tributary_config::units::{ByteSize, Endpoint};
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
+use tributary_net::server::Limits;
+use tributary_net::tls::ServerTls;
+use tributary_symbols::worker::WorkerLimits;
 
 /// A place to upload binaries to. Who may upload decides what the addresses of profiles are called, so clients have to
 /// authenticate.

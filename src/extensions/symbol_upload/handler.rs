@@ -14,13 +14,13 @@ use tracing::{info, warn};
 
 use super::config::Config;
 use super::uploads::{Incoming, Kind, Refused, Uploads};
-use crate::auth::Guard;
-use crate::batch::Code;
-use crate::config::ComponentId;
-use crate::net::server::{Handler, Peer, plain};
-use crate::receivers::serving::body::{Pace, Reader};
-use crate::receivers::serving::front::may_be_sending;
-use crate::symbols::BuildId;
+use crate::pipeline::batch::Code;
+use crate::serving::body::{Pace, Reader};
+use crate::serving::front::may_be_sending;
+use tributary_config::ComponentId;
+use tributary_net::auth::Guard;
+use tributary_net::server::{Handler, Peer, plain};
+use tributary_symbols::BuildId;
 
 /// How many files may come at once.
 const AT_ONCE: usize = 8;

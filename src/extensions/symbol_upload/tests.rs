@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::component::{Extensions, Host};
-use crate::config::units::{ByteSize, Endpoint};
-use crate::config::{Problems, Validate as _};
-use crate::net::server::Server;
-use crate::symbols::library::testing::InProcess;
-use crate::symbols::testing::{elf, id};
+use tributary_config::units::{ByteSize, Endpoint};
+use tributary_config::{Problems, Validate as _};
+use tributary_net::server::Server;
+use tributary_symbols::library::testing::InProcess;
+use tributary_symbols::testing::{elf, id};
 
 struct World {
     directory: TempDir,
@@ -31,13 +31,13 @@ fn serve(edit: impl Fn(&mut Config)) -> World {
     let auth: crate::extensions::bearertokenauth::Config =
         serde_json::from_str(r#"{"token": "right"}"#).unwrap();
     let host = Host::for_tests();
-    let auth_id: crate::config::ComponentId = "bearertokenauth".parse().unwrap();
+    let auth_id: tributary_config::ComponentId = "bearertokenauth".parse().unwrap();
     let extension = auth.build(&host.context(&auth_id)).unwrap();
     let mut cx = host.context(&"symbol_upload".parse().unwrap());
     cx.extensions = Extensions::from_iter([(auth_id.clone(), extension.services)]);
     let mut config = Config {
         endpoint: Endpoint("127.0.0.1:0".to_owned()),
-        auth: Some(crate::auth::Auth {
+        auth: Some(crate::component::auth::Auth {
             authenticator: auth_id,
         }),
         directory: directory.path().join("made"),

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::symbols::BuildId;
-use crate::symbols::failure::Failure;
-use crate::symbols::worker::Compiler;
+use tributary_symbols::BuildId;
+use tributary_symbols::failure::Failure;
+use tributary_symbols::worker::Compiler;
 
 /// Files by build id, bounded in bytes.
 pub(super) struct Uploads {

@@ -9,11 +9,11 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Metadata;
 use crate::component::BuildError;
-use crate::config::Problems;
-use crate::re2;
-use crate::wire::attributes::{Action, Actions, Operation, Source, Type};
+use crate::pipeline::batch::Metadata;
+use tributary_config::Problems;
+use tributary_config::re2;
+use tributary_otlp::attributes::{Action, Actions, Operation, Source, Type};
 
 /// What to do with one attribute, or with those whose keys match.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

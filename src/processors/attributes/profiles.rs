@@ -15,17 +15,19 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
-use crate::batch::{Nack, Signal};
+use crate::pipeline::batch::Nack;
 use crate::processors::matching::Choice;
-use crate::profiles::Profiles;
-use crate::profiles::dictionary::{Attribute, Dictionary};
-use crate::profiles::id::AttributeSetId;
-use crate::profiles::ingest::ingest;
-use crate::profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
-use crate::profiles::reindex::Memo;
-use crate::wire::attributes::{Actions, Level};
-use crate::wire::reader::{Fault, Fields};
-use crate::wire::view::{self, Message, ResourceEntry, ScopeEntry, View as _};
+use tributary_otlp::Signal;
+use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::reader::{Fault, Fields};
+use tributary_otlp::view;
+use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry, View as _};
+use tributary_profiles::Profiles;
+use tributary_profiles::dictionary::{Attribute, Dictionary};
+use tributary_profiles::id::AttributeSetId;
+use tributary_profiles::ingest::ingest;
+use tributary_profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::reindex::Memo;
 
 /// Edits a request; `None` when nothing changes. With the number of its samples.
 ///
@@ -42,7 +44,7 @@ pub(in crate::processors) fn apply(
     if level == Level::Resources && !refer(request).map_err(|fault| broken(fault.text().into()))? {
         let edited = actions.apply_to_resources_of_profiles(request);
         let edited = edited.map_err(|error| broken(error.to_string()))?;
-        return Ok(edited.map(|edited| (crate::wire::count(Signal::Profiles, &edited), edited)));
+        return Ok(edited.map(|edited| (tributary_otlp::count(Signal::Profiles, &edited), edited)));
     }
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
 
 use super::*;
-use crate::batch::Decoded;
+use tributary_otlp::Decoded;
 
 fn config(yaml: &str) -> Result<AttributesConfig, serde_yaml::Error> {
     serde_yaml::from_str(yaml)
@@ -24,7 +24,7 @@ fn of(config: &AttributesConfig, signal: Signal) -> Attributes {
         level: Level::Items,
         actions: Prepared::new(&config.actions).unwrap(),
         choice: Choice::new(signal, config.include.as_ref(), config.exclude.as_ref()).unwrap(),
-        budget: crate::memory::Budget::new(1 << 30),
+        budget: tributary_memory::Budget::new(1 << 30),
     }
 }
 
@@ -221,7 +221,7 @@ struct Item {
     attributes: std::collections::BTreeMap<String, serde_yaml::Value>,
     resource: std::collections::BTreeMap<String, serde_yaml::Value>,
     scope: Vec<String>,
-    metadata: crate::batch::Metadata,
+    metadata: crate::pipeline::batch::Metadata,
 }
 
 fn any(value: &serde_yaml::Value) -> AnyValue {
@@ -272,7 +272,8 @@ fn told(attribute: &KeyValue) -> String {
         Some(_) => "Bytes",
     };
     let encoded = value.encode_to_vec();
-    use crate::wire::view::{self, View as _};
+    use tributary_otlp::view;
+    use tributary_otlp::view::View as _;
     let view = view::AnyValue::view(view::Message::new(&encoded));
     format!("{kind} {}", view.to_text())
 }
@@ -363,7 +364,7 @@ fn what_becomes_of_attributes_is_what_the_collector_makes_of_them() {
 
 #[test]
 fn labels_of_profiles_are_edited_and_constants_are_added_once() {
-    use crate::profiles::testing_batches::named;
+    use tributary_profiles::testing_requests::named;
     let mut request = named("shop", 1, ["a", "b"]);
     let tables = request.dictionary.as_mut().unwrap();
     let strings = tables.string_table.len() as i32;
@@ -402,14 +403,14 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     assert!(!has(&deleted, "secret-thread"));
     // Nor is it left in the file that the profile was made of.
     assert!(!has(&deleted, "whose-thread") && !has(&deleted, "pprof"));
-    assert_eq!(crate::wire::count(Signal::Profiles, &deleted), 2);
+    assert_eq!(tributary_otlp::count(Signal::Profiles, &deleted), 2);
     let same = edit("actions: [{key: no such key, action: delete}]");
     assert_eq!(same.as_ptr(), request.as_ptr());
     let added = edit("actions: [{key: env, action: insert, value: prod}]");
     let Decoded::Profiles(added) = Decoded::decode(Signal::Profiles, &added).unwrap() else {
         unreachable!();
     };
-    let profiles = crate::profiles::resolve::resolve(&added).unwrap();
+    let profiles = tributary_profiles::resolve::resolve(&added).unwrap();
     assert_eq!(
         profiles[0]
             .attributes
@@ -429,7 +430,7 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     let Decoded::Profiles(renamed) = Decoded::decode(Signal::Profiles, &renamed).unwrap() else {
         unreachable!();
     };
-    let profiles = crate::profiles::resolve::resolve(&renamed).unwrap();
+    let profiles = tributary_profiles::resolve::resolve(&renamed).unwrap();
     let keys = profiles[0]
         .samples
         .iter()
@@ -488,14 +489,14 @@ fn patterns_are_those_of_go() {
 
 #[test]
 fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
-    let budget = crate::memory::Budget::new(1 << 20);
+    let budget = tributary_memory::Budget::new(1 << 20);
     let _others = budget.acquire((1 << 20) - 2_000).unwrap();
     let config = config("{actions: [{key: a, value: b, action: insert}]}").unwrap();
     let processor = Attributes {
         budget,
         ..of(&config, Signal::Profiles)
     };
-    let batch = crate::profiles::testing_batches::named_batch("s", ["a"]);
+    let batch = crate::testing::named_batch("s", ["a"]);
     let nack = processor.process(batch).unwrap_err();
     assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
 }

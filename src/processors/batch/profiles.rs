@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::batch::{Batch, Signal};
-use crate::memory::Budget;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::decoding;
-use crate::profiles::join;
-use crate::turns::on_a_turn_if_large;
-use crate::wire::{self, Limit};
+use tributary_memory::Budget;
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
+use tributary_profiles::join;
 
 /// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out. Without room to
 /// decode them profiles stay as they are, too: larger than wanted, but not lost.
@@ -29,7 +30,7 @@ pub(super) async fn within(
     let bytes = whole.len();
     let cut = move || {
         let _room = room;
-        wire::split(Signal::Profiles, &whole, most)
+        crate::pipeline::split(Signal::Profiles, &whole, most)
     };
     match on_a_turn_if_large(bytes, cut).await {
         Some(pieces) if pieces.len() > 1 => {
@@ -72,7 +73,7 @@ pub(super) async fn whole(
     joined
         .into_iter()
         .map(|joined| {
-            let items = wire::count(Signal::Profiles, &joined.request);
+            let items = tributary_otlp::count(Signal::Profiles, &joined.request);
             let mut whole = batch.remade(items, joined.request);
             if joined.parts.len() > 1 {
                 whole.mark_joined();
@@ -80,7 +81,7 @@ pub(super) async fn whole(
             let parts = joined.parts.iter().filter_map(|at| parts.get(*at).cloned());
             let parts = batch
                 .clone()
-                .with_wire(items, parts.collect::<crate::batch::Requests>());
+                .with_wire(items, parts.collect::<tributary_otlp::Requests>());
             (whole, parts)
         })
         .collect()
@@ -88,7 +89,7 @@ pub(super) async fn whole(
 
 fn apart(batch: &Batch, parts: Vec<bytes::Bytes>) -> SmallVec<[(Batch, Batch); 1]> {
     let each = parts.into_iter().map(|part| {
-        let items = wire::count(Signal::Profiles, &part);
+        let items = tributary_otlp::count(Signal::Profiles, &part);
         let batch = batch.clone().with_wire(items, part);
         (batch.clone(), batch)
     });

@@ -1,12 +1,14 @@
 use std::time::Duration as StdDuration;
 
 use super::*;
-use crate::batch::Patience;
-use crate::component::{Host, Next};
+use crate::component::Host;
+use crate::pipeline::Next;
+use crate::pipeline::account::Account;
+use crate::pipeline::batch::Patience;
 use crate::pipeline::testing::{Scripted, span_names, spans};
 use crate::pipeline::{Component, Consumer, FanOut, Settle};
-use crate::profiles::testing_batches::{named_batch, sample_names};
-use crate::telemetry::Account;
+use crate::testing::named_batch;
+use tributary_profiles::testing_requests::sample_names;
 
 struct Fixture {
     consumer: Arc<dyn Consumer>,
@@ -370,7 +372,7 @@ async fn a_request_of_profiles_that_is_refused_for_good_takes_no_other_with_it()
 
 #[tokio::test(start_paused = true)]
 async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
-    let budget = crate::memory::Budget::new(1 << 20);
+    let budget = tributary_memory::Budget::new(1 << 20);
     let f = fixture(&config(), Scripted::new([]));
     for _ in 0..2 {
         let mut batch = named_batch("s", ["a", "b"]);

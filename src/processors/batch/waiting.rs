@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::batch::{Batch, Signal};
-use crate::processors::holding;
-use crate::processors::senders::Senders;
-use crate::wire::{self, Limit};
+use crate::pipeline::batch::Batch;
+use crate::pipeline::holding;
+use crate::pipeline::senders::Senders;
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
 
 /// When requests are enough, and how much a batch may have at most.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +106,7 @@ impl Waiting {
             });
         }
         let whole = request.wire().to_bytes();
-        let pieces = wire::split(request.signal(), &whole, *most).into_iter();
+        let pieces = crate::pipeline::split(request.signal(), &whole, *most).into_iter();
         let mut pieces = pieces.map(|(items, bytes)| Piece {
             batch: request.clone().with_wire(items, bytes),
             senders: senders.split(items),

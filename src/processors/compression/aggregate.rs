@@ -16,15 +16,16 @@ use foldhash::fast::RandomState;
 use metrics::Counter;
 use tokio::time::Instant;
 
-use crate::batch::{Batch, Nack};
 use crate::component::{BuildContext, Stage};
-use crate::memory::{Budget, Permit};
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::holding;
+use crate::pipeline::holding::{CLOSED, Entered, Entrance, Holding, Life};
+use crate::pipeline::senders::Senders;
+use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::decoding;
-use crate::processors::holding::{self, CLOSED, Entered, Entrance, Holding, Life};
-use crate::processors::senders::Senders;
-use crate::profiles::aggregate::{Options, Read, Summary, series};
-use crate::profiles::{Aggregator, understood};
-use crate::turns::on_a_turn_if_large;
+use tributary_memory::{Budget, Permit};
+use tributary_profiles::aggregate::{Options, Read, Summary, series};
+use tributary_profiles::{Aggregator, understood};
 
 /// How many series are remembered, in a single request, too. Beyond that, some pass that might have waited.
 const MAX_SERIES: usize = 100_000;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use crate::batch::{Batch, Nack, Requests, Signal};
 use crate::component::{BuildContext, Stage};
-use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Consumer, Idle};
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::holding::CLOSED;
+use crate::pipeline::turns::on_a_turn_if_large;
+use crate::pipeline::{Consumer, Idle};
 use crate::processors::decoding;
-use crate::processors::holding::CLOSED;
-use crate::profiles;
-use crate::turns::on_a_turn_if_large;
-use crate::wire::reader::{Fields, put_varint, varint_len};
+use futures_util::future::BoxFuture;
+use tributary_memory::Budget;
+use tributary_otlp::reader::{Fields, put_varint, varint_len};
+use tributary_otlp::{Requests, Signal};
 
 /// The processor. It holds nothing; but a large batch takes milliseconds, for which it leaves the threads that serve
 /// sockets.
@@ -82,7 +83,7 @@ fn compacted(mut batch: Batch) -> Batch {
 fn compact_profiles(requests: &Requests) -> Option<Requests> {
     let mut changed = false;
     let parts = requests.parts().iter().map(|part| {
-        let smaller = profiles::compacted(part);
+        let smaller = tributary_profiles::compacted(part);
         changed |= smaller.is_some();
         smaller.unwrap_or_else(|| part.clone())
     });
@@ -255,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::pipeline::testing::Scripted;
-    use crate::profiles::testing_batches::named_batch;
+    use crate::testing::named_batch;
 
     /// A record of a scope of a resource.
     fn one(resource: &str, schema_url: &str, scope: &str, record: &str) -> ResourceLogs {
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn dictionaries_of_profiles_lose_duplicates_and_orphans_and_no_sample() {
-        let mut request = crate::profiles::testing_batches::named("s", 1, ["a", "b"]);
+        let mut request = tributary_profiles::testing_requests::named("s", 1, ["a", "b"]);
         let tables = request.dictionary.as_mut().unwrap();
         tables.string_table.push("orphan".to_owned());
         let again = request.resource_profiles[0].clone();
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!(compacted.items(), 4);
         assert!(compacted.bytes() < before);
         let bytes = compacted.wire().to_bytes();
-        assert_eq!(crate::wire::count(Signal::Profiles, &bytes), 4);
+        assert_eq!(tributary_otlp::count(Signal::Profiles, &bytes), 4);
         assert!(!bytes.windows(6).any(|window| window == b"orphan"));
         let already = named_batch("s", ["a"]);
         let mut same = super::compacted(already.clone());

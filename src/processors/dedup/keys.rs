@@ -12,8 +12,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
 
-use crate::batch::Signal;
-use crate::wire::reader::{Field, Fields, Value};
+use tributary_otlp::Signal;
+use tributary_otlp::reader::{Field, Fields, Value};
 
 /// The key of what has neither an identity nor a time: it cannot be told from another one that happens to be equal.
 pub(super) const NONE: u128 = 0;
@@ -73,7 +73,7 @@ impl Keys {
         self.join([self.hash(&bytes), REQUEST])
     }
 
-    /// What a profile is known by, from the key that [`crate::profiles::identity`] has for it.
+    /// What a profile is known by, from the key that [`tributary_profiles::identity`] has for it.
     pub(super) fn profile(&self, delivery: u128) -> u128 {
         self.join([delivery, PROFILE])
     }

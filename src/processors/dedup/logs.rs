@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units::{ByteSize, Duration};
-use crate::config::{Problems, Validate};
 use crate::processors::log_dedup;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{Problems, Validate};
 
 /// What becomes of log records that are equal without having been delivered before: the keys of `log_dedup`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use super::Config;
 use super::keys::{DUPLICATE, Keys, NONE};
 use super::seen::{Seen, Taken, UnderWay};
-use crate::batch::Signal;
 use crate::component::BuildContext;
-use crate::config::ComponentId;
-use crate::memory::Budget;
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
 
 /// What was delivered and what is under way: of a processor in a pipeline, and of the one that a reload puts in its place.
 pub(super) struct Memory {

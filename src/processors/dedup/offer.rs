@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 use super::keys::{DUPLICATE, Keys, NONE};
 use super::profiles::{self, Sketch};
 use super::remove::remove;
-use crate::batch::{Batch, Requests, Signal};
-use crate::memory::{Budget, NoRoom, Permit};
+use crate::pipeline::batch::Batch;
+use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::decoding;
-use crate::profiles::Shape;
-use crate::profiles::identity::Delivery;
-use crate::turns::on_a_turn_if_large;
-use crate::wire;
+use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_otlp::{Requests, Signal};
+use tributary_profiles::Shape;
+use tributary_profiles::identity::Delivery;
 
 /// The requests of a batch.
 pub(super) struct Offer {
@@ -83,7 +83,7 @@ impl Offer {
         self.parts.retain(|part| {
             let known = part.key != NONE && known(part.key);
             if known {
-                items += wire::count(signal, &part.request);
+                items += tributary_otlp::count(signal, &part.request);
                 let examined = keys.get_mut(part.items.clone()).unwrap_or_default();
                 examined.fill(DUPLICATE);
             }
@@ -119,7 +119,7 @@ impl Offer {
             match self.signal {
                 Signal::Profiles => {
                     let Ok(mut profiles) = Profiles::sketch(&part.request, budget) else {
-                        unexamined += wire::count(self.signal, &part.request);
+                        unexamined += tributary_otlp::count(self.signal, &part.request);
                         continue;
                     };
                     match profiles.keys(&part.request, keys, budget).await {

@@ -6,14 +6,14 @@
 use bytes::Bytes;
 
 use super::keys::{Keys, NONE, fields, messages};
-use crate::profiles::entries::Entries;
-use crate::profiles::identity::{Delivery, Identities, delivery_key};
-use crate::profiles::ingest::ingest;
-use crate::profiles::reindex::{Fault, Memo};
-use crate::profiles::write::encode;
-use crate::profiles::{Dictionary, Shape};
-use crate::wire::edit::{Editor, put_delimited};
-use crate::wire::reader::{Field, Fields, Value};
+use tributary_otlp::edit::{Editor, put_delimited};
+use tributary_otlp::reader::{Field, Fields, Value};
+use tributary_profiles::entries::Entries;
+use tributary_profiles::identity::{Delivery, Identities, delivery_key};
+use tributary_profiles::ingest::ingest;
+use tributary_profiles::reindex::{Fault, Memo};
+use tributary_profiles::write::encode;
+use tributary_profiles::{Dictionary, Shape};
 
 /// A profile on the wire, as far as it matters here.
 #[derive(Debug, Default, Clone, Copy)]
@@ -253,7 +253,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::profiles::testing_batches::named;
+    use tributary_profiles::testing_requests::named;
 
     /// A request with two equal profiles; the second one has a field that is not known.
     fn with_unknown_field(id: &[u8]) -> Vec<u8> {

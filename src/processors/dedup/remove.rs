@@ -1,9 +1,9 @@
 //! Taking items out of a request, on the wire.
 
 use super::keys::data;
-use crate::batch::Signal;
-use crate::wire::edit::Editor;
-use crate::wire::reader::{Field, Fields};
+use tributary_otlp::Signal;
+use tributary_otlp::edit::Editor;
+use tributary_otlp::reader::{Field, Fields};
 
 /// The request without the items for which `drop` says so, in the order of the items. What is left without any item by
 /// that goes too: metrics, scopes, resources. `None` when nothing changes.

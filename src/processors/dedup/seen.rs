@@ -15,7 +15,7 @@ use hashbrown::hash_table::Entry;
 use tokio::time::Instant;
 
 use super::index::Index;
-use crate::memory::Permit;
+use tributary_memory::Permit;
 
 /// What one key is charged for in the memory budget, all told.
 pub(super) const BYTES_PER_KEY: usize = 40;
@@ -338,7 +338,7 @@ fn is_from(place: u32, from: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Budget;
+    use tributary_memory::Budget;
 
     const WINDOW: Duration = Duration::from_secs(128);
 

@@ -10,11 +10,14 @@ use super::Config;
 use super::keys::{DUPLICATE, NONE};
 use super::memory::Memory;
 use super::offer::Offer;
-use crate::batch::{Batch, Nack, Patience, Signal};
-use crate::component::{BuildContext, Next};
-use crate::memory::Budget;
-use crate::pipeline::{BoxFuture, Consumer};
-use crate::telemetry::DropReason;
+use crate::component::BuildContext;
+use crate::pipeline::Consumer;
+use crate::pipeline::Next;
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::{Batch, Nack, Patience};
+use futures_util::future::BoxFuture;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
 
 /// The processor in its pipeline.
 pub(super) struct Dedup {

@@ -24,13 +24,15 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::Config;
-use crate::batch::{Batch, Nack, Progress, Signal};
-use crate::component::{BuildContext, Host, Next, ProcessorConfig, Stage};
-use crate::memory::Budget;
+use crate::component::{BuildContext, Host, ProcessorConfig, Stage};
+use crate::pipeline::Consumer;
+use crate::pipeline::Next;
+use crate::pipeline::account::Account;
+use crate::pipeline::batch::{Batch, Nack, Progress};
 use crate::pipeline::testing::Scripted;
-use crate::pipeline::{BoxFuture, Consumer};
-use crate::telemetry::Account;
-use crate::wire;
+use futures_util::future::BoxFuture;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
 
 /// A processor in front of a double, with its metrics.
 struct Bench {
@@ -265,7 +267,7 @@ async fn what_was_accepted_is_dropped_when_it_comes_again_and_counted_as_duplica
         );
         assert_eq!(bench.metric(duplicates, "known_by=\"item\""), 1);
         let left = bench.requests().pop().unwrap();
-        assert_eq!(wire::validate(signal, &left), Ok(1));
+        assert_eq!(tributary_otlp::validate(signal, &left), Ok(1));
         let alone = plain(signal, &[4]).into_wire().to_bytes();
         assert_eq!(contents(signal, &left), contents(signal, &alone));
         if signal != Signal::Profiles {
@@ -523,7 +525,7 @@ async fn profiles_that_cannot_be_read_pass_untouched() {
 #[tokio::test(start_paused = true)]
 async fn after_the_window_the_same_passes_again() {
     let config = Config {
-        window: crate::config::units::Duration::secs(60),
+        window: tributary_config::units::Duration::secs(60),
         ..Config::default()
     };
     let bench = Bench::with(&config, Signal::Logs, Scripted::new([]), 1 << 30);
@@ -630,7 +632,7 @@ proptest! {
             expected.sort_unstable();
             prop_assert_eq!(arrived, expected);
             for request in bench.requests() {
-                prop_assert!(wire::validate(signal, &request).is_ok());
+                prop_assert!(tributary_otlp::validate(signal, &request).is_ok());
             }
         }
     }

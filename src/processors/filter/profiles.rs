@@ -1,16 +1,16 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
 use super::rules::Rules;
-use crate::batch::Nack;
-use crate::ottl::Here;
-use crate::ottl::path::Depth;
-use crate::ottl::profile::{Reader, dictionary, messages};
-use crate::profiles::collected;
-use crate::profiles::reindex::Fault;
-use crate::wire::edit::Editor;
-use crate::wire::reader::Field;
-use crate::wire::sieve::{Sieve, Sieved, sieve};
-use crate::wire::view::{Message, ResourceEntry, ScopeEntry};
+use crate::pipeline::batch::Nack;
+use tributary_otlp::edit::Editor;
+use tributary_otlp::reader::Field;
+use tributary_otlp::sieve::{Sieve, Sieved, sieve};
+use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
+use tributary_ottl::Here;
+use tributary_ottl::path::Depth;
+use tributary_ottl::profile::{Reader, dictionary, messages};
+use tributary_profiles::collected;
+use tributary_profiles::reindex::Fault;
 
 /// What is left of a request of profiles. What only the dropped ones referred to goes too.
 ///

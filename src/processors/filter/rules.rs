@@ -1,13 +1,13 @@
 //! From the configuration to what is asked of each part of a request.
 
 use super::config::{ConditionEntry, Config, ErrorMode, MetricProperties};
-use crate::batch::Signal;
 use crate::component::BuildError;
-use crate::config::Problems;
-use crate::ottl::path::{Context, Depth};
-use crate::ottl::{Condition, Here, parse};
 use crate::processors::matching::{Choice, MatchConfig, Matcher};
-use crate::telemetry::sampled_log::SampledLog;
+use tributary_config::Problems;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::Signal;
+use tributary_ottl::path::{Context, Depth};
+use tributary_ottl::{Condition, Here, parse};
 
 /// What is asked.
 #[derive(Debug, Default)]

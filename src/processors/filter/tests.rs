@@ -19,9 +19,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message as _;
 
 use super::*;
-use crate::batch::Decoded;
 use crate::component::Host;
-use crate::wire::edit::put_delimited;
+use tributary_otlp::Decoded;
+use tributary_otlp::edit::put_delimited;
 
 /// Configurations, each in a line, and in the next what the Collector's processor (contrib 0.156) let pass of
 /// [`traces`], [`metrics`] and [`logs`]: spans with their events, metrics with their number of data points, records.
@@ -228,7 +228,7 @@ fn config(yaml: &str) -> Config {
 
 fn filter(config: &Config, request: &Decoded, signal: Signal) -> Result<Option<Batch>, Nack> {
     let bytes = request.encode();
-    let items = crate::wire::count(signal, &bytes);
+    let items = tributary_otlp::count(signal, &bytes);
     let id = "filter".parse().unwrap();
     let stage = config
         .build(&Host::for_tests().context(&id), signal)
@@ -240,7 +240,7 @@ fn filter(config: &Config, request: &Decoded, signal: Signal) -> Result<Option<B
     if let Some(batch) = batch.clone() {
         let items = batch.items();
         let left = batch.into_wire().to_bytes();
-        assert_eq!(crate::wire::validate(signal, &left), Ok(items));
+        assert_eq!(tributary_otlp::validate(signal, &left), Ok(items));
     }
     Ok(batch)
 }
@@ -285,7 +285,7 @@ fn named(request: &Decoded) -> Vec<String> {
             let metrics = scopes.flat_map(|scope| &scope.metrics);
             metrics
                 .map(|metric| {
-                    let points = crate::wire::count(
+                    let points = tributary_otlp::count(
                         Signal::Metrics,
                         &ExportMetricsServiceRequest {
                             resource_metrics: vec![ResourceMetrics {
@@ -385,10 +385,10 @@ fn a_metric_whose_points_are_in_several_fields_goes_when_all_of_them_do() {
 
 #[test]
 fn profiles_are_dropped_with_what_only_they_refer_to() {
-    use crate::profiles::testing_batches::{named, sample_names};
+    use tributary_profiles::testing_requests::{named, sample_names};
     let parts = [("shop", ["a", "b"]), ("secret-shop", ["b", "c"])]
         .map(|(service, names)| Bytes::from(named(service, 1, names).encode_to_vec()));
-    let joined = crate::profiles::join(&parts, usize::MAX);
+    let joined = tributary_profiles::join(&parts, usize::MAX);
     let [joined] = &joined[..] else {
         panic!("{joined:?}");
     };
@@ -415,20 +415,20 @@ fn profiles_are_dropped_with_what_only_they_refer_to() {
             .string_table
             .contains(&"c".to_owned())
     );
-    let report = crate::profiles::check::check(&some);
+    let report = tributary_profiles::check::check(&some);
     assert!(
         !report
             .counts()
-            .contains_key(&crate::profiles::check::Rule::Orphan)
+            .contains_key(&tributary_profiles::check::Rule::Orphan)
     );
 }
 
 proptest::proptest! {
     #[test]
     fn profiles_that_stay_are_what_they_were_and_leave_no_orphans(
-        request in crate::profiles::testing_batches::requests(),
+        request in tributary_profiles::testing_requests::requests(),
     ) {
-        use crate::profiles::resolve::resolve;
+        use tributary_profiles::resolve::resolve;
         let bytes = Bytes::from(request.encode_to_vec());
         let decoded = Decoded::decode(Signal::Profiles, &bytes).unwrap();
         let mut expected = resolve(&request).unwrap();
@@ -446,8 +446,8 @@ proptest::proptest! {
                 };
                 let mut profiles = resolve(&left).unwrap();
                 if expected.len() < before {
-                    let report = crate::profiles::check::check(&left);
-                    let orphans = report.counts().get(&crate::profiles::check::Rule::Orphan);
+                    let report = tributary_profiles::check::check(&left);
+                    let orphans = report.counts().get(&tributary_profiles::check::Rule::Orphan);
                     assert_eq!(orphans, None, "{:?}", report.findings());
                 }
                 profiles.sort();
@@ -732,7 +732,7 @@ fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
         budget,
         metrics: FilterMetrics::new(&"filter".parse().unwrap(), Signal::Profiles),
     };
-    let batch = || crate::profiles::testing_batches::named_batch("s", ["a"]);
+    let batch = || crate::testing::named_batch("s", ["a"]);
     let budget = Budget::new(1 << 20);
     let _others = budget.acquire((1 << 20) - 2_000).unwrap();
     let nack = of(budget).process(batch()).unwrap_err();

@@ -2,15 +2,15 @@
 
 use tracing::warn;
 
-use crate::batch::{Nack, Requests, Signal};
-use crate::ottl::path::{Context, Depth};
-use crate::ottl::{Condition, Here, parse, within};
-use crate::telemetry::sampled_log::SampledLog;
-use crate::wire;
-use crate::wire::edit::Editor;
-use crate::wire::reader::Field;
-use crate::wire::sieve::{Sieve, Sieved, sieve};
-use crate::wire::view::{Message, ResourceEntry, ScopeEntry};
+use crate::pipeline::batch::Nack;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::edit::Editor;
+use tributary_otlp::reader::Field;
+use tributary_otlp::sieve::{Sieve, Sieved, sieve};
+use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
+use tributary_otlp::{Requests, Signal};
+use tributary_ottl::path::{Context, Depth};
+use tributary_ottl::{Condition, Here, parse, within};
 
 /// Conditions, of which one must be true. Without any, all records are counted.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Conditions {
                     Sieved::Changed(stays) => stays.into(),
                     Sieved::Nothing => continue,
                 };
-                match wire::count(Signal::Logs, &stays) {
+                match tributary_otlp::count(Signal::Logs, &stays) {
                     0 => {}
                     count => {
                         records += count;

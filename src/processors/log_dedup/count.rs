@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::fields::{self, ATTRIBUTES, Path};
 use crate::processors::dedup::keys::{Keys, messages};
-use crate::wire::edit::put_delimited;
-use crate::wire::reader::{Fields, put_varint};
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::reader::{Fields, put_varint};
 
 /// What records are compared by.
 pub(super) struct Identity {

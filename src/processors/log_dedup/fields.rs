@@ -1,8 +1,8 @@
 //! Fields of log records, named as the Collector does: `attributes.key`, `body.outer.inner`.
 
 use crate::processors::dedup::keys::{fields, messages};
-use crate::wire::edit::Editor;
-use crate::wire::reader::{Field, Fields};
+use tributary_otlp::edit::Editor;
+use tributary_otlp::reader::{Field, Fields};
 
 /// Field numbers of `LogRecord`.
 pub(super) const BODY: u32 = 5;

@@ -13,16 +13,20 @@ use super::conditions::{Conditions, Divided};
 use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
-use crate::batch::{Batch, Metadata, Nack, Signal, metadata_bytes};
-use crate::component::{BuildContext, Held, Next};
-use crate::memory::{Budget, Permit};
-use crate::processors::holding::{
-    self, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
+use crate::component::{BuildContext, Held};
+use crate::pipeline::Next;
+use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
+use crate::pipeline::holding;
+use crate::pipeline::holding::{
+    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
 };
-use crate::processors::partition::{self, Keys, Partition};
-use crate::processors::senders::Senders;
-use crate::turns::on_a_turn_if_large;
-use crate::wire::{self, Limit};
+use crate::pipeline::senders::Senders;
+use crate::pipeline::turns::on_a_turn_if_large;
+use crate::processors::partition;
+use crate::processors::partition::{Keys, Partition};
+use tributary_memory::{Budget, Permit};
+use tributary_otlp::Limit;
+use tributary_otlp::Signal;
 
 const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
 
@@ -265,7 +269,7 @@ impl Holder for LogCounter {
                     items: usize::MAX,
                     bytes: REQUEST_BYTES,
                 };
-                let pieces = wire::split(Signal::Logs, &request, limit).into_iter();
+                let pieces = crate::pipeline::split(Signal::Logs, &request, limit).into_iter();
                 pieces.map(move |(items, piece)| {
                     let mut batch = Batch::new(Signal::Logs, items, piece);
                     batch.metadata = metadata.clone();

@@ -13,14 +13,13 @@ use tokio::time::Instant;
 use super::count::Output;
 use super::fields::{NoPath, Path, without};
 use super::*;
-use crate::batch::{Batch, Nack};
 use crate::component::Host;
-use crate::memory::Budget;
+use crate::pipeline::account::Account;
+use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::testing::Scripted;
 use crate::pipeline::{Component, Consumer};
 use crate::processors::dedup;
-use crate::telemetry::Account;
-use crate::wire;
+use tributary_memory::Budget;
 
 struct Fixture {
     consumer: Arc<dyn Consumer>,
@@ -113,7 +112,7 @@ impl Fixture {
     fn requests(&self) -> Vec<ExportLogsServiceRequest> {
         let taken = self.exporter.batches().into_iter().map(|batch| {
             let (items, bytes) = (batch.items(), batch.into_wire().to_bytes());
-            assert_eq!(wire::validate(Signal::Logs, &bytes), Ok(items));
+            assert_eq!(tributary_otlp::validate(Signal::Logs, &bytes), Ok(items));
             ExportLogsServiceRequest::decode(bytes).unwrap()
         });
         taken.collect()

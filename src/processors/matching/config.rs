@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Signal;
 use crate::component::BuildError;
-use crate::config::Problems;
 use crate::processors::attributes::Literal;
-use crate::re2;
+use tributary_config::Problems;
+use tributary_config::re2;
+use tributary_otlp::Signal;
 
 /// Properties that telemetry is compared with. All that are given must match.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

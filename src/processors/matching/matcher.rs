@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use regex::RegexSet;
 
 use super::config::{KINDS, LibraryConfig, MatchAttribute, MatchConfig, MatchType};
-use crate::batch::Signal;
 use crate::component::BuildError;
 use crate::processors::attributes::Literal;
-use crate::re2;
-use crate::wire::attributes::Select;
-use crate::wire::view::{
+use tributary_config::re2;
+use tributary_otlp::Signal;
+use tributary_otlp::attributes::Select;
+use tributary_otlp::view::{
     AnyValue, Attributes, LogRecord, Message, Metric, ResourceEntry, ScopeEntry, Span, View as _,
 };
 
@@ -179,7 +179,7 @@ impl Matcher {
         let resource = entry.resource();
         let attributes = || match resource {
             Some(resource) => resource.attributes(),
-            None => crate::wire::view::Resource::view(none()).attributes(),
+            None => tributary_otlp::view::Resource::view(none()).attributes(),
         };
         let service = || {
             let mut found = attributes();

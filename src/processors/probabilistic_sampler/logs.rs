@@ -3,9 +3,9 @@
 use super::carrier::{Carrier, Decision, Item, Policy, Sampler};
 use super::spans;
 use super::threshold::{Randomness, Threshold};
-use crate::wire::edit::{Editor, put_delimited};
-use crate::wire::reader::Field;
-use crate::wire::view::{AnyValue, Attribute, Message, View as _};
+use tributary_otlp::edit::{Editor, put_delimited};
+use tributary_otlp::reader::Field;
+use tributary_otlp::view::{AnyValue, Attribute, Message, View as _};
 
 const THRESHOLD: &str = "sampling.threshold";
 const RANDOMNESS: &str = "sampling.randomness";

@@ -3,9 +3,9 @@
 use super::carrier::{Carrier, Decision, Item, Policy, Sampler};
 use super::threshold::{Randomness, Threshold};
 use super::trace_state::TraceState;
-use crate::wire::edit::{Editor, put_delimited};
-use crate::wire::reader::Field;
-use crate::wire::view::{AnyValue, Attribute, Message, View as _};
+use tributary_otlp::edit::{Editor, put_delimited};
+use tributary_otlp::reader::Field;
+use tributary_otlp::view::{AnyValue, Attribute, Message, View as _};
 
 /// The attribute that overrides the decision: 0 means never, more means always.
 const PRIORITY: &[u8] = b"sampling.priority";

@@ -119,7 +119,7 @@ fn result_of_span(config: &Config, trace_id: &str, state: &str, priority: &str) 
         None => "-".to_owned(),
         Some(batch) => {
             let bytes = batch.into_wire().to_bytes();
-            assert!(crate::wire::validate(Signal::Traces, &bytes).is_ok());
+            assert!(tributary_otlp::validate(Signal::Traces, &bytes).is_ok());
             let request = ExportTraceServiceRequest::decode(bytes).unwrap();
             let span = &request.resource_spans[0].scope_spans[0].spans[0];
             assert_eq!(span.name, "stays");
@@ -138,7 +138,7 @@ fn result_of_record(config: &Config, trace_id: &str, attributes: Vec<Option<KeyV
         None => "-".to_owned(),
         Some(batch) => {
             let bytes = batch.into_wire().to_bytes();
-            assert!(crate::wire::validate(Signal::Logs, &bytes).is_ok());
+            assert!(tributary_otlp::validate(Signal::Logs, &bytes).is_ok());
             let request = ExportLogsServiceRequest::decode(bytes).unwrap();
             let record = &request.resource_logs[0].scope_logs[0].log_records[0];
             let get = |key: &str| {
@@ -303,7 +303,7 @@ fn tiers_agree_about_log_records_too() {
 fn profiles_are_decided_about_by_their_id_as_spans_are_by_their_traces() {
     use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 
-    use crate::profiles::testing_batches::named;
+    use tributary_profiles::testing_requests::named;
 
     let config = tier(7, 50.0);
     let spans = many();

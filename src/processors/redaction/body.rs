@@ -9,10 +9,10 @@ use super::redactor::{Redactor, only_string};
 use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::summary::Deed;
-use crate::batch::Signal;
-use crate::redaction::Outcome;
-use crate::wire::strings::{Body, Change, Place, Rewriter as _};
-use crate::wire::view::text_of;
+use tributary_otlp::Signal;
+use tributary_otlp::strings::{Body, Change, Place, Rewriter as _};
+use tributary_otlp::view::text_of;
+use tributary_redaction::Outcome;
 
 /// What becomes of an encoded body. One that has more in it than its reader sees is written anew.
 pub(super) fn redact(

@@ -7,14 +7,14 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::sanitize::{DbSanitizerConfig, UrlSanitizerConfig};
-use crate::batch::Signal;
-use crate::config::units::Secret;
-use crate::config::{Problems, Validate};
-use crate::redaction::{
+use tributary_config::units::Secret;
+use tributary_config::{Problems, Validate};
+use tributary_otlp::Signal;
+use tributary_otlp::strings::{Place, Places};
+use tributary_redaction::{
     CustomDetectorConfig, DetectorConfig, HashFunction, Hasher, Pattern, Scanner, Settings,
     SettingsError,
 };
-use crate::wire::strings::{Place, Places};
 
 /// What is private, and what happens to it.
 ///

@@ -4,10 +4,10 @@ use metrics::{Counter, counter};
 
 use super::policy::Policy;
 use super::refusal::Reason;
-use crate::batch::Signal;
 use crate::component::BuildContext;
-use crate::redaction::{DetectorId, Hits};
-use crate::wire::strings::Place;
+use tributary_otlp::Signal;
+use tributary_otlp::strings::Place;
+use tributary_redaction::{DetectorId, Hits};
 
 /// What finds something besides detectors: the Collector's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::config::{Config, Mode, OriginalPayload, UnknownFields, Verbosity};
 use super::rules::Rules;
-use crate::batch::Signal;
 use crate::component::BuildError;
-use crate::redaction::{Detector, DetectorId, Scanner};
-use crate::wire::strings::{Place, Places, Tables};
+use tributary_otlp::Signal;
+use tributary_otlp::strings::{Place, Places, Tables};
+use tributary_redaction::{Detector, DetectorId, Scanner};
 
 /// What all requests of a processor have in common.
 pub(super) struct Policy {

@@ -7,11 +7,11 @@ use super::profiles::Reworked;
 use super::redactor::Redactor;
 use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};
-use crate::batch::Signal;
-use crate::redaction::{Hits, Outcome};
-use crate::wire::reader::{Fault, Field, Fields, Value};
-use crate::wire::strings::{Change, Place, Refused, Rewriter};
-use crate::wire::view::{AnyValue, Message, View as _};
+use tributary_otlp::Signal;
+use tributary_otlp::reader::{Fault, Field, Fields, Value};
+use tributary_otlp::strings::{Change, Place, Refused, Rewriter};
+use tributary_otlp::view::{AnyValue, Message, View as _};
+use tributary_redaction::{Hits, Outcome};
 
 /// Looks at every string once, without changing any.
 pub(super) struct Probe<'p> {

@@ -21,15 +21,15 @@ use super::policy::Policy;
 use super::probe::{self, Probe};
 use super::redactor::Redactor;
 use super::refusal::Refusal;
-use crate::batch::Signal;
-use crate::memory::Budget;
-use crate::profiles::compact::Compactor;
-use crate::profiles::names::BUILD_IDS;
-use crate::profiles::references::References;
-use crate::profiles::reindex::Fault;
-use crate::profiles::{Dictionary, Profiles, layout, pprof};
-use crate::redaction::{Hits, Outcome};
-use crate::wire::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
+use tributary_otlp::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
+use tributary_profiles::compact::Compactor;
+use tributary_profiles::names::BUILD_IDS;
+use tributary_profiles::references::References;
+use tributary_profiles::reindex::Fault;
+use tributary_profiles::{Dictionary, Profiles, layout, pprof};
+use tributary_redaction::{Hits, Outcome};
 
 /// A profiles request without what is private, which is in `level` others; none when it stays as it is.
 pub(super) fn redact(
@@ -214,7 +214,7 @@ impl Rework<'_> {
                 None,
             )
             .ok()?;
-        let resource = crate::profiles::model::ResourceProfiles {
+        let resource = tributary_profiles::model::ResourceProfiles {
             scopes: vec![converted.profiles],
             ..Default::default()
         };

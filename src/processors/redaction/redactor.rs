@@ -16,14 +16,14 @@ use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
-use crate::batch::Signal;
-use crate::memory::Budget;
-use crate::redaction::{Hits, Outcome, Unscannable};
-use crate::wire::reader::Fields;
-use crate::wire::strings::{
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
+use tributary_otlp::reader::Fields;
+use tributary_otlp::strings::{
     Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
 };
-use crate::wire::view;
+use tributary_otlp::view;
+use tributary_redaction::{Hits, Outcome, Unscannable};
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
 /// bound a summary could be many times as long as the body.
@@ -130,7 +130,7 @@ impl<'p> Redactor<'p> {
             return Err(Refusal::Nested);
         }
         let none = |reason| Refusal::NoRequest { place, reason };
-        crate::wire::validate(signal, request).map_err(|error| none(error.to_string()))?;
+        tributary_otlp::validate(signal, request).map_err(|error| none(error.to_string()))?;
         self.level += 1;
         let redacted = match signal {
             Signal::Profiles => {
@@ -390,7 +390,7 @@ pub(super) fn only_string(value: &[u8]) -> Option<&str> {
     let [0x0a, rest @ ..] = value else {
         return None;
     };
-    let (text, rest) = crate::wire::reader::delimited(rest).ok()?;
+    let (text, rest) = tributary_otlp::reader::delimited(rest).ok()?;
     rest.is_empty()
         .then(|| std::str::from_utf8(text).ok())
         .flatten()

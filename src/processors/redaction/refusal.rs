@@ -1,7 +1,7 @@
 //! Why a request is not passed on: where something in it stands, and never what it is.
 
-use crate::redaction::Unscannable;
-use crate::wire::strings::{Place, Refused};
+use tributary_otlp::strings::{Place, Refused};
+use tributary_redaction::Unscannable;
 
 /// Why a string, or what is around it, is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

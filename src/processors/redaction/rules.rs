@@ -8,8 +8,8 @@ use foldhash::fast::RandomState;
 use super::config::{Config, Verbosity};
 use super::sanitize::Sanitizers;
 use crate::component::BuildError;
-use crate::config::Secret;
-use crate::redaction::{Hasher, Pattern, PatternSet, Unscannable};
+use tributary_config::Secret;
+use tributary_redaction::{Hasher, Pattern, PatternSet, Unscannable};
 
 /// The rules of a configuration, compiled.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
-use crate::redaction::sanitize::{self, Database};
-use crate::wire::reader::{Field, Fields, Value};
-use crate::wire::strings::Place;
+use tributary_otlp::reader::{Field, Fields, Value};
+use tributary_otlp::strings::Place;
+use tributary_redaction::sanitize;
+use tributary_redaction::sanitize::Database;
 
 /// Takes variable parts out of URLs.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

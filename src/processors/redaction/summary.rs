@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
 use super::config::Verbosity;
-use crate::wire::strings::Amendment;
+use tributary_otlp::strings::Amendment;
 
 /// What was done, in the order in which the attributes are written: the names' attribute, if there is one, before the
 /// number's.

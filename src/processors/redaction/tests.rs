@@ -2,9 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::component::Host;
-use crate::config::{Problems, Validate};
-use crate::wire::json::{from_wire, to_wire};
-use crate::wire::{self};
+use tributary_config::{Problems, Validate};
+use tributary_otlp::json::{from_wire, to_wire};
 
 fn config(yaml: &str) -> Config {
     serde_yaml::from_str(yaml).unwrap()
@@ -23,7 +22,7 @@ fn encoded(signal: Signal, request: &Value) -> Bytes {
 
 fn batch(signal: Signal, request: &Value) -> Batch {
     let request = encoded(signal, request);
-    let items = wire::validate(signal, &request).unwrap();
+    let items = tributary_otlp::validate(signal, &request).unwrap();
     Batch::new(signal, items, request)
 }
 
@@ -31,7 +30,7 @@ fn batch(signal: Signal, request: &Value) -> Batch {
 fn redacted(yaml: &str, signal: Signal, request: &Value) -> Value {
     let output = processor(yaml, signal).process(batch(signal, request));
     let output = output.unwrap().unwrap().into_wire().to_bytes();
-    assert!(wire::validate(signal, &output).is_ok());
+    assert!(tributary_otlp::validate(signal, &output).is_ok());
     serde_json::from_slice(&from_wire(signal, &output).unwrap()).unwrap()
 }
 
@@ -526,7 +525,7 @@ fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
         let batch = Batch::new(Signal::Traces, 1, request);
         let output = processor(yaml, Signal::Traces).process(batch);
         let output = output.unwrap().unwrap().into_wire().to_bytes();
-        assert!(wire::validate(Signal::Traces, &output).is_ok());
+        assert!(tributary_otlp::validate(Signal::Traces, &output).is_ok());
         let mut parts = output.windows(6);
         assert!(!parts.any(|part| part == b"secret"), "case {at}");
     }
@@ -557,7 +556,7 @@ fn an_allowed_value_does_not_keep_what_it_overrides() {
         let batch = Batch::new(Signal::Traces, 1, span_with(attribute));
         let output = processor(yaml, Signal::Traces).process(batch);
         let output = output.unwrap().unwrap().into_wire().to_bytes();
-        assert!(wire::validate(Signal::Traces, &output).is_ok());
+        assert!(tributary_otlp::validate(Signal::Traces, &output).is_ok());
         assert!(
             !output.windows(6).any(|part| part == b"secret"),
             "case {at}"

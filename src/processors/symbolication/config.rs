@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units::{ByteSize, Duration};
-use crate::config::{Problems, Section, Validate};
-use crate::profiles::naming::ReturnAddresses;
-use crate::profiles::reindex::Fault;
-use crate::symbols::find::debuginfod::Debuginfod;
-use crate::symbols::find::object_store::StoreConfig;
-use crate::symbols::worker::WorkerLimits;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{Problems, Section, Validate};
+use tributary_profiles::naming::ReturnAddresses;
+use tributary_profiles::reindex::Fault;
+use tributary_symbols::find::debuginfod::Debuginfod;
+use tributary_symbols::find::object_store::StoreConfig;
+use tributary_symbols::worker::WorkerLimits;
 
 /// Where symbols come from, where they are kept, and how long data waits for them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-use crate::config::ComponentId;
-use crate::symbols::Source;
+use tributary_config::ComponentId;
+use tributary_symbols::Source;
 
 /// What became of the locations without lines, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How much names may add to a batch.
 
-use crate::memory::Permit;
+use tributary_memory::Permit;
 
 /// The fewest bytes that may be added to a batch, and how often what it has.
 ///
@@ -59,7 +59,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Budget;
+    use tributary_memory::Budget;
 
     #[test]
     fn there_is_room_up_to_a_bound_and_as_far_as_the_budget_goes() {

@@ -9,14 +9,17 @@ use tokio::time::{Instant, timeout};
 use super::config::{Config, HoldConfig};
 use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
-use crate::batch::{Batch, Nack};
-use crate::component::{BuildContext, Held, Next};
-use crate::pipeline::{BoxFuture, Consumer, Idle};
-use crate::processors::holding::{
-    self, Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
+use crate::component::{BuildContext, Held};
+use crate::pipeline::Next;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::holding;
+use crate::pipeline::holding::{
+    Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
 };
-use crate::processors::senders::{Answer, Senders};
-use crate::symbols::library::{Asked, Library, Pending};
+use crate::pipeline::senders::{Answer, Senders};
+use crate::pipeline::{Consumer, Idle};
+use futures_util::future::BoxFuture;
+use tributary_symbols::library::{Asked, Library, Pending};
 
 pub(super) fn connect(
     config: &Config,

@@ -10,15 +10,16 @@ use smallvec::SmallVec;
 use super::config::CallSites;
 use super::metrics::{Metrics, Outcomes};
 use super::room::Room;
-use crate::batch::{Batch, Requests};
-use crate::memory::Budget;
-use crate::profiles::naming::{
+use crate::pipeline::batch::Batch;
+use crate::pipeline::turns::on_a_turn_if_large;
+use tributary_memory::Budget;
+use tributary_otlp::Requests;
+use tributary_profiles::naming::{
     FunctionIndex, NamedFunction, NamedLine, Naming, ReturnAddresses, Unnamed, UnnamedBinary,
     UnnamedMapping,
 };
-use crate::symbols::library::{Asked, Library, Lookup, Pending};
-use crate::symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
-use crate::turns::on_a_turn_if_large;
+use tributary_symbols::library::{Asked, Library, Lookup, Pending};
+use tributary_symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
 
 /// Names locations.
 pub(super) struct Symbolizer {

@@ -13,20 +13,22 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::batch::{Batch, Nack};
-use crate::component::{Held, Host, Next};
-use crate::config::units::{self, ByteSize};
-use crate::config::{Problems, Section, Validate as _};
-use crate::memory::Budget;
-use crate::pipeline::BoxFuture;
+use crate::component::{Held, Host};
+use crate::pipeline::Next;
+use crate::pipeline::account::Account;
+use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::testing::Scripted;
-use crate::profiles::names::BUILD_ID_GNU;
-use crate::symbols::BuildId;
-use crate::symbols::failure::Failure;
-use crate::symbols::find::Found;
-use crate::symbols::library::testing::tools;
-use crate::symbols::testing::{CODE, SIZE, elf, id};
-use crate::telemetry::Account;
+use futures_util::future::BoxFuture;
+use tributary_config::units;
+use tributary_config::units::ByteSize;
+use tributary_config::{Problems, Section, Validate as _};
+use tributary_memory::Budget;
+use tributary_profiles::names::BUILD_ID_GNU;
+use tributary_symbols::BuildId;
+use tributary_symbols::failure::Failure;
+use tributary_symbols::find::Found;
+use tributary_symbols::library::testing::tools;
+use tributary_symbols::testing::{CODE, SIZE, elf, id};
 
 /// Has a binary with the functions `main` and `work` once it is told so.
 struct Slow {

@@ -7,13 +7,13 @@ use tokio::time::sleep;
 
 use super::{Kept, PAUSE, Read, Stored, record};
 use crate::pipeline::Settle;
+use crate::pipeline::account::DropReason;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
 use crate::queue::entry::{Entry, Job, Request};
 use crate::queue::held::Held;
 use crate::queue::sending::URGE;
-use crate::storage::Record;
-use crate::telemetry::DropReason;
+use tributary_storage::Record;
 
 /// How many bytes of records are asked for at once.
 const CHUNK: usize = 256 << 10;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use crate::batch::{Batch, Metadata, Requests, Signal};
-use crate::storage::NewRecord;
+use crate::pipeline::batch::{Batch, Metadata};
+use tributary_otlp::{Requests, Signal};
+use tributary_storage::NewRecord;
 
 /// The version of this.
 const VERSION: u8 = 1;

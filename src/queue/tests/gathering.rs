@@ -96,7 +96,7 @@ impl Gathering {
         let sender: Arc<dyn Sender> = gatherer.clone();
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
-        let mut terminal = metrics::with_local_recorder(&recorder, || {
+        let mut terminal = ::metrics::with_local_recorder(&recorder, || {
             terminal(&cx, &[Signal::Traces], &settings, &sender).unwrap()
         });
         terminal.component.start();

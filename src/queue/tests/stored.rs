@@ -8,7 +8,7 @@ use super::gathering::{Gatherer, done, failed};
 use super::*;
 use crate::component::{Extensions, Host, Services};
 use crate::queue::config::Overflow;
-use crate::storage::{Options, Storage};
+use tributary_storage::{Options, Storage};
 
 /// A process with a storage directory, which outlives it.
 struct Process {
@@ -74,10 +74,10 @@ impl Process {
         cx.extensions = Extensions::from_iter([("file_storage".parse().unwrap(), services)]);
         let queue = settings.queue.as_mut().unwrap();
         queue.storage = Some("file_storage".parse().unwrap());
-        let mut terminal = metrics::with_local_recorder(&self.recorder, || {
+        let mut terminal = ::metrics::with_local_recorder(&self.recorder, || {
             terminal(&cx, &[Signal::Traces], &settings, sender).unwrap()
         });
-        metrics::with_local_recorder(&self.recorder, || terminal.component.start());
+        ::metrics::with_local_recorder(&self.recorder, || terminal.component.start());
         terminal
     }
 
@@ -479,7 +479,7 @@ async fn a_second_process_is_refused_and_told_who_has_the_queue() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let _exporter = process.exporter(QueueConfig::default(), accept);
-    let name = crate::storage::QueueName {
+    let name = tributary_storage::QueueName {
         exporter: "test".parse().unwrap(),
         signal: Signal::Traces,
     };

@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::topics::Topics;
-use crate::batch::Signal;
-use crate::config::units::Duration;
-use crate::config::{Problems, Section, Validate};
-use crate::net::kafka::{
+use crate::queue::RetryConfig;
+use tributary_config::units::Duration;
+use tributary_config::{Problems, Section, Validate};
+use tributary_net::kafka::{
     Auth, ClusterMetadata, Connection, Encoding, Tls, default_brokers, milliseconds,
 };
-use crate::queue::RetryConfig;
+use tributary_otlp::Signal;
 
 /// Reads telemetry from topics of Kafka, as a member of a consumer group. A message counts as read when the next stage
 /// has accepted it, never before: after a crash, or when partitions move, some messages may come twice and none is

@@ -17,11 +17,12 @@ use super::lanes::{Lanes, Step};
 use super::membership::Member;
 use super::topics::{Topics, WrongTopic};
 use crate::component::{BuildContext, Outputs};
-use crate::config::ComponentId;
-use crate::memory::{Budget, Permit};
-use crate::net::kafka::client::Renewals;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
-use crate::telemetry::sampled_log::SampledLog;
+use crate::pipeline::{Component, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_config::ComponentId;
+use tributary_memory::{Budget, Permit};
+use tributary_net::kafka::client::Renewals;
+use tributary_net::sampled_log::SampledLog;
 
 /// How long messages may stay at the bound before those partitions are paused that have the most of them. Without a
 /// pause nothing could be heard from the group, nor from the other partitions; each one costs that what librdkafka has

@@ -10,18 +10,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::config::{Config, MessageMarking};
-use crate::batch::{Batch, Code, Nack, Progress, Signal};
 use crate::component::{BuildContext, Outputs};
-use crate::config::ComponentId;
-use crate::memory::Budget;
-use crate::net::kafka::Encoding;
+use crate::pipeline::batch::{Batch, Code, Nack, Progress};
+use crate::pipeline::turns::on_a_turn;
 use crate::queue::{Backoff, RetryConfig};
+use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format, Work};
-use crate::receivers::serving::body::{Held, out_of_memory};
-use crate::telemetry::ReceiverMetrics;
-use crate::telemetry::sampled_log::SampledLog;
-use crate::turns::on_a_turn;
-use crate::wire::stamp::Stamp;
+use crate::serving::body::{Held, out_of_memory};
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_net::kafka::Encoding;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::Signal;
+use tributary_otlp::stamp::Stamp;
 
 /// What takes about a millisecond at most is read at once.
 const SHORT: usize = 256 << 10;

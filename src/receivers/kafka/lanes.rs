@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
 use super::intake::{Intake, Message, Verdict};
-use crate::pipeline::BoxFuture;
+use futures_util::future::BoxFuture;
 
 /// What a message costs besides its value, in bytes: itself, and its place in a lane.
 const MESSAGE_BYTES: usize = 256;

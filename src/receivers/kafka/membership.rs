@@ -20,9 +20,9 @@ use tracing::info;
 use super::config::{Config, InitialOffset, RebalanceStrategy};
 use super::lanes::Partition;
 use super::topics::Topics;
-use crate::config::ComponentId;
-use crate::net::kafka::client::{Logging, creation_error, settings};
-use crate::net::kafka::milliseconds;
+use tributary_config::ComponentId;
+use tributary_net::kafka::client::{Logging, creation_error, settings};
+use tributary_net::kafka::milliseconds;
 
 /// How long a member may be silent before it counts as stuck, in milliseconds; librdkafka's default.
 const LONGEST_SILENCE: u64 = 300_000;

@@ -13,13 +13,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
-use crate::batch::{Batch, Code, Nack, Signal};
 use crate::component::Host;
-use crate::config::{Problems, Sources, Validate as _};
-use crate::exporters::testing::Recorded;
-use crate::net::kafka::testing::{Cluster, begun, bodies, logs, soon, write};
-use crate::pipeline::{BoxFuture, Consumer};
-use crate::profiles::testing_batches::{named_batch, sample_names};
+use crate::pipeline::Consumer;
+use crate::pipeline::batch::{Batch, Code, Nack};
+use crate::testing::Recorded;
+use crate::testing::named_batch;
+use futures_util::future::BoxFuture;
+use tributary_config::{Problems, Sources, Validate as _};
+use tributary_net::kafka::testing::{Cluster, begun, bodies, logs, soon, write};
+use tributary_otlp::Signal;
+use tributary_profiles::testing_requests::sample_names;
 
 /// A next stage that answers as it was told to, then takes everything.
 struct Sink {
@@ -72,8 +75,8 @@ impl Trial {
             config.initial_offset = InitialOffset::Earliest;
         }
         // Members that went without a word would be waited for.
-        config.session_timeout = crate::config::units::Duration::secs(6);
-        config.heartbeat_interval = crate::config::units::Duration::millis(100);
+        config.session_timeout = tributary_config::units::Duration::secs(6);
+        config.heartbeat_interval = tributary_config::units::Duration::millis(100);
         let (taken, receiver) = mpsc::unbounded_channel();
         let sink = Arc::new(Sink {
             answers: Mutex::new(answers.into_iter().collect()),
@@ -444,7 +447,7 @@ fn the_example_is_a_configuration_without_warnings() {
         configs: vec![path.to_owned()],
         sets: Vec::new(),
     };
-    let report = crate::config::load(&sources, true).report.render();
+    let report = crate::app::config::load(&sources, true).report.render();
     assert_eq!(report, "");
 }
 

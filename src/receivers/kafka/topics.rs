@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use regex::Regex;
 
 use super::config::Config;
-use crate::batch::Signal;
-use crate::net::kafka::{Encoding, default_topic};
-use crate::re2;
+use tributary_config::re2;
+use tributary_net::kafka::{Encoding, default_topic};
+use tributary_otlp::Signal;
 
 /// The topics of a receiver.
 #[derive(Debug, Default)]

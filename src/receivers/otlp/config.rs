@@ -3,15 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::config::units::Duration;
-use crate::config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
-use crate::net::server::Limits;
-use crate::net::tls::ServerTls;
-use crate::receivers::serving::cors::Cors;
-use crate::receivers::serving::{
+use crate::component::auth;
+use crate::component::auth::Auth;
+use crate::serving::cors::Cors;
+use crate::serving::{
     DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
 };
+use tributary_config::units::Duration;
+use tributary_config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_net::server::Limits;
+use tributary_net::tls::ServerTls;
 
 /// Receives OTLP from SDKs and other collectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -351,7 +352,7 @@ mod tests {
     fn problems(config: &Config) -> Vec<(String, bool)> {
         let mut problems = Problems::default();
         config.validate(&mut problems);
-        let describe = |problem: &crate::config::Problem| {
+        let describe = |problem: &tributary_config::Problem| {
             (
                 format!("{}: {}", problem.path.join("."), problem.message),
                 problem.warning,

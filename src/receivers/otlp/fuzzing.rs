@@ -13,12 +13,12 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
 use super::intake::Format;
 use super::{grpc, http as over_http};
-use crate::batch::Nack;
-use crate::memory::{Budget, Permit};
-use crate::net::server::Peer;
-use crate::receivers::serving::body::{Bounds, Held, Pace, Reader};
-use crate::receivers::serving::cors::{Cors, Policy};
-use crate::receivers::serving::encoding::Encoding;
+use crate::pipeline::batch::Nack;
+use crate::serving::body::{Bounds, Held, Pace, Reader};
+use crate::serving::cors::{Cors, Policy};
+use crate::serving::encoding::Encoding;
+use tributary_memory::{Budget, Permit};
+use tributary_net::server::Peer;
 
 /// The value of `grpc-timeout`.
 pub fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {

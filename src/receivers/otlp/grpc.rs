@@ -13,12 +13,13 @@ use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::intake::{Format, Intake};
-use crate::auth::Guard;
-use crate::batch::{Code, Nack, Signal};
-use crate::net::server::{Handler, Peer};
-use crate::receivers::serving::body::Reader;
-use crate::receivers::serving::encoding::{Encoding, GRPC_NAMES};
-use crate::receivers::serving::refusal::{Refusal, percent_encode, too_busy};
+use crate::pipeline::batch::{Code, Nack};
+use crate::serving::body::Reader;
+use crate::serving::encoding::{Encoding, GRPC_NAMES};
+use crate::serving::refusal::{Refusal, percent_encode, too_busy};
+use tributary_net::auth::Guard;
+use tributary_net::server::{Handler, Peer};
+use tributary_otlp::Signal;
 
 /// The four services.
 pub(super) struct Grpc {

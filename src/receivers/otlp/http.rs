@@ -8,12 +8,13 @@ use hyper::body::Incoming;
 
 use super::config::HttpConfig;
 use super::intake::{Format, Intake};
-use crate::batch::{Code, Nack, Signal};
-use crate::net::server::{Handler, Peer, plain};
-use crate::receivers::serving::body::Reader;
-use crate::receivers::serving::encoding::list;
-use crate::receivers::serving::front::{Front, may_be_sending, only_post};
-use crate::receivers::serving::refusal::{Refusal, too_busy};
+use crate::pipeline::batch::{Code, Nack};
+use crate::serving::body::Reader;
+use crate::serving::encoding::list;
+use crate::serving::front::{Front, may_be_sending, only_post};
+use crate::serving::refusal::{Refusal, too_busy};
+use tributary_net::server::{Handler, Peer, plain};
+use tributary_otlp::Signal;
 
 /// The HTTP side of the receiver.
 pub(super) struct Http {

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
 use crate::component::Outputs;
-use crate::compression::Codec;
-use crate::compression::decompress::{DecompressError, decompress};
-use crate::config::ComponentId;
-use crate::memory::Budget;
-use crate::net::server::Peer;
-use crate::profiles::layout::{self, OldLayout};
-use crate::receivers::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
-use crate::receivers::serving::metadata;
-use crate::receivers::serving::refusal::log_refusal;
-use crate::telemetry::ReceiverMetrics;
-use crate::telemetry::sampled_log::SampledLog;
-use crate::turns::on_a_turn;
-use crate::wire;
-use crate::wire::stamp::Stamp;
+use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
+use crate::pipeline::turns::on_a_turn;
+use crate::receivers::metrics::ReceiverMetrics;
+use crate::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
+use crate::serving::metadata;
+use crate::serving::refusal::log_refusal;
+use tributary_compression::Codec;
+use tributary_compression::decompress::{DecompressError, decompress};
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_net::sampled_log::SampledLog;
+use tributary_net::server::Peer;
+use tributary_otlp::Signal;
+use tributary_otlp::stamp::Stamp;
+use tributary_profiles::layout;
+use tributary_profiles::layout::OldLayout;
 
 /// The common part of both transports.
 pub(super) struct Intake {
@@ -216,7 +217,7 @@ impl Work {
         }
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
-        let checked = wire::check(self.signal, &held.bytes);
+        let checked = tributary_otlp::check(self.signal, &held.bytes);
         if self.signal == Signal::Profiles {
             // What is not valid may well be valid in an old layout, and then that is what is wrong with it.
             let recognised = match checked {
@@ -230,9 +231,10 @@ impl Work {
             // No SDK writes this; a hostile client gets no more memory by it than the budget has.
             let len = held.bytes.len();
             held.permit
-                .grow(len.saturating_mul(wire::DECODED_BYTES_PER_BYTE))
+                .grow(len.saturating_mul(tributary_otlp::DECODED_BYTES_PER_BYTE))
                 .map_err(out_of_memory)?;
-            held.bytes = wire::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
+            held.bytes =
+                tributary_otlp::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
             held.permit.shrink_to(held.bytes.len());
         }
         if let Some((stamp, identity)) = &self.stamp
@@ -273,8 +275,9 @@ impl Work {
         held.permit
             .grow(len + len / 2 + aside)
             .map_err(out_of_memory)?;
-        let output = wire::json::to_wire_within(self.signal, &held.bytes, len.max(SMALL_JSON))
-            .map_err(malformed)?;
+        let output =
+            tributary_otlp::json::to_wire_within(self.signal, &held.bytes, len.max(SMALL_JSON))
+                .map_err(malformed)?;
         let output = match output {
             Some(output) => output,
             None => {
@@ -282,7 +285,7 @@ impl Work {
                 held.permit
                     .grow((2 * most).saturating_sub(len))
                     .map_err(out_of_memory)?;
-                wire::json::to_wire_within(self.signal, &held.bytes, most)
+                tributary_otlp::json::to_wire_within(self.signal, &held.bytes, most)
                     .map_err(malformed)?
                     .ok_or_else(|| too_large(self.limit, self.limit_key))?
             }

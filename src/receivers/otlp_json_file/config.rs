@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::units::{ByteSize, Duration};
-use crate::config::{Problems, Validate};
 use crate::receivers::glob::Glob;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{Problems, Validate};
 
 /// Reads the files that the `file` exporter writes, here or in the Collector: OTLP/JSON, one request in a line, or what
 /// `format` and `compression` say.

@@ -13,16 +13,17 @@ use tracing::{debug, warn};
 
 use super::config::{Compression, Config, Format};
 use super::tail::Record;
-use crate::batch::{Batch, Nack, Signal};
 use crate::component::{BuildContext, Outputs};
-use crate::compression::Codec;
-use crate::compression::decompress::{DecompressError, decompress};
-use crate::config::ComponentId;
-use crate::memory::Budget;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format as Encoding, Work};
-use crate::receivers::serving::body::{Held, out_of_memory, too_large};
-use crate::telemetry::ReceiverMetrics;
-use crate::telemetry::sampled_log::SampledLog;
+use crate::serving::body::{Held, out_of_memory, too_large};
+use tributary_compression::Codec;
+use tributary_compression::decompress::{DecompressError, decompress};
+use tributary_config::ComponentId;
+use tributary_memory::Budget;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::Signal;
 
 /// The way into the pipelines.
 pub(super) struct Intake {

@@ -6,10 +6,11 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::batch::{Batch, Nack};
 use crate::component::Host;
-use crate::config::{Problems, Validate as _};
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::Consumer;
+use crate::pipeline::batch::{Batch, Nack};
+use futures_util::future::BoxFuture;
+use tributary_config::{Problems, Validate as _};
 
 /// Tells what it takes; refuses for now or for good what it was told to.
 struct Sink {
@@ -178,7 +179,7 @@ async fn a_file_that_is_renamed_is_read_to_its_end_and_the_new_one_from_its_begi
 #[tokio::test(start_paused = true)]
 async fn messages_behind_their_lengths_are_read_in_all_formats() {
     let json = logs(2);
-    let proto = crate::wire::json::to_wire(Signal::Logs, &json).unwrap();
+    let proto = tributary_otlp::json::to_wire(Signal::Logs, &json).unwrap();
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
     for (more, content) in [
         (", format: proto", proto.clone()),

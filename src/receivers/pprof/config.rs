@@ -8,9 +8,9 @@ use super::own::OwnConfig;
 use super::pressure::Adaptive;
 use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
-use crate::config::units::ByteSize;
-use crate::config::{Endpoint, ExtensionUse, Problems, Section, Validate};
-use crate::profiles::pprof::{IdLabel, LinkLabels};
+use tributary_config::units::ByteSize;
+use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
+use tributary_profiles::pprof::{IdLabel, LinkLabels};
 
 /// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

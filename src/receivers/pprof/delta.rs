@@ -29,14 +29,14 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 
 pub(super) use self::remembered::Deltas;
-use crate::profiles::Dictionary;
-use crate::profiles::dictionary::{SampleKey, ValueType};
-use crate::profiles::ingest::ingest;
-use crate::profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use crate::profiles::names;
-use crate::profiles::reindex::Memo;
-use crate::profiles::relocations::Relocations;
-use crate::profiles::write::encode;
+use tributary_profiles::Dictionary;
+use tributary_profiles::dictionary::{SampleKey, ValueType};
+use tributary_profiles::ingest::ingest;
+use tributary_profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::names;
+use tributary_profiles::reindex::Memo;
+use tributary_profiles::relocations::Relocations;
+use tributary_profiles::write::encode;
 
 /// What is known of one series, and the dictionary to read its next profile into.
 #[derive(Debug, Default)]

@@ -23,14 +23,14 @@ use tracing::{debug, warn};
 use super::intake::{Held, Intake, Refused};
 use super::origin::{Origin, Subject, text};
 use crate::component::BuildError;
-use crate::config::units::Duration;
-use crate::config::{ComponentId, Problems, Validate};
-use crate::files::Stamp;
 use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
 use crate::receivers::polling::{Look, Polling};
-use crate::receivers::serving::body::out_of_memory;
-use crate::telemetry::sampled_log::SampledLog;
+use crate::serving::body::out_of_memory;
+use tributary_config::units::Duration;
+use tributary_config::{ComponentId, Problems, Validate};
+use tributary_net::files::Stamp;
+use tributary_net::sampled_log::SampledLog;
 
 /// Takes the pprof files whose paths match a pattern, each version of a file once. A file that is being written is waited
 /// for.

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::profiles::model::ResourceProfiles;
+use tributary_profiles::model::ResourceProfiles;
 
 /// What tells a file from others.
 pub(super) fn of_file(bytes: &[u8]) -> u128 {
@@ -50,8 +50,8 @@ mod tests {
     use opentelemetry_proto::tonic::resource::v1::Resource;
 
     use super::*;
-    use crate::profiles::model::{Profile, ScopeProfiles};
     use crate::receivers::pprof::origin::text;
+    use tributary_profiles::model::{Profile, ScopeProfiles};
 
     fn ids(file: &[u8], service: &str, times: &[u64]) -> Vec<Option<[u8; 16]>> {
         let profile = |time: &u64| {

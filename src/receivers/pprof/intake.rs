@@ -10,20 +10,23 @@ use super::delta::{Deltas, Difference, Fit, Series};
 use super::ids;
 use super::metrics::Repaired;
 use super::origin::Origin;
-use crate::batch::{Batch, Code, Metadata, Nack, Signal, metadata_bytes};
-use crate::compression::Codec;
-use crate::compression::decompress::{DecompressError, decompress};
-use crate::config::ComponentId;
-use crate::memory::{Budget, NoRoom, Permit};
 use crate::pipeline::Consumer;
-use crate::profiles::pprof::{self, Options, Reader};
-use crate::profiles::relocations::Relocations;
-use crate::profiles::write::encode;
-use crate::profiles::{Dictionary, Profiles, model::ResourceProfiles};
+use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
+use crate::pipeline::turns;
+use crate::receivers::metrics::ReceiverMetrics;
 /// A file, with or without gzip, and the right to hold it.
-pub(super) use crate::receivers::serving::body::Held;
-use crate::telemetry::ReceiverMetrics;
-use crate::turns;
+pub(super) use crate::serving::body::Held;
+use tributary_compression::Codec;
+use tributary_compression::decompress::{DecompressError, decompress};
+use tributary_config::ComponentId;
+use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_otlp::Signal;
+use tributary_profiles::model::ResourceProfiles;
+use tributary_profiles::pprof;
+use tributary_profiles::pprof::{Options, Reader};
+use tributary_profiles::relocations::Relocations;
+use tributary_profiles::write::encode;
+use tributary_profiles::{Dictionary, Profiles};
 
 /// The way into the pipeline that all sections of the receiver share. Clones are the same one.
 #[derive(Clone)]

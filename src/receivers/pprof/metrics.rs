@@ -2,8 +2,8 @@
 
 use metrics::{Counter, counter};
 
-use crate::config::ComponentId;
-use crate::profiles::pprof::Repairs;
+use tributary_config::ComponentId;
+use tributary_profiles::pprof::Repairs;
 
 /// Counts what was mended in files, `tributary_receiver_pprof_repairs`, and the profiles to subtract that there was no
 /// room for, `tributary_receiver_pprof_forgotten_series`.

@@ -7,15 +7,15 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use crate::profiles::Dictionary;
-use crate::profiles::id::MappingId;
-use crate::profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
+use tributary_profiles::Dictionary;
+use tributary_profiles::id::MappingId;
+use tributary_profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 
 /// The resource attribute that names the service.
 pub(super) const SERVICE_NAME: &str = "service.name";
 /// The name of the scope of all profiles this receiver makes.
 pub(super) const SCOPE_NAME: &str = "tributary/receiver/pprof";
-pub(super) use crate::profiles::names::PROFILE_NAME;
+pub(super) use tributary_profiles::names::PROFILE_NAME;
 
 /// Where a file comes from.
 #[derive(Debug, Clone)]

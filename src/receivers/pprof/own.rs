@@ -1,6 +1,6 @@
 //! `self`: profiles this process.
 //!
-//! CPU only, see [`cpu_profile`](crate::cpu_profile). A profile of the heap needs an allocator that takes samples; this
+//! CPU only, see [`cpu_profile`](crate::receivers::pprof::cpu_profile). A profile of the heap needs an allocator that takes samples; this
 //! program uses the C library's, which does not.
 //!
 //! A profile that the pipeline refuses for now goes on: the next one begins where it began.
@@ -17,15 +17,17 @@ use tracing::{debug, warn};
 
 use super::intake::{Converted, Intake};
 use super::origin::{Origin, Subject, text};
+use crate::component::identity;
 use crate::component::{BuildContext, BuildError};
-use crate::config::units::Duration;
-use crate::config::{ComponentId, Problems, Validate};
-use crate::cpu_profile::{self, BuildId, Mapped, Profiler, Stacks};
-use crate::pipeline::{BoxFuture, Component, Undelivered};
-use crate::profiles::dictionary::{Location, Mapping, SampleKey, ValueType};
-use crate::profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use crate::profiles::{Dictionary, Profiles, names};
-use crate::telemetry::identity;
+use crate::pipeline::{Component, Undelivered};
+use crate::receivers::pprof::cpu_profile;
+use crate::receivers::pprof::cpu_profile::{BuildId, Mapped, Profiler, Stacks};
+use futures_util::future::BoxFuture;
+use tributary_config::units::Duration;
+use tributary_config::{ComponentId, Problems, Validate};
+use tributary_profiles::dictionary::{Location, Mapping, SampleKey, ValueType};
+use tributary_profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::{Dictionary, Profiles, names};
 
 /// Profiles the CPU time of this process. Linux only, on x86-64 and arm64. The resource is that of the collector's own
 /// metrics, see `service.telemetry.resource`; frames have addresses and build ids, and no names.
@@ -359,7 +361,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::profiles::check::check;
+    use tributary_profiles::check::check;
 
     fn mapped(at: u64, path: &str, build_id: BuildId) -> Mapped {
         Mapped {

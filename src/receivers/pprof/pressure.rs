@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::{ComponentId, Problems, Validate};
+use tributary_config::{ComponentId, Problems, Validate};
 
 /// Stretches the intervals while the CPU is busy. Present, even empty: on.
 ///

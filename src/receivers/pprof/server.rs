@@ -35,26 +35,29 @@ use tokio::time::Instant;
 use self::labels::labels;
 use super::intake::Intake;
 use super::origin::{Origin, Subject, text};
-use crate::auth::{self, Auth};
-use crate::batch::{Code, Nack, Signal};
+use crate::component::auth;
+use crate::component::auth::Auth;
 use crate::component::{BuildContext, BuildError};
-use crate::config::units::Duration;
-use crate::config::{ComponentId, Endpoint, Headers, Problems, Section, Validate};
-use crate::net::Owner;
-use crate::net::server::{
-    Bound, Handler, Limits, Options, Peer, Protocol, Server, plain, tls_source,
-};
-use crate::net::tls::ServerTls;
-use crate::pipeline::{BoxFuture, Component, Undelivered};
-use crate::receivers::serving::body::{Bounds, Pace, Reader};
-use crate::receivers::serving::cors::Cors;
-use crate::receivers::serving::front::{Front, may_be_sending, only_post};
-use crate::receivers::serving::metadata;
-use crate::receivers::serving::refusal::{Refusal, log_refusal, too_busy};
-use crate::receivers::serving::{
+use crate::pipeline::batch::{Code, Nack};
+use crate::pipeline::{Component, Undelivered};
+use crate::serving::body::{Bounds, Pace, Reader};
+use crate::serving::cors::Cors;
+use crate::serving::front::{Front, may_be_sending, only_post};
+use crate::serving::metadata;
+use crate::serving::refusal::{Refusal, log_refusal, too_busy};
+use crate::serving::{
     DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
 };
-use crate::telemetry::sampled_log::SampledLog;
+use futures_util::future::BoxFuture;
+use tributary_config::units::Duration;
+use tributary_config::{ComponentId, Endpoint, Headers, Problems, Section, Validate};
+use tributary_net::Owner;
+use tributary_net::sampled_log::SampledLog;
+use tributary_net::server::{
+    Bound, Handler, Limits, Options, Peer, Protocol, Server, plain, tls_source,
+};
+use tributary_net::tls::ServerTls;
+use tributary_otlp::Signal;
 
 /// Takes pprof files at `POST /v1/pprof`: the file is the body, with or without gzip. Each parameter of the query is a
 /// resource attribute, as in `/v1/pprof?service.name=checkout`; `profile` says which of the profiles of its source it

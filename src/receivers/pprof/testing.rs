@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
-use crate::batch::{Batch, Metadata, Nack};
-use crate::pipeline::{BoxFuture, Consumer};
+use crate::pipeline::Consumer;
+use crate::pipeline::batch::{Batch, Metadata, Nack};
+use futures_util::future::BoxFuture;
 
 /// Keeps what it is given, and answers as told.
 pub(super) struct Sink {
@@ -62,7 +63,7 @@ pub(super) fn small_file(value: u64) -> Vec<u8> {
 
 /// A pprof file of one sample with this value.
 pub(super) fn of_type(kind: &str, unit: &str, value: u64) -> Vec<u8> {
-    use crate::wire::reader::put_varint;
+    use tributary_otlp::reader::put_varint;
     let mut file = Vec::new();
     let mut message = |field: u8, bytes: &[u8]| {
         file.push(field << 3 | 2);

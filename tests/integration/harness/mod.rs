@@ -25,7 +25,7 @@ pub use client::{Client, Refused};
 pub use collector::Collector;
 pub use oracle::Oracle;
 pub use telemetry::Telemetry;
-pub use tributary::batch::Signal;
+pub use tributary_otlp::Signal;
 pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml};
 
 /// How long anything may take until the test fails. Generous: it only matters when something is broken.

@@ -4,8 +4,8 @@ use super::gathered::gathered;
 use super::ranges::Ranges;
 use super::strings::{NONE, Strings};
 use super::text::{self, letter};
-use crate::wire::reader::{Fields, put_varint};
-use crate::wire::view::{AnyValue, Message, View as _};
+use tributary_otlp::reader::{Fields, put_varint};
+use tributary_otlp::view::{AnyValue, Message, View as _};
 
 gathered! {
     /// Pairs of key and value, known by numbers. Most are found again by the bytes they came as.

@@ -9,8 +9,8 @@ use super::attributes::{Pairs, Sets};
 use super::gathered::gathered;
 use super::strings::{NONE, Strings};
 use super::text::quote;
-use crate::wire::reader::{Fields, put_varint};
-use crate::wire::view::{EntityRef, Message, Resource, View as _};
+use tributary_otlp::reader::{Fields, put_varint};
+use tributary_otlp::view::{EntityRef, Message, Resource, View as _};
 
 /// What a scope's entries come from, as it was sent.
 #[derive(Debug, Clone, Copy, Default)]

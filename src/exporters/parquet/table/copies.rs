@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use super::read::{bytes, fields, head, messages, number};
 use super::rows::hour;
-use crate::batch::Signal;
-use crate::wire::Malformed;
+use tributary_otlp::Malformed;
+use tributary_otlp::Signal;
 
 /// Bytes of what items share that the tables of any request may have together.
 pub(super) const MOST_COPIED: u64 = 256 << 20;

@@ -2,7 +2,7 @@
 //!
 //! The formats are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
-use crate::wire::reader::put_varint;
+use tributary_otlp::reader::put_varint;
 
 /// The bits that numbers up to `max` take.
 pub(super) fn bit_width(max: u64) -> u32 {

@@ -5,8 +5,8 @@ use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
 use super::read::{bytes, fields, head, number};
 use super::resolve::{index, indices};
 use super::{AppendError, Layout, Malformed, ProfilesLayout};
-use crate::batch::Signal;
-use crate::profiles::entries::Entries;
+use tributary_otlp::Signal;
+use tributary_profiles::entries::Entries;
 
 /// What rows share, as often as they share it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -291,7 +291,7 @@ fn length(strings: &[&[u8]], index: i32) -> u64 {
     strings.get(at).map_or(0, |text| text.len() as u64)
 }
 
-fn add_all(value: crate::wire::reader::Value<'_>, each: &[u64], sum: &mut u64) {
+fn add_all(value: tributary_otlp::reader::Value<'_>, each: &[u64], sum: &mut u64) {
     indices(value, |at| *sum = sum.saturating_add(of(each, at)));
 }
 

@@ -11,8 +11,8 @@ use super::read::{bytes, each, fields, number, time};
 use super::rows::{Place, Shared};
 use super::strings::{NONE, Texts};
 use super::{Kind, Layout, RowColumns, WriteError, text};
-use crate::wire::Malformed;
-use crate::wire::view::{AnyValue, Message, View as _};
+use tributary_otlp::Malformed;
+use tributary_otlp::view::{AnyValue, Message, View as _};
 
 gathered! {
     /// The columns that only log records have.

@@ -16,9 +16,9 @@ use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
 use super::{Kind, Layout, RowColumns, WriteError};
-use crate::wire::Malformed;
-use crate::wire::reader::Fields;
-use crate::wire::view::{Buckets, Message, View as _};
+use tributary_otlp::Malformed;
+use tributary_otlp::reader::Fields;
+use tributary_otlp::view::{Buckets, Message, View as _};
 
 gathered! {
     /// The columns that only data points have.

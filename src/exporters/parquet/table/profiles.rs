@@ -18,9 +18,9 @@ use super::{
     AppendError, Kind, Layout, Partition, ProfilesLayout, RowColumns, Sink, WriteError, expansion,
     new_contents,
 };
-use crate::batch::Signal;
-use crate::profiles::entries::Entries;
-use crate::wire::Malformed;
+use tributary_otlp::Malformed;
+use tributary_otlp::Signal;
+use tributary_profiles::entries::Entries;
 
 gathered! {
     /// The columns that only samples have.

@@ -1,7 +1,7 @@
 //! What the readers of all signals share.
 
-use crate::wire::Malformed;
-use crate::wire::reader::{Fault, Fields, Value};
+use tributary_otlp::Malformed;
+use tributary_otlp::reader::{Fault, Fields, Value};
 
 /// A fault somewhere in a message.
 pub(super) fn malformed(fault: Fault) -> Malformed {

@@ -12,11 +12,11 @@ use super::frames::{Frame, Frames};
 use super::read::{bytes, fields, number};
 use super::strings::NONE;
 use super::text;
-use crate::profiles::entries::Entries;
-use crate::profiles::names::{BUILD_IDS, FRAME_TYPE};
-use crate::profiles::references::References;
-use crate::wire::reader::{Value, varint};
-use crate::wire::view::{AnyValue, Message, View as _};
+use tributary_otlp::reader::{Value, varint};
+use tributary_otlp::view::{AnyValue, Message, View as _};
+use tributary_profiles::entries::Entries;
+use tributary_profiles::names::{BUILD_IDS, FRAME_TYPE};
+use tributary_profiles::references::References;
 
 /// The tables of a request's dictionary.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use super::order::Rows;
 use super::read::{head, messages};
 use super::strings::{NONE, Strings};
 use super::{Kind, Partition, Sink, Table, WriteError, logs, metrics, traces};
-use crate::batch::Signal;
-use crate::wire::Malformed;
-use crate::wire::view::{AnyValue, Message, Resource, View as _, attribute};
+use tributary_otlp::Malformed;
+use tributary_otlp::Signal;
+use tributary_otlp::view::{AnyValue, Message, Resource, View as _, attribute};
 
 gathered! {
     /// What the rows of all tables have.

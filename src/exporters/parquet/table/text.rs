@@ -5,7 +5,7 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::wire::view::AnyValue;
+use tributary_otlp::view::AnyValue;
 
 /// The letters that tell types: of attributes in `*_attribute_types`, of bodies in `body_type`.
 pub(super) mod letter {

@@ -12,7 +12,7 @@ use super::rows::{Place, Shared};
 use super::strings::Strings;
 use super::values::Whole;
 use super::{Kind, Layout, RowColumns, WriteError};
-use crate::wire::Malformed;
+use tributary_otlp::Malformed;
 
 gathered! {
     /// The columns that only spans have.

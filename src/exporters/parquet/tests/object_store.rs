@@ -13,7 +13,7 @@ async fn start(more: &str) -> (Bench, Server) {
     );
     let config: Config = serde_yaml::from_str(&yaml).unwrap();
     let config = Config {
-        object_store: crate::config::Section(Some(object_store)),
+        object_store: tributary_config::Section(Some(object_store)),
         ..config
     };
     (Bench::of(&config, TempDir::new().unwrap()), server)

@@ -99,7 +99,7 @@ async fn start(moto: &Moto, retries: &str) -> (Bench, Server) {
     );
     let config: Config = serde_yaml::from_str(&yaml).unwrap();
     let config = Config {
-        object_store: crate::config::Section(Some(object_store)),
+        object_store: tributary_config::Section(Some(object_store)),
         ..config
     };
     (Bench::of(&config, TempDir::new().unwrap()), server)

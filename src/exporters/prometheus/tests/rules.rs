@@ -672,7 +672,7 @@ async fn a_page_is_consistent_while_series_come_and_go() {
 async fn points_that_are_not_taken_are_counted_and_the_rest_is_delivered() {
     let recorded = Recorded::new();
     let config = Config {
-        endpoint: crate::config::Endpoint("127.0.0.1:0".to_owned()),
+        endpoint: tributary_config::Endpoint("127.0.0.1:0".to_owned()),
         max_series: 1,
         ..Config::default()
     };

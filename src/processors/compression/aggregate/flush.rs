@@ -3,10 +3,11 @@
 use tokio::time::Instant;
 
 use super::{Gatherer, Pending, Ready};
-use crate::batch::{Batch, Signal};
-use crate::processors::holding::{Collected, Holder, Holding, Most, in_pieces};
-use crate::processors::senders::Senders;
-use crate::turns::on_a_turn_if_large;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::holding::{Collected, Holder, Holding, Most, in_pieces};
+use crate::pipeline::senders::Senders;
+use crate::pipeline::turns::on_a_turn_if_large;
+use tributary_otlp::Signal;
 
 impl Holder for Gatherer {
     type Gathered = ();

@@ -1,12 +1,15 @@
 use super::super::Config;
 use super::*;
-use crate::batch::{Patience, Signal};
-use crate::component::{Host, Next, ProcessorConfig as _};
-use crate::config::units::ByteSize;
+use crate::component::{Host, ProcessorConfig as _};
+use crate::pipeline::Next;
+use crate::pipeline::account::Account;
+use crate::pipeline::batch::Patience;
 use crate::pipeline::testing::Scripted;
 use crate::pipeline::{Component, Consumer};
-use crate::profiles::testing_batches::{named_batch, sample_names};
-use crate::telemetry::Account;
+use crate::testing::named_batch;
+use tributary_config::units::ByteSize;
+use tributary_otlp::Signal;
+use tributary_profiles::testing_requests::sample_names;
 
 struct Fixture {
     consumer: Arc<dyn Consumer>,

@@ -110,7 +110,7 @@ fn rules_act_in_requests_in_values_and_the_summary_says_so() {
         .decode(fresh)
         .unwrap();
     assert!(!fresh.windows(6).any(|part| part == b"secret"));
-    assert!(wire::validate(Signal::Traces, &fresh).is_ok());
+    assert!(tributary_otlp::validate(Signal::Traces, &fresh).is_ok());
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn requests_in_requests_nest_as_deep_as_they_may_and_no_deeper() {
             let set = json!([{"key": "logs", "value": bytes(&request)}]);
             request = encoded(Signal::Logs, &log(json!({"attributes": set})));
         }
-        let items = wire::validate(Signal::Logs, &request).unwrap();
+        let items = tributary_otlp::validate(Signal::Logs, &request).unwrap();
         processor(&with(RULES), Signal::Logs).process(Batch::new(Signal::Logs, items, request))
     };
     for levels in 0..=4 {

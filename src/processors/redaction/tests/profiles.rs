@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
 use super::*;
-use crate::profiles::check;
+use tributary_profiles::check;
 
 fn any(text: &str) -> Option<AnyValue> {
     Some(AnyValue {
@@ -199,12 +199,16 @@ const REDACT_ORIGINALS: &str = "{allow_all_keys: true, original_payload: redact,
 fn with_file(source: &str) -> ExportProfilesServiceRequest {
     let mut request = profile(&["main", source, "label"]);
     request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
-    let mut dictionary = crate::profiles::Dictionary::new();
+    let mut dictionary = tributary_profiles::Dictionary::new();
     let encoded = request.encode_to_vec();
-    let read =
-        crate::profiles::ingest::ingest(&encoded, &mut dictionary, &mut Default::default(), None);
+    let read = tributary_profiles::ingest::ingest(
+        &encoded,
+        &mut dictionary,
+        &mut Default::default(),
+        None,
+    );
     let resources = read.unwrap().resources;
-    let files = crate::profiles::pprof::write::write(
+    let files = tributary_profiles::pprof::write::write(
         &dictionary,
         &resources[0],
         &resources[0].scopes[0],
@@ -254,7 +258,7 @@ fn a_pprof_file_stays_as_it_is_if_nothing_is_in_it_and_nothing_hides() {
     // A string that nothing refers to, and a field that no reader knows.
     for field in [6, 99] {
         let hide =
-            |file: &mut Vec<u8>| crate::wire::edit::put_delimited(field, MAIL.as_bytes(), file);
+            |file: &mut Vec<u8>| tributary_otlp::edit::put_delimited(field, MAIL.as_bytes(), file);
         let (_, after) = changed(&hide);
         assert!(!has(&after, MAIL));
         let mut once = ExportProfilesServiceRequest::decode(after).unwrap();
@@ -267,7 +271,7 @@ fn a_file_that_a_later_one_overrides_is_not_passed_on() {
     let mut request = with_file("/src/main.rs");
     let field = |number: u32, body: &[u8]| {
         let mut field = Vec::new();
-        crate::wire::edit::put_delimited(number, body, &mut field);
+        tributary_otlp::edit::put_delimited(number, body, &mut field);
         field
     };
     let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
@@ -355,7 +359,7 @@ fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
         (MAIL, false),
         ("jane", false),
     ] {
-        let key = crate::profiles::names::BUILD_ID_GNU;
+        let key = tributary_profiles::names::BUILD_ID_GNU;
         let mut request = profile(&["main", "file", key]);
         let tables = request.dictionary.as_mut().unwrap();
         tables.attribute_table[1].value = any(value);
@@ -369,7 +373,7 @@ fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
 
 /// A request with a secret in strings that these decisions choose: in any role, in several, and in none.
 fn planted(entropy: &[u8]) -> ExportProfilesServiceRequest {
-    let mut request = crate::profiles::testing::request(entropy);
+    let mut request = tributary_profiles::testing::request(entropy);
     let tables = request.dictionary.as_mut().unwrap();
     let mut choices = entropy.iter().rev();
     let mut chosen = || choices.next().is_some_and(|byte| byte % 3 == 0);
@@ -423,13 +427,13 @@ proptest::proptest! {
         let yaml = "{allow_all_keys: true, scan: [all], detectors: [{name: email, action: replace}]}";
         let request = planted(&entropy);
         let before = Bytes::from(request.encode_to_vec());
-        let items = wire::count(Signal::Profiles, &before);
+        let items = tributary_otlp::count(Signal::Profiles, &before);
         let processor = processor(yaml, Signal::Profiles);
         let output = processor.process(Batch::new(Signal::Profiles, items, before.clone()));
         let mut output = output.unwrap().unwrap();
         let after = output.wire().to_bytes();
         assert!(!has(&after, MAIL));
-        assert_eq!(wire::count(Signal::Profiles, &after), output.items());
+        assert_eq!(tributary_otlp::count(Signal::Profiles, &after), output.items());
         if !has(&before, MAIL) {
             assert_eq!(before.as_ptr(), after.as_ptr());
             return Ok(());
@@ -453,7 +457,7 @@ proptest::proptest! {
     ) {
         let yaml = "{allow_all_keys: true, scan: [all], detectors: [email], mode: report}";
         let before = Bytes::from(planted(&entropy).encode_to_vec());
-        let items = wire::count(Signal::Profiles, &before);
+        let items = tributary_otlp::count(Signal::Profiles, &before);
         let batch = Batch::new(Signal::Profiles, items, before.clone());
         let output = processor(yaml, Signal::Profiles).process(batch).unwrap().unwrap();
         assert_eq!(output.into_wire().to_bytes().as_ptr(), before.as_ptr());

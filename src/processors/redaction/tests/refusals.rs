@@ -8,9 +8,9 @@ use opentelemetry_proto::tonic::profiles::v1development::{
 use prost::Message as _;
 
 use super::*;
-use crate::config::Secret;
-use crate::redaction::{HashFunction, Hasher};
-use crate::wire::strings::Place;
+use tributary_config::Secret;
+use tributary_otlp::strings::Place;
+use tributary_redaction::{HashFunction, Hasher};
 
 /// A processor with its metrics.
 fn counted(yaml: &str, signal: Signal) -> (Redaction, PrometheusHandle) {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::component::{ExporterConfig as _, Terminal};
 use crate::exporters::kafka;
-use crate::exporters::testing::context;
+use crate::testing::context;
 
 /// A broker in a process of its own.
 struct Kafka {

@@ -3,9 +3,9 @@
 use super::super::intake::{Intake, Message};
 use super::super::lanes::{Lanes, Partition, Step};
 use super::*;
-use crate::net::kafka::Encoding;
 use crate::pipeline::testing::Scripted;
 use tokio_util::sync::CancellationToken;
+use tributary_net::kafka::Encoding;
 
 fn lanes(answers: impl IntoIterator<Item = Result<(), Nack>>) -> (Lanes, Arc<Scripted>) {
     let next = Scripted::new(answers);

@@ -208,7 +208,7 @@ async fn the_budget_counts_what_a_request_costs_besides_its_bytes() {
             .await;
         assert_eq!(reply.code, Some(0));
     }
-    let batch = std::mem::size_of::<crate::batch::Batch>();
+    let batch = std::mem::size_of::<crate::pipeline::batch::Batch>();
     assert!(
         fixture.budget.used() >= 10 * (long.len() + encoded(1).len() + batch),
         "{}",

@@ -1,7 +1,7 @@
 //! Profiles in the layouts of OTLP before 1.10: they are refused, and the answer says why and what to do.
 
 use super::*;
-use crate::wire::reader::put_varint;
+use tributary_otlp::reader::put_varint;
 
 const PROFILES: &str =
     "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Series;
-use crate::config::ComponentId;
-use crate::memory::{Budget, Permit};
-use crate::profiles::pprof::LinkLabels;
-use crate::telemetry::sampled_log::SampledLog;
+use tributary_config::ComponentId;
+use tributary_memory::{Budget, Permit};
+use tributary_net::sampled_log::SampledLog;
+use tributary_profiles::pprof::LinkLabels;
 
 /// The last profile of each series: of each target and path, say.
 ///

@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::Budget;
-use crate::profiles::dictionary::Location;
+use tributary_memory::Budget;
+use tributary_profiles::dictionary::Location;
 
 /// The values of each sample type by stack, which an address stands for.
 type Values = BTreeMap<u64, [i64; 4]>;

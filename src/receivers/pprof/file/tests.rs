@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::super::testing::{Sink, small_file};
 use super::*;
-use crate::batch::Nack;
-use crate::memory::Budget;
 use crate::pipeline::Undelivered;
+use crate::pipeline::batch::Nack;
+use tributary_memory::Budget;
 
 struct Place {
     directory: TempDir,

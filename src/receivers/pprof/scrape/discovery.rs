@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::dns_sd::Dns;
 use super::file_sd::Files;
 use super::target::Target;
-use crate::config::ComponentId;
+use tributary_config::ComponentId;
 
 /// A server that was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::discovery::Found;
-use crate::config::units::{Duration, Endpoint};
-use crate::config::{ComponentId, Problems, Validate};
-use crate::discovery::one_family;
+use tributary_config::units::{Duration, Endpoint};
+use tributary_config::{ComponentId, Problems, Validate};
+use tributary_net::discovery::one_family;
 
 /// Host names whose addresses are servers, as those of a headless service of Kubernetes. The system resolves them.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::memory::NoRoom;
 use crate::receivers::pprof::intake::Refused;
+use tributary_memory::NoRoom;
 
 /// Why there is no profile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -113,8 +113,8 @@ fn typed(content_type: &str) -> String {
     }
 }
 
-fn shown(duration: &Duration) -> crate::config::units::Duration {
-    crate::config::units::Duration(*duration)
+fn shown(duration: &Duration) -> tributary_config::units::Duration {
+    tributary_config::units::Duration(*duration)
 }
 
 #[cfg(test)]

@@ -10,14 +10,16 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::failure::{Failure, Refusal};
-use crate::auth::ClientAuthenticator;
-use crate::config::Headers;
-use crate::memory::{Budget, Permit};
-use crate::net::client::{Chunks, ClientOptions, Connector, RenewingClient, full_error, host_of};
-use crate::net::tls::ClientTls;
-use crate::net::tls::rotation::RotatingClient;
-use crate::pipeline::BoxFuture;
 use crate::receivers::pprof::intake::Held;
+use futures_util::future::BoxFuture;
+use tributary_config::Headers;
+use tributary_memory::{Budget, Permit};
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::client::{
+    Chunks, ClientOptions, Connector, RenewingClient, full_error, host_of,
+};
+use tributary_net::tls::ClientTls;
+use tributary_net::tls::rotation::RotatingClient;
 
 /// A body, as it came.
 #[derive(Debug)]

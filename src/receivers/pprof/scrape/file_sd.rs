@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::discovery::Found;
-use crate::config::units::Duration;
-use crate::config::{ComponentId, Problems, Validate};
-use crate::discovery::{Group, is_targets_file, read_targets};
-use crate::files::FileWatch;
 use crate::receivers::glob::Glob;
+use tributary_config::units::Duration;
+use tributary_config::{ComponentId, Problems, Validate};
+use tributary_net::discovery::{Group, is_targets_file, read_targets};
+use tributary_net::files::FileWatch;
 
 /// The most files of a pattern.
 const MAX_FILES: usize = 10_000;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use http::Uri;
 
 use super::fetch::port_of;
-use crate::net::client::host_of;
+use tributary_net::client::host_of;
 
 /// Held while a profile is being taken.
 pub(super) type Gate = tokio::sync::Mutex<()>;

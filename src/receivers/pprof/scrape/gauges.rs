@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-use crate::config::ComponentId;
+use tributary_config::ComponentId;
 
 /// The counters of a section.
 #[derive(Clone)]

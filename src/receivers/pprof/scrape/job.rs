@@ -13,11 +13,11 @@ use super::fetch::{Bounds, Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
 use super::pace::Pace;
-use crate::config::ComponentId;
 use crate::receivers::pprof::delta::Deltas;
 use crate::receivers::pprof::intake::{Accepted, Intake, Refused};
 use crate::receivers::pprof::origin::{Origin, Subject};
-use crate::telemetry::sampled_log::SampledLog;
+use tributary_config::ComponentId;
+use tributary_net::sampled_log::SampledLog;
 
 /// What all jobs of a receiver share.
 pub(in super::super) struct Shared {

@@ -9,8 +9,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::config::Problems;
-use crate::config::units::Duration;
+use tributary_config::Problems;
+use tributary_config::units::Duration;
 
 /// The profiles of Go's net/http/pprof by the names they go by here, each with its path below the prefix.
 const KNOWN: [(&str, &str); 7] = [
@@ -104,7 +104,7 @@ impl Profile {
         if name.is_empty() {
             problems.error(&["name"], "must not be empty");
         } else if path.is_none() && !known.contains(&name.as_str()) {
-            let message = match crate::config::closest(name, &known) {
+            let message = match tributary_config::closest(name, &known) {
                 Some(known) => format!("unknown profile `{name}`, did you mean `{known}`?"),
                 None if name == "trace" => {
                     "an execution trace is no profile and cannot be taken".to_owned()

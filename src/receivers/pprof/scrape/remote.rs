@@ -4,13 +4,14 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{self, Auth};
-use crate::compression::compress::CompressionParams;
-use crate::config::units::{ByteSize, Duration};
-use crate::config::{ExtensionUse, Headers, Problems, Validate};
+use crate::component::auth;
+use crate::component::auth::Auth;
 use crate::exporters::otlp_http::Compression;
-use crate::net::client::{ClientOptions, host_of, parse_url};
-use crate::net::tls::ClientTls;
+use tributary_compression::compress::CompressionParams;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{ExtensionUse, Headers, Problems, Validate};
+use tributary_net::client::{ClientOptions, host_of, parse_url};
+use tributary_net::tls::ClientTls;
 
 /// The most bytes of a profile, unless it is said: the Collector's figure for request bodies.
 pub(super) const MAX_BODY: ByteSize = ByteSize::mib(20);

@@ -17,11 +17,11 @@ use super::job::{Job, Shared};
 use super::pace::Pace;
 use super::target::{Scheme, Target};
 use crate::component::BuildError;
-use crate::config::ComponentId;
-use crate::net::client::{host_of, parse_url};
+use crate::component::identity::host_name;
 use crate::receivers::pprof::intake::Intake;
 use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
-use crate::telemetry::identity::host_name;
+use tributary_config::ComponentId;
+use tributary_net::client::{host_of, parse_url};
 
 /// The resource attribute that tells instances of a service apart.
 const INSTANCE_ID: &str = "service.instance.id";

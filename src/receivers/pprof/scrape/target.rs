@@ -9,11 +9,12 @@ use super::dns_sd::DnsSd;
 use super::file_sd::FileSd;
 use super::profile::Profile;
 use super::remote::MAX_BODY;
-use crate::auth::{self, Auth};
-use crate::config::units::{ByteSize, Duration};
-use crate::config::{ExtensionUse, Headers, Problems, Validate};
-use crate::net::client::{host_of, parse_url};
-use crate::net::tls::ClientTls;
+use crate::component::auth;
+use crate::component::auth::Auth;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{ExtensionUse, Headers, Problems, Validate};
+use tributary_net::client::{host_of, parse_url};
+use tributary_net::tls::ClientTls;
 
 /// Servers that offer the same profiles. One of `endpoint`, `file_sd` and `dns_sd` says which.
 ///

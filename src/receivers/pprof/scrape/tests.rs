@@ -13,12 +13,12 @@ use tokio::time::{sleep, timeout};
 use super::failure::Failure;
 use super::fetch::{Bounds, Fetch, Fetched};
 use super::*;
-use crate::batch::Nack;
-use crate::exporters::testing::context;
-use crate::memory::Budget;
+use crate::pipeline::batch::Nack;
 use crate::pipeline::testing::Scripted;
-use crate::profiles::pprof::LinkLabels;
 use crate::receivers::pprof::intake::Held;
+use crate::testing::context;
+use tributary_memory::Budget;
+use tributary_profiles::pprof::LinkLabels;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -346,7 +346,7 @@ async fn counters_become_differences_where_that_is_wanted() {
     assert_eq!(trial.consumer.taken(), [1, 1, 1, 1]);
     let batches = trial.consumer.batches();
     let mut last = batches.last().unwrap().clone();
-    let crate::batch::Decoded::Profiles(request) = last.decoded().unwrap() else {
+    let tributary_otlp::Decoded::Profiles(request) = last.decoded().unwrap() else {
         panic!("not profiles");
     };
     let samples = &request.resource_profiles[0].scope_profiles[0].profiles[0].samples;

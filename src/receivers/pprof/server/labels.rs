@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
 use super::super::origin::text;
-use crate::batch::Nack;
+use crate::pipeline::batch::Nack;
 
 /// What the file is of.
 #[derive(Debug, Default, PartialEq)]

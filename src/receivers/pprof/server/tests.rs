@@ -12,8 +12,8 @@ use hyper_util::rt::TokioExecutor;
 use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::component::Host;
-use crate::profiles::Dictionary;
-use crate::profiles::dictionary::Mapping;
+use tributary_profiles::Dictionary;
+use tributary_profiles::dictionary::Mapping;
 
 struct Running {
     sink: Arc<Sink>,

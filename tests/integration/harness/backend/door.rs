@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
+use futures_util::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tributary::pipeline::BoxFuture;
 
 /// Serves one connection. Cancelling the token closes it.
 pub type Serve =

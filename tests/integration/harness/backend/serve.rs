@@ -192,7 +192,7 @@ async fn answer(
     let json = header(&head.headers, "content-type") == "application/json";
     let body = codec::decompress(header(&head.headers, "content-encoding"), &body.to_bytes());
     let body = match json {
-        true => tributary::wire::json::to_wire(signal, &body).unwrap(),
+        true => tributary_otlp::json::to_wire(signal, &body).unwrap(),
         false => body,
     };
     let telemetry = Telemetry::decode(signal, &body).unwrap();

@@ -16,8 +16,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-use crate::config::ByteSize;
 use crate::exporters::parquet::config::ObjectStoreConfig;
+use tributary_config::ByteSize;
 
 /// What happens to the next request of a kind.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::Unfinished as AnyUnfinished;
 use super::testing::{Fault, Server};
 use super::*;
-use crate::memory::Budget;
+use tributary_memory::Budget;
 
 const NAME: &str = "signal=logs/service=a%20b/part-1.parquet";
 const KEY: &str = "some/prefix/signal%3Dlogs/service%3Da%2520b/part-1.parquet";

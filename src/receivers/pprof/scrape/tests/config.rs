@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::config::{Problems, Validate};
 use crate::receivers::pprof::scrape::discovery::Found;
 use crate::receivers::pprof::scrape::servers::identity;
+use tributary_config::{Problems, Validate};
 
 fn problems(yaml: &str) -> Vec<String> {
     let config: Config = serde_yaml::from_str(yaml).unwrap();
@@ -153,7 +153,7 @@ async fn labels_of_a_discovered_server_say_where_its_profiles_are_and_what_it_is
     assert_eq!(urls(&jobs), ["http://10.0.0.1:6060/p/heap"]);
     let resource = jobs[0]
         .subject
-        .resource(&crate::profiles::Dictionary::new(), None);
+        .resource(&tributary_profiles::Dictionary::new(), None);
     let attributes: BTreeMap<String, String> = resource
         .attributes
         .into_iter()

@@ -3,13 +3,13 @@
 use http::HeaderMap;
 
 use super::*;
-use crate::auth::ClientAuthenticator;
-use crate::net::client::test_server::{TestServer, answer, certificates, header_map};
-use crate::net::tls::ServerTls;
 use crate::receivers::pprof::scrape::fetch::Client;
+use tributary_net::auth::ClientAuthenticator;
+use tributary_net::client::test_server::{TestServer, answer, certificates, header_map};
+use tributary_net::tls::ServerTls;
 
 fn client(server: &TestServer, headers: &str) -> (Client, Uri) {
-    let headers: crate::config::Headers = serde_yaml::from_str(headers).unwrap();
+    let headers: tributary_config::Headers = serde_yaml::from_str(headers).unwrap();
     let transport = Transport {
         tls: None,
         options: ClientOptions::default(),

@@ -1,0 +1,181 @@
+//! Why a value does not fit its type, and where.
+
+use std::fmt;
+
+use serde::de::{self, Unexpected};
+
+/// One step of a path: the how-manieth pair of a mapping, or element of a list.
+pub(crate) type Step = usize;
+
+/// What to point at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Key,
+    Value,
+}
+
+/// What kind of thing is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nothing is written where the type needs something: the key counts as absent.
+    Null,
+    /// A required key is not there.
+    Missing(&'static str),
+    /// A name that is not among the known ones.
+    Unknown {
+        name: String,
+        known: &'static [&'static str],
+    },
+    /// Anything else.
+    Other,
+}
+
+/// Why a value does not fit its type, and where.
+#[derive(Debug)]
+pub(crate) struct DecodeError {
+    pub message: String,
+    pub trouble: Trouble,
+    pub place: Place,
+    /// Innermost step first.
+    pub steps: Vec<Step>,
+    pub help: Option<String>,
+}
+
+impl DecodeError {
+    fn new(message: String, trouble: Trouble) -> Self {
+        DecodeError {
+            message,
+            trouble,
+            place: Place::Value,
+            steps: Vec::new(),
+            help: None,
+        }
+    }
+
+    pub(crate) fn null(expected: &dyn de::Expected) -> Self {
+        let message = format!("expected {}, found nothing", plain_words(expected));
+        Self::new(message, Trouble::Null)
+    }
+
+    pub(crate) fn wrong_type(found: &str, expected: &dyn de::Expected) -> Self {
+        let message = format!("expected {}, found {found}", plain_words(expected));
+        Self::new(message, Trouble::Other)
+    }
+
+    pub(crate) fn help(mut self, text: &str) -> Self {
+        self.help = Some(text.to_owned());
+        self
+    }
+
+    pub(crate) fn below(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    pub(crate) fn at_key(mut self, step: Step) -> Self {
+        self.place = Place::Key;
+        self.below(step)
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl de::Error for DecodeError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::new(message.to_string(), Trouble::Other)
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        match found {
+            Unexpected::Unit | Unexpected::Option => Self::null(expected),
+            found => Self::wrong_type(found_words(found), expected),
+        }
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        // Only numbers are repeated: a text may be long, or a secret, and the line is shown anyway.
+        let found = match found {
+            Unexpected::Unsigned(value) => value.to_string(),
+            Unexpected::Signed(value) => value.to_string(),
+            Unexpected::Float(value) => value.to_string(),
+            other => found_words(other).to_owned(),
+        };
+        Self::wrong_type(&found, expected)
+    }
+
+    fn invalid_length(length: usize, expected: &dyn de::Expected) -> Self {
+        let message = format!(
+            "expected {}, found {length} elements",
+            plain_words(expected)
+        );
+        Self::new(message, Trouble::Other)
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let trouble = Trouble::Unknown {
+            name: variant.to_owned(),
+            known: expected,
+        };
+        Self::new(format!("unknown value `{variant}`"), trouble)
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let trouble = Trouble::Unknown {
+            name: field.to_owned(),
+            known: expected,
+        };
+        Self::new(format!("unknown field `{field}`"), trouble)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(format!("`{field}` is required"), Trouble::Missing(field))
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self::new(format!("`{field}` is written twice"), Trouble::Other)
+    }
+}
+
+fn found_words(found: Unexpected<'_>) -> &'static str {
+    match found {
+        Unexpected::Bool(_) => "a boolean",
+        Unexpected::Unsigned(_) | Unexpected::Signed(_) => "a whole number",
+        Unexpected::Float(_) => "a number with a fraction",
+        Unexpected::Char(_) | Unexpected::Str(_) | Unexpected::Bytes(_) => "text",
+        Unexpected::Unit | Unexpected::Option => "nothing",
+        Unexpected::Seq => "a list",
+        Unexpected::Map | Unexpected::NewtypeStruct => "a mapping",
+        _ => "something else",
+    }
+}
+
+/// What serde calls a type, in words for somebody who has never seen Rust.
+fn plain_words(expected: &dyn de::Expected) -> String {
+    let words = expected.to_string();
+    let number = |range: &str| format!("a whole number {range}");
+    match words.as_str() {
+        "u8" => number("from 0 to 255"),
+        "u16" => number("from 0 to 65535"),
+        "u32" => number("from 0 to 4294967295"),
+        "u64" | "usize" => number("from 0"),
+        "i8" => number("from -128 to 127"),
+        "i16" => number("from -32768 to 32767"),
+        "i32" => number("from -2147483648 to 2147483647"),
+        "i64" | "isize" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "`true` or `false`".to_owned(),
+        "a string" | "str" | "identifier" => "text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a mapping".to_owned(),
+        "unit" => "nothing".to_owned(),
+        words if words.starts_with("struct ") => "a mapping".to_owned(),
+        words if words.starts_with("enum ") => "one of the known values".to_owned(),
+        words => words.to_owned(),
+    }
+}

@@ -1,0 +1,165 @@
+//! What one `${...}` stands for.
+
+use super::{At, Failed, MAX_EXPANSIONS, found};
+use crate::node::{Content, Node};
+use crate::parse;
+use crate::read::{read_file, scheme};
+use crate::report::{Diagnostic, Report};
+use crate::source::{Source, Span};
+
+pub(super) struct Resolver<'a> {
+    report: &'a mut Report,
+    at: At,
+    expansions: usize,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(report: &'a mut Report) -> Self {
+        Resolver {
+            report,
+            at: (Span::default(), Vec::new()),
+            expansions: 0,
+        }
+    }
+
+    /// From here on it is about the value at this place.
+    pub(super) fn begin(&mut self, span: Span, path: &[String]) {
+        self.at = (span, path.to_vec());
+        self.expansions = 0;
+    }
+
+    pub(super) fn error(&mut self, message: &str) -> Failed {
+        self.fail(Diagnostic::error(message, self.at.0))
+    }
+
+    pub(super) fn warn(&mut self, message: &str, help: &str) {
+        let warning = Diagnostic::warning(message, self.at.0).help(help);
+        self.report.push(found(warning, &self.at.1));
+    }
+
+    /// The value of a reference, nothing in it expanded yet.
+    pub(super) fn resolve(&mut self, reference: &str, depth: usize) -> Result<Node, Failed> {
+        self.expansions += 1;
+        if self.expansions > MAX_EXPANSIONS || depth > super::MAX_DEPTH {
+            return Err(self.error("these expansions go in circles, or are too many"));
+        }
+        // `NAME:-default` looks like a scheme, too.
+        match scheme(reference) {
+            Some(("env", name)) => self.variable(name),
+            Some(("file", path)) => self.file(path),
+            Some(("yaml", text)) => self.inline(text),
+            Some((scheme @ ("http" | "https"), _)) => {
+                let message = format!("`{scheme}:` is not supported in `${{...}}`");
+                let help = "fetch it to a file first, and use `${file:PATH}`";
+                Err(self.fail(Diagnostic::error(message, self.at.0).help(help)))
+            }
+            Some((scheme, rest)) if !rest.starts_with('-') => {
+                let message = format!("unknown scheme `{scheme}:` in `${{...}}`");
+                let help = "known: `${env:NAME}`, `${file:PATH}`, `${yaml:TEXT}`; for the text itself \
+                            write `$${`";
+                Err(self.fail(Diagnostic::error(message, self.at.0).help(help)))
+            }
+            _ => self.variable(reference),
+        }
+    }
+
+    fn variable(&mut self, reference: &str) -> Result<Node, Failed> {
+        let (name, default) = match reference.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (reference, None),
+        };
+        if !is_name(name) {
+            let message = format!(
+                "`{}` is not the name of an environment variable",
+                shown(name)
+            );
+            let help = "names have letters, digits and `_`, and no digit first; for the text itself \
+                        write `$${`";
+            return Err(self.fail(Diagnostic::error(message, self.at.0).help(help)));
+        }
+        let text = match (std::env::var(name), default) {
+            (Ok(text), _) => text,
+            (Err(std::env::VarError::NotUnicode(_)), _) => {
+                let message = format!("the environment variable `{name}` is not UTF-8");
+                return Err(self.error(&message));
+            }
+            (Err(std::env::VarError::NotPresent), Some(default)) => default.to_owned(),
+            (Err(std::env::VarError::NotPresent), None) => {
+                self.warn(
+                    &format!("the environment variable `{name}` is not set: this counts as empty"),
+                    &format!("set it, or give a default as in `${{env:{name}:-value}}`"),
+                );
+                return Ok(Node::null(self.at.0));
+            }
+        };
+        Ok(self.typed(text))
+    }
+
+    /// A text that becomes a value where a type asks for one, and stays the text where text is
+    /// asked for.
+    fn typed(&mut self, text: String) -> Node {
+        // What is not YAML can still be meant as text.
+        let mut quiet = Report::default();
+        let parsed = parse::parse_inline(&text, self.at.0, &mut quiet);
+        let mut node = parsed.unwrap_or_else(|| Node::text(self.at.0, text.clone()));
+        node.expanded = Some(text);
+        node
+    }
+
+    fn file(&mut self, path: &str) -> Result<Node, Failed> {
+        let text = match read_file(path) {
+            // Editors end files with a line feed; nobody means it as part of a token.
+            Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
+            Err(message) => return Err(self.error(&message)),
+        };
+        // A file with one value is often a secret, and text that is no YAML may be meant: neither
+        // gets positions of its own, so no line of it is ever shown.
+        let node = self.typed(text.clone());
+        if matches!(node.content, Content::Scalar(_)) {
+            return Ok(node);
+        }
+        let source = self.report.add_source(Source {
+            name: path.to_owned(),
+            text: text.clone(),
+            inline: false,
+            hidden: false,
+        });
+        match parse::parse(&text, source, self.report) {
+            Some(mut parsed) => {
+                parsed.expanded = Some(text);
+                Ok(parsed)
+            }
+            None => Err(Failed),
+        }
+    }
+
+    fn inline(&mut self, text: &str) -> Result<Node, Failed> {
+        match parse::parse_inline(text, self.at.0, self.report) {
+            Some(mut node) => {
+                node.expanded = Some(text.to_owned());
+                Ok(node)
+            }
+            None => Err(Failed),
+        }
+    }
+
+    fn fail(&mut self, diagnostic: Diagnostic) -> Failed {
+        self.report.push(found(diagnostic, &self.at.1));
+        Failed
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
+}
+
+/// A reference as it may be shown: what an inner expansion put into it may be a secret, so not at
+/// any length.
+pub(super) fn shown(reference: &str) -> &str {
+    match reference.char_indices().nth(40) {
+        Some((end, _)) => reference.get(..end).unwrap_or_default(),
+        None => reference,
+    }
+}

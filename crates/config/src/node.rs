@@ -1,0 +1,269 @@
+//! The positioned tree: what YAML says, and where it says it.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::scalar::{self, Resolved};
+use super::source::Span;
+
+/// A piece of a configuration, with its position.
+#[derive(Clone)]
+pub struct Node {
+    /// Where the value stands.
+    pub span: Span,
+    /// Where the key in front of it stands.
+    pub key: Option<Span>,
+    /// What it is.
+    pub content: Content,
+    /// The text with its `${...}` expanded, when there was one: what a text field gets.
+    pub expanded: Option<String>,
+}
+
+/// What a node is.
+#[derive(Clone)]
+pub enum Content {
+    /// A text, number, boolean or null.
+    Scalar(Scalar),
+    /// A list.
+    Sequence(Vec<Node>),
+    /// Keys with values, in the order in which they are written.
+    Mapping(Vec<Pair>),
+    /// Was wrong, has been reported, and counts as not written.
+    Removed,
+}
+
+/// A text with what decides its type.
+#[derive(Clone, Default)]
+pub struct Scalar {
+    /// The characters, without quotes.
+    pub text: String,
+    /// Neither quoted nor a block: may be a number, a boolean or null.
+    pub plain: bool,
+    /// The explicit tag.
+    pub tag: Option<Tag>,
+}
+
+/// The tags of the core schema that a scalar can carry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tag {
+    /// `!!str`.
+    Text,
+    /// `!!int`, `!!float`, `!!bool`, `!!null`: quoted or not, the text decides.
+    Resolve,
+}
+
+/// A key and its value.
+#[derive(Clone)]
+pub struct Pair {
+    /// The key.
+    pub name: String,
+    /// The value.
+    pub value: Node,
+}
+
+impl Pair {
+    /// A hash of the file that the value names, where the key says that it names one.
+    fn file_content(&self) -> Option<u64> {
+        let Content::Scalar(scalar) = &self.value.content else {
+            return None;
+        };
+        let path = self.value.expanded.as_ref().unwrap_or(&scalar.text);
+        if !self.name.ends_with("_file") || path.is_empty() {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(path).ok()?.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+}
+
+impl Node {
+    /// A node without a key.
+    pub fn new(span: Span, content: Content) -> Self {
+        Node {
+            span,
+            key: None,
+            content,
+            expanded: None,
+        }
+    }
+
+    /// A null.
+    pub fn null(span: Span) -> Self {
+        let scalar = Scalar {
+            plain: true,
+            ..Scalar::default()
+        };
+        Node::new(span, Content::Scalar(scalar))
+    }
+
+    /// A quoted text.
+    pub fn text(span: Span, text: String) -> Self {
+        let scalar = Scalar {
+            text,
+            ..Scalar::default()
+        };
+        Node::new(span, Content::Scalar(scalar))
+    }
+
+    /// Whether the node is null, or was removed.
+    pub fn is_null(&self) -> bool {
+        match &self.content {
+            Content::Scalar(scalar) => scalar::resolve(scalar) == Resolved::Null,
+            Content::Removed => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the value was wrong and has been reported.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.content, Content::Removed)
+    }
+
+    /// The pairs of a mapping; nothing for anything else.
+    pub fn pairs(&self) -> &[Pair] {
+        match &self.content {
+            Content::Mapping(pairs) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// The value of a key, or the element at a number.
+    pub fn child(&self, segment: &str) -> Option<&Node> {
+        match &self.content {
+            Content::Mapping(pairs) => pairs
+                .iter()
+                .find(|pair| pair.name == segment)
+                .map(|pair| &pair.value),
+            Content::Sequence(items) => items.get(segment.parse::<usize>().ok()?),
+            _ => None,
+        }
+    }
+
+    /// Where to point for this value: at the value when it is written on one spot, at its key
+    /// otherwise.
+    pub fn place(&self) -> Span {
+        match &self.content {
+            Content::Scalar(scalar) if !(scalar.plain && scalar.text.is_empty()) => self.span,
+            _ => self.key.unwrap_or(self.span),
+        }
+    }
+
+    /// Where to point for a path below this value: as deep as the path is written.
+    pub fn locate<S: AsRef<str>>(&self, path: &[S]) -> Span {
+        let mut node = self;
+        for segment in path {
+            match node.child(segment.as_ref()) {
+                Some(child) if !child.is_removed() => node = child,
+                _ => return node.key.unwrap_or(node.span),
+            }
+        }
+        node.place()
+    }
+
+    /// What the value is, in the words of an error message.
+    pub fn kind(&self) -> &'static str {
+        match &self.content {
+            Content::Scalar(scalar) => match scalar::resolve(scalar) {
+                Resolved::Null => "nothing",
+                Resolved::Bool(_) => "a boolean",
+                Resolved::Unsigned(_) | Resolved::Signed(_) => "a whole number",
+                Resolved::Float(_) => "a number with a fraction",
+                Resolved::Text => "text",
+            },
+            Content::Sequence(_) => "a list",
+            Content::Mapping(_) => "a mapping",
+            Content::Removed => "nothing",
+        }
+    }
+
+    /// How many nodes the tree has.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Sequence(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
+            Content::Mapping(pairs) => {
+                1 + pairs.iter().map(|pair| pair.value.size()).sum::<usize>()
+            }
+            _ => 1,
+        }
+    }
+
+    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. The
+    /// content of files that are named (a password, say) is part of it, so that a reload brings in
+    /// what has changed. Not so the files of a `tls` section that are watched anyway: building the
+    /// component anew would close its connections for nothing. It holds secrets.
+    pub fn fingerprint(&self) -> String {
+        let mut out = String::new();
+        self.write_canonical(false, &mut out);
+        out
+    }
+
+    fn write_canonical(&self, is_tls: bool, out: &mut String) {
+        match &self.content {
+            Content::Scalar(scalar) => {
+                let mark = match scalar::resolve(scalar) {
+                    Resolved::Text => '"',
+                    _ => '!',
+                };
+                out.push(mark);
+                out.push_str(&format!("{:?}", scalar.text));
+            }
+            Content::Sequence(items) => {
+                out.push('[');
+                for item in items {
+                    item.write_canonical(false, out);
+                    out.push(',');
+                }
+                out.push(']');
+            }
+            Content::Mapping(pairs) => {
+                let mut sorted: Vec<&Pair> = pairs.iter().collect();
+                sorted.sort_by(|a, b| a.name.cmp(&b.name));
+                out.push('{');
+                for pair in sorted {
+                    out.push_str(&format!("{:?}:", pair.name));
+                    pair.value.write_canonical(pair.name == "tls", out);
+                    let is_watched = is_tls && is_watched(pairs, &pair.name);
+                    if let Some(content) = pair.file_content().filter(|_| !is_watched) {
+                        out.push_str(&format!("@{content:016x}"));
+                    }
+                    out.push(',');
+                }
+                out.push('}');
+            }
+            Content::Removed => {}
+        }
+        if let Some(text) = &self.expanded {
+            out.push_str(&format!("={text:?}"));
+        }
+    }
+}
+
+/// Whether the files of a `tls` section are watched while the process runs, this key's among them.
+fn is_watched(section: &[Pair], key: &str) -> bool {
+    let value = |name: &str| {
+        let pair = section.iter().find(|pair| pair.name == name)?;
+        match &pair.value.content {
+            Content::Scalar(scalar) => Some(pair.value.expanded.as_ref().unwrap_or(&scalar.text)),
+            _ => None,
+        }
+    };
+    let never = value("reload_interval")
+        .is_some_and(|text| text.parse() == Ok(super::units::Duration::default()));
+    let kept = key == "client_ca_file"
+        && value("client_ca_file_reload").is_some_and(|text| text.eq_ignore_ascii_case("false"));
+    !never && !kept
+}
+
+/// Shows the position only: the content may be a secret.
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at {}:{}",
+            self.kind(),
+            self.span.line,
+            self.span.column
+        )
+    }
+}

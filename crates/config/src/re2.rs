@@ -1,0 +1,252 @@
+//! Regular expressions in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>), which configurations written for
+//! the Collector have: Go's package `regexp` accepts it.
+
+use std::borrow::Cow;
+
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use thiserror::Error;
+
+/// The most memory that one compiled pattern may take, in bytes; so much again may be used while it searches.
+const SIZE: usize = 4 << 20;
+
+/// Why a pattern cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Wrong {
+    /// It is no pattern.
+    #[error("is not a regular expression that can be used: {0}")]
+    Syntax(String),
+    /// It repeats too much.
+    #[error("is too large: it would take more than {0} bytes of memory")]
+    TooLarge(usize),
+}
+
+impl From<regex::Error> for Wrong {
+    fn from(error: regex::Error) -> Self {
+        match error {
+            regex::Error::CompiledTooBig(limit) => Wrong::TooLarge(limit),
+            // The lines above the last one show the pattern, as it is after the translation.
+            error => {
+                let text = error.to_string();
+                let last = text.lines().last().unwrap_or_default();
+                Wrong::Syntax(last.trim_start_matches("error: ").to_owned())
+            }
+        }
+    }
+}
+
+/// Compiles a pattern.
+pub fn compile(pattern: &str) -> Result<Regex, Wrong> {
+    let regex = RegexBuilder::new(&translate(pattern))
+        .size_limit(SIZE)
+        .dfa_size_limit(SIZE)
+        .build()?;
+    Ok(regex)
+}
+
+/// Compiles patterns that are looked for all together.
+pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wrong> {
+    let translated = patterns.iter().map(|pattern| translate(pattern.as_ref()));
+    // Each of them may be as large as one alone.
+    let set = RegexSetBuilder::new(translated)
+        .size_limit(SIZE.saturating_mul(patterns.len().max(1)))
+        .dfa_size_limit(SIZE)
+        .build()?;
+    Ok(set)
+}
+
+/// Compiles patterns of which one matching is enough, into one; none if there are none. Its groups have no names.
+pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, Wrong> {
+    let mut all = Vec::with_capacity(patterns.len());
+    for pattern in patterns {
+        // What is wrong with one must not be made right by another.
+        compile(pattern.as_ref())?;
+        all.push(format!("(?:{})", unnamed(&translate(pattern.as_ref()))));
+    }
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let regex = RegexBuilder::new(&all.join("|"))
+        .size_limit(SIZE.saturating_mul(all.len()))
+        .dfa_size_limit(SIZE)
+        .build()?;
+    Ok(Some(regex))
+}
+
+/// A translated pattern without the names of its groups: several patterns may have the same ones.
+fn unnamed(pattern: &str) -> String {
+    let mut output = String::with_capacity(pattern.len());
+    let (mut rest, mut in_class) = (pattern, false);
+    while let Some(first) = rest.chars().next() {
+        let taken = match first {
+            '\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            '[' if in_class => rest.find(":]").map_or(1, |end| end + 2),
+            _ => first.len_utf8(),
+        };
+        let name = ["(?P<", "(?<"].iter().find_map(|start| {
+            let name = rest.strip_prefix(start).filter(|_| !in_class)?;
+            name.find('>').map(|end| start.len() + end + 1)
+        });
+        in_class = match first {
+            '[' => true,
+            ']' => false,
+            _ => in_class,
+        };
+        let piece = match name {
+            Some(_) => "(",
+            None => rest.get(..taken).unwrap_or_default(),
+        };
+        output.push_str(piece);
+        rest = rest.get(name.unwrap_or(taken)..).unwrap_or_default();
+    }
+    output
+}
+
+/// Says in our engine's syntax what the pattern says in RE2's: the classes `\d`, `\s`, `\w` and `\b` know ASCII only;
+/// `\<`, `\>` and braces that count nothing are plain text; `\Q...\E` quotes; inside brackets `[`, `&&`, `--` and `~~` are
+/// plain text too.
+fn translate(pattern: &str) -> String {
+    let mut output = String::with_capacity(pattern.len() + 16);
+    let mut rest = pattern;
+    let mut in_class = false;
+    while let Some(first) = rest.chars().next() {
+        let (taken, piece): (usize, Cow<'_, str>) = match first {
+            '\\' => escape(rest, in_class),
+            '[' if !in_class => {
+                in_class = true;
+                // A bracket that closes right after the opening is plain text in both.
+                let opening = ["[^]", "[]", "[^"]
+                    .into_iter()
+                    .find(|opening| rest.starts_with(opening))
+                    .unwrap_or("[");
+                (opening.len(), opening.replace(']', "\\]").into())
+            }
+            '[' if rest.starts_with("[:") => match rest.find(":]") {
+                Some(end) => (end + 2, rest.get(..end + 2).unwrap_or_default().into()),
+                None => (1, "\\[".into()),
+            },
+            '[' => (1, "\\[".into()),
+            ']' => {
+                in_class = false;
+                (1, "]".into())
+            }
+            '&' | '~' if in_class => (1, format!("\\{first}").into()),
+            '-' if in_class && rest.starts_with("--") => (1, "\\-".into()),
+            '{' if !in_class && !counts(rest) => (1, "\\{".into()),
+            other => (other.len_utf8(), String::from(other).into()),
+        };
+        output.push_str(&piece);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    output
+}
+
+/// What an escape becomes, and how much of the pattern it is.
+fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
+    let Some(second) = rest.chars().nth(1) else {
+        return (1, "\\".into());
+    };
+    let piece = match (second, in_class) {
+        ('d', true) => "0-9",
+        ('d', false) => "[0-9]",
+        ('D', _) => "[^0-9]",
+        ('w', true) => "0-9A-Za-z_",
+        ('w', false) => "[0-9A-Za-z_]",
+        ('W', _) => "[^0-9A-Za-z_]",
+        ('s', true) => "\\t\\n\\f\\r ",
+        ('s', false) => "[\\t\\n\\f\\r ]",
+        ('S', _) => "[^\\t\\n\\f\\r ]",
+        ('b', false) => "(?-u:\\b)",
+        ('<', _) => "<",
+        ('>', _) => ">",
+        ('Q', false) => {
+            let quoted = rest.get(2..).unwrap_or_default();
+            let (text, taken) = match quoted.find("\\E") {
+                Some(end) => (quoted.get(..end).unwrap_or_default(), end + 4),
+                None => (quoted, rest.len()),
+            };
+            return (taken, regex::escape(text).into());
+        }
+        ('p' | 'P' | 'x', _) => {
+            // `\\p{Greek}`, `\\x{3b1}`: braces that count nothing.
+            let braces = rest.get(2..).filter(|rest| rest.starts_with('{'));
+            let taken = braces
+                .and_then(|rest| rest.find('}'))
+                .map_or(2, |end| end + 3);
+            return (taken, rest.get(..taken).unwrap_or_default().into());
+        }
+        _ => {
+            let taken = 1 + second.len_utf8();
+            return (taken, rest.get(..taken).unwrap_or_default().into());
+        }
+    };
+    (2, piece.into())
+}
+
+/// Whether `rest` begins with `{n}`, `{n,}` or `{n,m}`.
+fn counts(rest: &str) -> bool {
+    let inside = rest.get(1..).and_then(|rest| rest.split_once('}'));
+    let Some((inside, _)) = inside else {
+        return false;
+    };
+    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && digits(least) && digits(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_re2_mean_what_they_mean_there() {
+        for (pattern, matching, other) in [
+            (r"^\d+$", "123", "\u{0661}\u{0662}"),
+            (r"^\w+$", "a_1", "\u{e9}"),
+            (r"^[\w-]+$", "a-1", "\u{e9}"),
+            (r"\bx\b", "a x b", "axb"),
+            (r"\bcaf", "\u{e9}caf", "ecaf"),
+            (r"^[^\s]+$", "ab", "a b"),
+            (r"^[]a]+$", "]a", "b"),
+            (r"^[^]a]+$", "b", "]"),
+            (r"^[[a]+$", "[a", "b"),
+            (r"^[a&&b]+$", "a&b", "c"),
+            (r"^[[:digit:]x]+$", "1x", "y"),
+            (r"^\<a\>$", "<a>", "a"),
+            (r"^a{b}$", "a{b}", "aab"),
+            (r"^a{2,3}$", "aaa", "a"),
+            (r"^a{,2}$", "a{,2}", "aa"),
+            (r"^\Qa.b\E+$", "a.bb", "axb"),
+            (r"^[\d.]+$", "1.2", "a"),
+            (r"^\p{Greek}+$", "\u{3b1}", "a"),
+            (r"(?i)^k$", "K", "l"),
+            (r"^.$", "\u{e9}", "\n"),
+            (r"^[\D]$", "a", "1"),
+        ] {
+            let compiled = compile(pattern).unwrap();
+            assert!(compiled.is_match(matching), "{pattern} on {matching}");
+            assert!(!compiled.is_match(other), "{pattern} on {other}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_wrong_or_too_large_is_refused() {
+        let message = |pattern: &str| compile(pattern).unwrap_err().to_string();
+        assert_eq!(
+            message("("),
+            "is not a regular expression that can be used: unclosed group"
+        );
+        let large = r"(\p{L}{1000}){1000}";
+        assert!(message(large).starts_with("is too large"));
+        let error = compile_all(&["a", "("]).unwrap_err();
+        assert!(matches!(error, Wrong::Syntax(_)));
+        let error = compile_all(&["a", large]).unwrap_err();
+        assert!(matches!(error, Wrong::TooLarge(_)));
+    }
+
+    #[test]
+    fn many_patterns_that_fit_one_by_one_fit_together() {
+        let patterns: Vec<String> = (0..20).map(|at| format!(r"\pL{{1,40}}{at}")).collect();
+        assert!(patterns.iter().all(|pattern| compile(pattern).is_ok()));
+        assert!(compile_all(&patterns).unwrap().is_match("abc17"));
+    }
+}

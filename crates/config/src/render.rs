@@ -1,0 +1,125 @@
+//! Findings as text, with the source line and a caret under what is meant.
+
+mod line;
+
+use std::fmt::Write as _;
+
+use super::report::{Diagnostic, Level, Report};
+use super::source::{Source, Span};
+use line::Shown;
+
+/// Everything in the report, in the order of the sources and the positions in them.
+pub(crate) fn render(report: &Report) -> String {
+    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics().iter().collect();
+    diagnostics.sort_by_key(|diagnostic| {
+        diagnostic
+            .span
+            .map(|span| (span.source, span.line, span.column))
+    });
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        render_one(report, diagnostic, &mut out);
+    }
+    let counted = [
+        count(report.errors(), "error"),
+        count(report.warnings(), "warning"),
+    ];
+    let summary: Vec<String> = counted.into_iter().flatten().collect();
+    if report.unlisted() > 0 {
+        let _ = writeln!(out, "and {} more\n", report.unlisted());
+    }
+    if !summary.is_empty() {
+        let _ = writeln!(out, "{}", summary.join(", "));
+    }
+    out
+}
+
+fn count(number: usize, what: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{number} {what}s")),
+    }
+}
+
+fn render_one(report: &Report, diagnostic: &Diagnostic, out: &mut String) {
+    let level = match diagnostic.level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Notice => "notice",
+    };
+    let _ = writeln!(out, "{level}: {}", printable(&diagnostic.message));
+    let place = diagnostic
+        .span
+        .and_then(|span| Some((span, report.source(span)?)));
+    let mut gutter = String::new();
+    if let Some((span, source)) = place {
+        gutter = " ".repeat(span.line.to_string().len());
+        let _ = writeln!(out, "{gutter}--> {}", position(source, span));
+        if let Some(shown) = Shown::new(report, source, span) {
+            let _ = writeln!(out, "{gutter} |");
+            let _ = writeln!(out, "{} | {}", span.line, shown.text.trim_end());
+            let _ = writeln!(out, "{gutter} | {}{}", shown.indent, shown.carets);
+        }
+    }
+    if !diagnostic.path.is_empty() {
+        let _ = writeln!(out, "{gutter} = at: {}", path(&diagnostic.path));
+    }
+    for (span, text) in &diagnostic.related {
+        if let Some(source) = report.source(*span) {
+            let _ = writeln!(out, "{gutter} = note: {text}: {}", position(source, *span));
+        }
+    }
+    let repeats: Vec<String> = diagnostic
+        .repeats
+        .iter()
+        .filter_map(|span| Some(position(report.source(*span)?, *span)))
+        .collect();
+    if !repeats.is_empty() {
+        let _ = writeln!(
+            out,
+            "{gutter} = note: also at: {}",
+            printable(&repeats.join(", "))
+        );
+    }
+    for help in &diagnostic.help {
+        let _ = writeln!(out, "{gutter} = help: {}", printable(help));
+    }
+    out.push('\n');
+}
+
+pub(crate) fn position(source: &Source, span: Span) -> String {
+    let name = printable(&source.name);
+    if source.inline {
+        return name;
+    }
+    format!("{name}:{}:{}", span.line, span.column)
+}
+
+/// `a.b[1].c`; a list's positions are the segments that are numbers.
+fn path(segments: &[String]) -> String {
+    let mut out = String::new();
+    for segment in segments {
+        let number = !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit());
+        if number && !out.is_empty() {
+            let _ = write!(out, "[{segment}]");
+        } else {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(&printable(segment));
+        }
+    }
+    out
+}
+
+/// What a terminal could take for a command becomes harmless, and what a value put into a message does not flood it.
+fn printable(text: &str) -> String {
+    const MOST: usize = 600;
+    let harmless = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let mut out: String = text.chars().take(MOST).map(harmless).collect();
+    if text.chars().nth(MOST).is_some() {
+        out.push_str("...");
+    }
+    out
+}

@@ -1,0 +1,261 @@
+//! One line of a source as it is shown: cut to a window, secrets masked, with carets that fit under
+//! it.
+
+use crate::report::Report;
+use crate::source::{Source, Span};
+
+/// How much of a long line is shown, in characters.
+const WINDOW: usize = 100;
+
+/// How much of that is left of the caret.
+const BEFORE: usize = 40;
+
+/// What stands for a secret. Always as long, so that not even the length is told.
+const MASK: &str = "*****";
+
+/// Keys whose values are not shown even where no type says that they are secret: in unknown keys,
+/// and in text that is not YAML.
+const SENSITIVE: [&str; 10] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "authorization",
+    "credential",
+    "api_key",
+    "api-key",
+    "apikey",
+];
+
+pub(super) struct Shown {
+    pub text: String,
+    pub indent: String,
+    pub carets: String,
+}
+
+impl Shown {
+    /// `None` when there is no such line, or none of it may be shown.
+    pub(super) fn new(report: &Report, source: &Source, span: Span) -> Option<Self> {
+        if source.hidden {
+            return None;
+        }
+        let letters: Vec<char> = source.line(span.line)?.chars().collect();
+        let hidden = hidden_ranges(report, &letters, span);
+        let caret = usize::try_from(span.column).ok()?.saturating_sub(1);
+        let length = usize::try_from(span.length).unwrap_or(usize::MAX).max(1);
+        let caret_end = caret
+            .saturating_add(length)
+            .min(letters.len().max(caret + 1));
+        let mut start = 0;
+        if letters.len() > WINDOW {
+            start = caret.saturating_sub(BEFORE).min(letters.len() - WINDOW);
+        }
+        let end = (start + WINDOW).min(letters.len());
+
+        let mut shown = Shown {
+            text: String::new(),
+            indent: String::new(),
+            carets: String::new(),
+        };
+        if start > 0 {
+            shown.put("...", start..start, caret..caret_end);
+        }
+        let mut index = start;
+        while index < end {
+            if let Some((from, to)) = hidden
+                .iter()
+                .find(|(from, to)| (*from..*to).contains(&index))
+            {
+                shown.put(MASK, *from..*to, caret..caret_end);
+                index = *to;
+                continue;
+            }
+            let letter = letters.get(index).copied().unwrap_or(' ');
+            let letter = if letter.is_control() { ' ' } else { letter };
+            let text = letter.encode_utf8(&mut [0; 4]).to_owned();
+            shown.put(&text, index..index + 1, caret..caret_end);
+            index += 1;
+        }
+        if end < letters.len() {
+            shown.text.push_str("...");
+        }
+        if shown.carets.is_empty() {
+            // The end of the line, where something is missing.
+            shown.carets.push('^');
+        }
+        Some(shown)
+    }
+
+    /// Adds what stands for a range of letters, and the carets or blanks under it.
+    fn put(&mut self, text: &str, letters: std::ops::Range<usize>, caret: std::ops::Range<usize>) {
+        self.text.push_str(text);
+        let width: usize = text.chars().map(width).sum();
+        let meant = letters.start < caret.end && caret.start < letters.end;
+        if meant {
+            self.carets.push_str(&"^".repeat(width));
+        } else if letters.end <= caret.start {
+            self.indent.push_str(&" ".repeat(width));
+        }
+    }
+}
+
+/// Ranges of the line that must not be shown, from left to right.
+fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, usize)> {
+    let mut ranges = Vec::new();
+    for secret in report.secrets() {
+        if (secret.source, secret.line) != (span.source, span.line) {
+            continue;
+        }
+        let from = usize::try_from(secret.column)
+            .unwrap_or(1)
+            .saturating_sub(1);
+        let length = usize::try_from(secret.length).unwrap_or(usize::MAX);
+        let to = from.saturating_add(length).min(letters.len());
+        if from < to && !is_reference(letters, from, to) {
+            ranges.push((from, to));
+        }
+    }
+    if let Some(from) = after_sensitive_key(letters) {
+        // In a flow mapping, what follows the value goes too: better than guessing where it ends.
+        if from < letters.len() && !is_reference(letters, from, letters.len()) {
+            ranges.retain(|(start, _)| *start < from);
+            for range in &mut ranges {
+                range.1 = range.1.min(from);
+            }
+            ranges.push((from, letters.len()));
+        }
+    }
+    ranges.sort_unstable();
+    ranges
+}
+
+/// `${env:NAME}` says where a secret is, not what it is. A default in it would say more.
+fn is_reference(letters: &[char], from: usize, to: usize) -> bool {
+    let text: String = letters.get(from..to).unwrap_or_default().iter().collect();
+    let text = text.trim().trim_matches(['"', '\'']);
+    text.strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .is_some_and(|inner| !inner.contains(":-") && !inner.starts_with("yaml:"))
+}
+
+/// Where the value behind the first sensitive key starts.
+fn after_sensitive_key(letters: &[char]) -> Option<usize> {
+    let mut start = 0;
+    for (index, letter) in letters.iter().enumerate() {
+        match letter {
+            ':' | '=' => {
+                let key: String = letters.get(start..index)?.iter().collect();
+                if is_sensitive(&key) {
+                    let rest = letters.get(index + 1..)?;
+                    let blanks = rest.iter().take_while(|letter| letter.is_whitespace());
+                    return Some(index + 1 + blanks.count());
+                }
+                start = index + 1;
+            }
+            '{' | ',' => start = index + 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Mistyped ones count, too: an unknown key is often one of these.
+fn is_sensitive(key: &str) -> bool {
+    let key = key.trim().trim_matches(['"', '\'']).to_lowercase();
+    // In `--set a.b.pasword=x` it is the last part.
+    let last = key.rsplit('.').next().unwrap_or_default();
+    SENSITIVE
+        .iter()
+        .any(|word| key.contains(word) || strsim::jaro_winkler(last, word) > 0.9)
+}
+
+/// How many columns of a terminal a letter takes: two for the wide ones of East Asia and for emoji.
+fn width(letter: char) -> usize {
+    match u32::from(letter) {
+        0x0300..=0x036f | 0x200b..=0x200f => 0,
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
+        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 => 2,
+        0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The line and the carets under it, for a span of the first line of a text.
+    fn shown(text: &str, column: u32, length: u32, secrets: &[(u32, u32)]) -> (String, String) {
+        let mut report = Report::default();
+        let source = report.add_source(Source {
+            name: "test".to_owned(),
+            text: text.to_owned(),
+            inline: false,
+            hidden: false,
+        });
+        let span = |column, length| Span {
+            source,
+            line: 1,
+            column,
+            length,
+        };
+        for (column, length) in secrets {
+            report.add_secret(span(*column, *length));
+        }
+        let at = span(column, length);
+        let shown = Shown::new(&report, report.source(at).unwrap(), at).unwrap();
+        (shown.text, shown.indent + &shown.carets)
+    }
+
+    fn strings(line: &str, carets: &str) -> (String, String) {
+        (line.to_owned(), carets.to_owned())
+    }
+
+    #[test]
+    fn carets_stand_under_what_is_meant() {
+        assert_eq!(shown("a: bcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
+        assert_eq!(shown("a:\tbcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
+        assert_eq!(shown("a: b", 4, u32::MAX, &[]), strings("a: b", "   ^"));
+        assert_eq!(shown("a:", 3, 0, &[]), strings("a:", "  ^"));
+        let wide = "\u{30ec}\u{30b7}: b";
+        assert_eq!(shown(wide, 5, 1, &[]), strings(wide, "      ^"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_caret() {
+        let text = format!("{}: here {}", "a".repeat(300), "b".repeat(300));
+        let (line, carets) = shown(&text, 303, 4, &[]);
+        assert_eq!(line.chars().count(), WINDOW + 6);
+        let start = carets.find('^').unwrap();
+        assert_eq!(&line[start..start + 4], "here");
+        assert_eq!(carets.matches('^').count(), 4);
+    }
+
+    #[test]
+    fn secrets_are_masked_and_carets_still_fit() {
+        assert_eq!(
+            shown("{a: hunter2, b: c}", 14, 1, &[(5, 7)]),
+            strings("{a: *****, b: c}", "           ^")
+        );
+        assert_eq!(
+            shown("a: hunter2", 4, 7, &[(4, 7)]),
+            strings("a: *****", "   ^^^^^")
+        );
+        assert_eq!(
+            shown("my_token: abc", 1, 8, &[]),
+            strings("my_token: *****", "^^^^^^^^")
+        );
+        // A reference names the secret and does not tell it; its default does.
+        for (text, safe) in [
+            ("token: ${env:T}", true),
+            ("token: \"${file:/t}\"", true),
+            ("token: ${env:T:-abc}", false),
+            ("token: Bearer ${env:T}", false),
+            ("exporters.otlp.pasword=abc", false),
+            ("exporters.otlp.timeout=abc", true),
+        ] {
+            assert_eq!(shown(text, 1, 5, &[]).0 == text, safe, "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What was found wrong, or worth a word, in a configuration.
+
+use std::collections::BTreeSet;
+
+use super::source::{Source, Span};
+
+/// More findings than this are counted and not shown: nobody reads them.
+const MAX_LISTED: usize = 500;
+
+/// All that was found wrong, or worth a word, in a configuration.
+#[derive(Debug, Default)]
+pub struct Report {
+    sources: Vec<Source>,
+    diagnostics: Vec<Diagnostic>,
+    /// Findings that are only counted, by level, because there are too many to show.
+    unlisted: [usize; 3],
+    /// Where values stand that must not be shown.
+    secrets: BTreeSet<Span>,
+    /// The path of what is being read, in front of the paths of what is found in it.
+    at: Vec<String>,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The configuration cannot be used.
+    Error,
+    /// Probably not what was meant; an error with `--strict`.
+    Warning,
+    /// Worth knowing; never more than that.
+    Notice,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnostic {
+    /// Severity.
+    pub level: Level,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Position of the value concerned.
+    pub span: Option<Span>,
+    /// Keys from the root of the configuration to the value.
+    pub path: Vec<String>,
+    /// Advice, one line each.
+    pub help: Vec<String>,
+    /// Other positions that explain the finding, each with a label.
+    pub related: Vec<(Span, String)>,
+    /// Where else the same warning applies.
+    pub repeats: Vec<Span>,
+}
+
+impl Diagnostic {
+    /// A finding without advice.
+    pub fn new(level: Level, message: impl Into<String>, span: Option<Span>) -> Self {
+        Diagnostic {
+            level,
+            message: message.into(),
+            span,
+            path: Vec::new(),
+            help: Vec::new(),
+            related: Vec::new(),
+            repeats: Vec::new(),
+        }
+    }
+
+    /// An error at a position.
+    pub fn error(message: impl Into<String>, span: Span) -> Self {
+        Self::new(Level::Error, message, Some(span))
+    }
+
+    /// A warning at a position.
+    pub fn warning(message: impl Into<String>, span: Span) -> Self {
+        Self::new(Level::Warning, message, Some(span))
+    }
+
+    /// Adds a line of advice.
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help.push(text.into());
+        self
+    }
+
+    /// Adds a position that explains the finding.
+    pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.related.push((span, text.into()));
+        self
+    }
+
+    /// Where in the configuration it is, from what is being read down.
+    pub fn path<S: Into<String>>(mut self, path: impl IntoIterator<Item = S>) -> Self {
+        self.path = path.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl Report {
+    /// Whether the configuration cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.errors() > 0
+    }
+
+    /// How many errors there are.
+    pub fn errors(&self) -> usize {
+        self.count(Level::Error)
+    }
+
+    /// How many warnings there are.
+    pub fn warnings(&self) -> usize {
+        self.count(Level::Warning)
+    }
+
+    /// All findings as text, in the order of the files and the positions in them.
+    pub fn render(&self) -> String {
+        super::render::render(self)
+    }
+
+    /// Every finding with the text of its place, for logs that machines read.
+    pub fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
+        self.diagnostics.iter().map(|diagnostic| {
+            let place = diagnostic
+                .span
+                .and_then(|span| Some((span, self.source(span)?)));
+            let text = place.map(|(span, source)| super::render::position(source, span));
+            (diagnostic, text.unwrap_or_default())
+        })
+    }
+
+    /// Adds a finding; equal findings are kept once, and equal warnings become one with several positions.
+    pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        if !self.at.is_empty() {
+            let mut path = self.at.clone();
+            path.append(&mut diagnostic.path);
+            diagnostic.path = path;
+        }
+        if diagnostic.level == Level::Warning && self.repeat(&diagnostic) {
+            return;
+        }
+        if self.diagnostics.len() >= MAX_LISTED {
+            self.unlisted[diagnostic.level as usize] += 1;
+        } else if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Adds the place to a warning that says the same: a variable that is not set is often used ten times.
+    fn repeat(&mut self, warning: &Diagnostic) -> bool {
+        let same = |other: &&mut Diagnostic| {
+            other.level == warning.level
+                && other.message == warning.message
+                && other.help == warning.help
+                && other.related == warning.related
+        };
+        let (Some(span), Some(first)) = (warning.span, self.diagnostics.iter_mut().find(same))
+        else {
+            return false;
+        };
+        if first.span != Some(span) && !first.repeats.contains(&span) {
+            first.repeats.push(span);
+        }
+        true
+    }
+
+    /// Runs `read` with `path` in front of the paths of everything it finds.
+    pub fn within<R>(&mut self, path: &[&str], read: impl FnOnce(&mut Report) -> R) -> R {
+        let before = self.at.len();
+        self.at
+            .extend(path.iter().map(|segment| (*segment).to_owned()));
+        let result = read(self);
+        self.at.truncate(before);
+        result
+    }
+
+    /// Adds a source text and returns its number, for [`Span::source`].
+    pub fn add_source(&mut self, source: Source) -> u32 {
+        self.sources.push(source);
+        u32::try_from(self.sources.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The source text that a position is in.
+    pub fn source(&self, span: Span) -> Option<&Source> {
+        self.sources.get(usize::try_from(span.source).ok()?)
+    }
+
+    /// Marks a position whose value must never be shown.
+    pub fn add_secret(&mut self, span: Span) {
+        self.secrets.insert(span);
+    }
+
+    /// Positions whose values must never be shown.
+    pub fn secrets(&self) -> &BTreeSet<Span> {
+        &self.secrets
+    }
+
+    /// Findings, without those that are only counted.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// How many findings are not shown.
+    pub fn unlisted(&self) -> usize {
+        self.unlisted.iter().sum()
+    }
+
+    /// Turns every warning into an error.
+    pub fn make_strict(&mut self) {
+        let warnings = std::mem::take(&mut self.unlisted[Level::Warning as usize]);
+        self.unlisted[Level::Error as usize] += warnings;
+        for diagnostic in &mut self.diagnostics {
+            if diagnostic.level == Level::Warning {
+                diagnostic.level = Level::Error;
+                diagnostic
+                    .help
+                    .push("without `--strict` this is a warning".to_owned());
+            }
+        }
+    }
+
+    fn count(&self, level: Level) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.level == level)
+            .count()
+            + self.unlisted[level as usize]
+    }
+}

@@ -1,0 +1,68 @@
+//! "Did you mean": the known name that is nearest to an unknown one.
+
+/// More alike than this (Jaro-Winkler, 0 to 1) and it is probably a typing mistake.
+const ALIKE: f64 = 0.8;
+
+/// The nearest of the known names, when one is near enough to be worth saying.
+pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
+    let folded = fold(name);
+    known
+        .iter()
+        .map(|known| {
+            let known = known.as_ref();
+            (alike(&folded, &fold(known)), known)
+        })
+        .filter(|(alike, _)| *alike > ALIKE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known.to_owned())
+}
+
+/// Jaro-Winkler, but for short names it sees no two letters that changed places: `tsl` is `tls`.
+fn alike(name: &str, known: &str) -> f64 {
+    let one_slip = name.len() > 2 && strsim::osa_distance(name, known) == 1;
+    strsim::jaro_winkler(name, known).max(if one_slip { 0.9 } else { 0.0 })
+}
+
+/// The known name that was probably meant, when `name` is a typing mistake of it and cannot well be another word:
+/// `k8sattributes` is not `attributes`.
+pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
+    let folded = fold(name);
+    // One wrong letter in three, and never more than two.
+    let most = (folded.chars().count() / 3).min(2);
+    known
+        .iter()
+        .map(|known| {
+            let known = known.as_ref();
+            (strsim::damerau_levenshtein(&folded, &fold(known)), known)
+        })
+        .filter(|(wrong, _)| *wrong <= most)
+        .min_by_key(|(wrong, _)| *wrong)
+        .map(|(_, known)| known.to_owned())
+}
+
+/// All known names in one line.
+pub fn list<S: AsRef<str>>(known: &[S]) -> String {
+    if known.is_empty() {
+        return "nothing is allowed here".to_owned();
+    }
+    // A value that is also taken in another case is listed once, in lower case.
+    let other_case = |name: &str| {
+        let lower = name.to_lowercase();
+        lower != name && known.iter().any(|other| other.as_ref() == lower)
+    };
+    let names: Vec<String> = known
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|name| !other_case(name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    format!("known here: {}", names.join(", "))
+}
+
+/// Case and the separator are what people get wrong most: `sendingQueue`, `sending-queue`.
+fn fold(name: &str) -> String {
+    name.chars()
+        .filter(|letter| !matches!(letter, '_' | '-'))
+        .flat_map(char::to_lowercase)
+        .collect()
+}

@@ -1,0 +1,409 @@
+//! The process-wide memory budget, in bytes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
+///
+/// It never waits: a receiver that gets no permit refuses the request, which is cheaper than holding the connection.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicUsize,
+    /// Whether somebody has stated the limit, or it is the default.
+    stated: AtomicBool,
+    used: AtomicUsize,
+    /// What of `used` is for requests that have not arrived completely.
+    unfinished: AtomicUsize,
+    /// Open connections of all listeners, which have a share of the limit beside `used`.
+    pub connections: AtomicUsize,
+    /// Bytes of large frames, of all listeners, of which a part has arrived; the same.
+    pub frames: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Budget {
+            limit: AtomicUsize::new(limit),
+            stated: AtomicBool::new(false),
+            used: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
+        })
+    }
+
+    /// A permit for `bytes`, unless that would exceed the limit.
+    pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
+        let mut permit = self.nothing();
+        permit.grow(bytes).map(|()| permit)
+    }
+
+    /// A permit for nothing yet, to grow later.
+    pub fn nothing(self: &Arc<Self>) -> Permit {
+        Permit {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// A permit that grows with a request as it arrives; `share` is its connection's.
+    ///
+    /// Two rules keep those who send slowly or never to the end from shutting out the others. Beyond its first 64 KiB
+    /// an unfinished request gets memory only while all unfinished ones hold less than half of the budget: small
+    /// requests, and those that are there at once, have the other half to themselves. And all unfinished requests of
+    /// one connection together get a quarter. Neither binds a request that is the only one: else a large request could
+    /// never be sent to a small budget.
+    pub fn begin<'s>(self: &Arc<Self>, share: &'s Share) -> Unfinished<'s> {
+        Unfinished {
+            permit: self.nothing(),
+            share,
+        }
+    }
+
+    /// Whether `bytes` would fit now. Nothing is taken.
+    pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
+        let limit = self.limit();
+        if self.used().saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        Err(NoRoom {
+            needed: bytes,
+            limit,
+        })
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Goes back to a default limit, which the next [`state_limit`](Self::state_limit) replaces. Permits that were
+    /// given stay valid.
+    pub fn reset_limit(&self, default: usize) {
+        self.stated.store(false, Relaxed);
+        self.limit.store(default, Relaxed);
+    }
+
+    /// States the limit: the first statement replaces the default, of several the smallest counts.
+    pub fn state_limit(&self, bytes: usize) {
+        if self.stated.swap(true, Relaxed) {
+            self.limit.fetch_min(bytes, Relaxed);
+        } else {
+            self.limit.store(bytes, Relaxed);
+        }
+    }
+
+    /// Bytes held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let limit = self.limit();
+        self.used
+            .fetch_update(Relaxed, Relaxed, |used| {
+                used.checked_add(bytes).filter(|total| *total <= limit)
+            })
+            .is_ok()
+    }
+}
+
+/// Why a permit was not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} bytes are needed, and the memory budget is {limit}")]
+pub struct NoRoom {
+    /// What one permit would have had.
+    pub needed: usize,
+    /// The limit of the whole budget.
+    pub limit: usize,
+}
+
+impl NoRoom {
+    /// Whether it could be given if nobody else had one.
+    pub fn may_fit_later(&self) -> bool {
+        self.needed <= self.limit
+    }
+}
+
+/// The right to hold some bytes; given back when dropped.
+#[derive(Debug)]
+pub struct Permit {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Permit {
+    /// The size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Another one from the same budget.
+    pub fn another(&self, bytes: usize) -> Result<Permit, NoRoom> {
+        self.budget.acquire(bytes)
+    }
+
+    /// Enlarges by `more` bytes, or stays as it is.
+    pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
+        if !self.budget.take(more) {
+            return Err(NoRoom {
+                needed: self.bytes.saturating_add(more),
+                limit: self.budget.limit(),
+            });
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Makes it one for `bytes`, or leaves it as it is.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.shrink_to(bytes);
+        self.grow(bytes.saturating_sub(self.bytes))
+    }
+
+    /// Gives back what is above `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if let Some(surplus) = self.bytes.checked_sub(bytes) {
+            self.budget.used.fetch_sub(surplus, Relaxed);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// What one connection holds of a budget for requests that have not arrived completely.
+#[derive(Debug, Default)]
+pub struct Share(AtomicUsize);
+
+/// The permit of a request that is still arriving: see [`Budget::begin`].
+#[derive(Debug)]
+pub struct Unfinished<'s> {
+    permit: Permit,
+    share: &'s Share,
+}
+
+impl Unfinished<'_> {
+    /// Enlarges by `more` bytes, or stays as it is.
+    pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
+        let budget = &*self.permit.budget;
+        let (own, limit) = (self.permit.bytes, budget.limit());
+        let needed = own.saturating_add(more);
+        // Whoever looks at the same moment may get a little more than the share; the budget itself is exact.
+        let exceeds = |all: &AtomicUsize, share: usize| {
+            let others = all.load(Relaxed).saturating_sub(own);
+            others > 0 && others.saturating_add(needed) > share
+        };
+        let for_all = needed > SMALL && exceeds(&budget.unfinished, limit / 2);
+        if for_all || exceeds(&self.share.0, limit / 4) {
+            return Err(NoRoom { needed, limit });
+        }
+        self.permit.grow(more)?;
+        self.permit.budget.unfinished.fetch_add(more, Relaxed);
+        self.share.0.fetch_add(more, Relaxed);
+        Ok(())
+    }
+
+    /// The request is complete: the permit counts as any other from now on.
+    pub fn finish(mut self) -> Permit {
+        let nothing = Permit {
+            budget: self.permit.budget.clone(),
+            bytes: 0,
+        };
+        self.leave();
+        std::mem::replace(&mut self.permit, nothing)
+    }
+
+    fn leave(&self) {
+        let own = self.permit.bytes;
+        self.permit.budget.unfinished.fetch_sub(own, Relaxed);
+        self.share.0.fetch_sub(own, Relaxed);
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// What an unfinished request may have of the half that is kept for small ones.
+const SMALL: usize = 64 << 10;
+
+/// The memory of the cgroup that limits this process or, without a limit, of the machine, in bytes. Falls back to
+/// 1 GiB where neither can be read.
+pub fn machine_memory() -> u64 {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let cgroup = cgroup_limit(Path::new("/sys/fs/cgroup"), &groups);
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let kib = text
+                .strip_prefix("MemTotal:")?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()?;
+            Some(kib * 1024)
+        });
+    cgroup.into_iter().chain(machine).min().unwrap_or(1 << 30)
+}
+
+/// The lowest limit of the cgroups that a process is in, given what `/proc/self/cgroup` says. A container sees its own
+/// group as the root; a service of systemd is in a group somewhere below, and those above it limit it, too.
+///
+/// Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
+fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+    let number = |path: &Path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    // The root, whatever the groups are called: there the path may be the host's, which a container does not see.
+    let lines = groups.lines().chain(["0::/", "0:memory:/"]);
+    let limits = lines.filter_map(|line| {
+        let (_, group) = line.split_once(':')?;
+        let (controllers, path) = group.split_once(':')?;
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let group = root.join(path.trim_start_matches('/'));
+        let groups = group
+            .ancestors()
+            .take_while(|group| group.starts_with(&root));
+        groups.filter_map(|group| number(&group.join(file))).min()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_counts_wherever_above_the_process_it_is_set() {
+        let root = tempfile::tempdir().unwrap();
+        let set = |file: &str, limit: &str| {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, limit).unwrap();
+        };
+        let limit = |groups: &str| cgroup_limit(root.path(), groups);
+        let service = "0::/system.slice/tributary.service\n";
+        assert_eq!(limit(service), None, "no groups at all");
+        set("system.slice/tributary.service/memory.max", "1000\n");
+        set("system.slice/memory.max", "max\n");
+        assert_eq!(limit(service), Some(1000), "of the service itself");
+        set("system.slice/memory.max", "900\n");
+        assert_eq!(limit(service), Some(900), "of the slice that it is in");
+        assert_eq!(limit("0::/user.slice\n"), None, "others do not count");
+        // A container, in a namespace of its own or not.
+        set("memory.max", "800\n");
+        assert_eq!(limit("0::/\n"), Some(800));
+        assert_eq!(limit("0::/kubepods/pod1/c1\n"), Some(800));
+        assert_eq!(limit(""), Some(800));
+        // Version 1, where each controller has a tree of its own.
+        let groups = "5:cpu,cpuacct:/a\n4:hugetlb,memory:/a\n1:name=systemd:/a\n0::/\n";
+        set("memory/a/memory.limit_in_bytes", "700\n");
+        set("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit(groups), Some(700));
+    }
+
+    #[test]
+    fn permits_never_exceed_the_limit_and_return_when_dropped() {
+        let budget = Budget::new(100);
+        let mut first = budget.acquire(60).unwrap();
+        assert!(
+            budget
+                .acquire(41)
+                .is_err_and(|no_room| no_room.may_fit_later())
+        );
+        assert!(
+            first
+                .grow(41)
+                .is_err_and(|no_room| !no_room.may_fit_later())
+        );
+        first.grow(40).unwrap();
+        assert_eq!(budget.used(), 100);
+        first.resize(10).unwrap();
+        assert_eq!(budget.used(), 10);
+        assert!(first.resize(101).is_err());
+        first.resize(30).unwrap();
+        assert_eq!((first.bytes(), budget.used()), (30, 30));
+        drop(first);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn the_smallest_of_the_stated_limits_counts_and_any_replaces_the_default() {
+        let budget = Budget::new(100);
+        for (stated, limit) in [(500, 500), (300, 300), (400, 300)] {
+            budget.state_limit(stated);
+            assert_eq!(budget.limit(), limit);
+        }
+        budget.reset_limit(100);
+        assert_eq!(budget.limit(), 100);
+    }
+
+    #[test]
+    fn unfinished_requests_leave_half_of_the_budget_to_small_and_complete_ones() {
+        const KIB: usize = 1 << 10;
+        let budget = Budget::new(1024 * KIB);
+        let shares: [Share; 4] = Default::default();
+        let held: Vec<Unfinished> = shares
+            .iter()
+            .map(|share| {
+                let mut request = budget.begin(share);
+                request.grow(128 * KIB).unwrap();
+                request
+            })
+            .collect();
+        let newcomer = Share::default();
+        let mut request = budget.begin(&newcomer);
+        request.grow(64 * KIB).unwrap();
+        assert!(request.grow(1).is_err_and(|why| why.may_fit_later()));
+        let complete = budget.acquire(400 * KIB).unwrap();
+        drop(held);
+        request.grow(64 * KIB).unwrap();
+        let permit = request.finish();
+        assert_eq!(permit.bytes(), 128 * KIB);
+        assert_eq!(budget.unfinished.load(Relaxed), 0);
+        drop((permit, complete));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn one_connection_gets_a_quarter_for_unfinished_requests_or_one_of_any_size() {
+        let budget = Budget::new(1000);
+        let (one, other) = (Share::default(), Share::default());
+        let mut only = budget.begin(&one);
+        only.grow(900).unwrap();
+        drop(only);
+        let mut first = budget.begin(&one);
+        first.grow(200).unwrap();
+        let mut second = budget.begin(&one);
+        second.grow(50).unwrap();
+        assert!(second.grow(1).is_err_and(|why| why.may_fit_later()));
+        budget.begin(&other).grow(250).unwrap();
+        drop(first);
+        second.grow(700).unwrap();
+        drop(second);
+        assert_eq!((budget.used(), one.0.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn absurd_sizes_do_not_overflow() {
+        let budget = Budget::new(usize::MAX);
+        let _held = budget.acquire(10).unwrap();
+        assert!(budget.acquire(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! What stands in front of a server's handlers: asks the authenticator, counts and logs refusals, words them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use metrics::{Counter, counter};
+use tracing::{debug, warn};
+
+use super::{Identity, Refused, ServerAuthenticator, Verdict};
+use crate::Owner;
+use crate::sampled_log::SampledLog;
+use crate::server::{Handler, Peer, SimpleHandler, plain};
+use tonic::Code;
+use tributary_otlp::Nack;
+
+/// Lets authenticated requests in, and nobody else.
+pub struct Guard {
+    authenticator: Arc<dyn ServerAuthenticator>,
+    owner: Owner,
+    /// `tributary_server_unauthenticated`, by reason.
+    refused: [Counter; Refused::ALL.len()],
+    log: SampledLog,
+}
+
+impl Guard {
+    /// A guard for that server.
+    pub fn new(authenticator: Arc<dyn ServerAuthenticator>, owner: Owner) -> Self {
+        let refused = Refused::ALL.map(|reason| {
+            let mut labels = owner.labels();
+            labels.push(("reason", reason.name().to_owned()));
+            counter!("tributary_server_unauthenticated", &labels)
+        });
+        Guard {
+            authenticator,
+            owner,
+            refused,
+            log: SampledLog::of_one_line(),
+        }
+    }
+
+    /// Who sent the request with these headers. The one with the credentials is taken away: nobody behind this point
+    /// has use for it, and it must not travel with the data.
+    ///
+    /// # Errors
+    /// The refusal to answer with: UNAUTHENTICATED, or RESOURCE_EXHAUSTED when the client should try again. It says
+    /// nothing about the credentials.
+    pub async fn admit(&self, headers: &mut HeaderMap, peer: &Peer) -> Result<Identity, Nack> {
+        let verdict = self.authenticator.authenticate(headers, peer.address.ip());
+        let known = match verdict {
+            Verdict::Known(known) => known,
+            Verdict::Pending(pending) => pending.await,
+        };
+        headers.remove(self.authenticator.header());
+        known.map_err(|reason| self.refuse(reason, peer))
+    }
+
+    /// The value of `WWW-Authenticate` that goes with an answer of status 401.
+    pub fn challenge(&self) -> HeaderValue {
+        self.authenticator.challenge().clone()
+    }
+
+    fn refuse(&self, reason: Refused, peer: &Peer) -> Nack {
+        if let Some(counter) = self.refused.get(reason as usize) {
+            counter.increment(1);
+        }
+        let (address, identity) = (peer.address, peer.identity.as_deref());
+        if let Some(suppressed) = self.log.admit() {
+            warn!(
+                otelcol.component.id = %self.owner.id,
+                otelcol.component.kind = self.owner.kind,
+                transport = self.owner.transport,
+                client.address = %address,
+                client.identity = identity,
+                %reason,
+                suppressed,
+                "Refused a client that did not authenticate; more of these are logged at debug level only for ten \
+                 seconds"
+            );
+        } else {
+            debug!(client.address = %address, client.identity = identity, %reason, "Refused a client");
+        }
+        let header = self.authenticator.header();
+        let scheme = scheme(self.authenticator.challenge());
+        match reason {
+            Refused::Missing => unauthenticated(format!(
+                "this server requires authentication, and the request has no `{header}` header ({scheme})"
+            )),
+            Refused::Malformed => unauthenticated(format!(
+                "the `{header}` header does not hold credentials of the kind this server takes ({scheme})"
+            )),
+            Refused::Wrong => unauthenticated(format!(
+                "the credentials in the `{header}` header are not valid ({scheme})"
+            )),
+            Refused::Busy => Nack::exhausted(
+                "too many credentials are being checked, or too many were wrong; try again",
+                BUSY,
+            ),
+        }
+    }
+}
+
+/// A handler of simple requests with a guard in front.
+pub struct Guarded {
+    /// Nobody, where anybody may come in.
+    pub guard: Option<Guard>,
+    /// Answers those who may.
+    pub handler: SimpleHandler,
+}
+
+impl Handler for Guarded {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        if let Some(guard) = &self.guard
+            && let Err(nack) = guard.admit(request.headers_mut(), peer).await
+        {
+            return refusal(guard, nack);
+        }
+        self.handler.handle(request, peer).await
+    }
+
+    fn busy(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        self.handler.busy(request)
+    }
+}
+
+/// A refusal to somebody who does not speak OTLP.
+pub fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
+    let (status, name, value) = match nack.retryable {
+        true => {
+            let seconds = HeaderValue::from(BUSY.as_secs());
+            (StatusCode::TOO_MANY_REQUESTS, RETRY_AFTER, seconds)
+        }
+        false => (
+            StatusCode::UNAUTHORIZED,
+            WWW_AUTHENTICATE,
+            guard.challenge(),
+        ),
+    };
+    let mut response = plain(status, format!("{}\n", nack.reason));
+    response.headers_mut().insert(name, value);
+    response
+}
+
+fn unauthenticated(reason: String) -> Nack {
+    Nack::permanent(Code::Unauthenticated, reason)
+}
+
+/// The scheme of a challenge.
+fn scheme(challenge: &HeaderValue) -> &str {
+    let text = challenge.to_str().unwrap_or_default();
+    text.split(' ').next().unwrap_or_default()
+}
+
+/// When to come back to a server that could not check.
+const BUSY: Duration = Duration::from_secs(1);

@@ -1,0 +1,376 @@
+//! From a name to a connected stream: resolve, connect, TLS.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use crate::tls;
+use crate::tls::rotation::RotatingClient;
+
+/// How long one address may take before the next one is tried.
+const PER_ADDRESS: Duration = Duration::from_secs(5);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How far into what a server says first its last words can begin.
+const SETTINGS_AND_GOAWAY: usize = 128;
+
+/// Connects to one host and port.
+#[derive(Clone)]
+pub struct Connector {
+    host: Arc<str>,
+    port: u16,
+    tls: Option<(RotatingClient, ServerName<'static>)>,
+    verdict: Verdict,
+}
+
+/// What the other side of the last connection that went wrong said about it, and what to do. Under TLS 1.3 a server
+/// judges our certificate when the handshake is long over for us: its alert ends the connection, and HTTP has no place
+/// for it in the errors of requests.
+#[derive(Debug, Clone, Default)]
+struct Verdict(Arc<Mutex<Option<String>>>);
+
+impl Verdict {
+    fn set(&self, verdict: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
+    }
+}
+
+/// Why there is no connection. Trying again may help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectError(pub String);
+
+/// A TCP connection, with or without TLS.
+pub struct Stream {
+    inner: Inner,
+    address: SocketAddr,
+    verdict: Verdict,
+    /// Whether the server has said anything yet.
+    heard: bool,
+}
+
+enum Inner {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connector {
+    /// A connector to `host` (a name or an IP address, IPv6 without brackets); with `tls` it speaks TLS and expects the
+    /// given name.
+    pub fn new(host: &str, port: u16, tls: Option<(RotatingClient, ServerName<'static>)>) -> Self {
+        Connector {
+            host: host.into(),
+            port,
+            tls,
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What the next connection would speak TLS with. Another `Arc` means that connections made before are outdated.
+    pub fn tls_config(&self) -> Option<Arc<ClientConfig>> {
+        self.tls.as_ref().map(|(source, _)| source.config())
+    }
+
+    /// Why the server of the last connection that went wrong ended it, if it said so, and what to do. For when a request
+    /// failed and its error does not say.
+    pub fn verdict(&self) -> Option<String> {
+        let verdict = self.verdict.0.lock();
+        verdict.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The addresses of the host, at least one.
+    ///
+    /// # Errors
+    /// When the name does not resolve.
+    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
+        let found = lookup_host((&*self.host, self.port)).await;
+        let addresses: Vec<SocketAddr> = found
+            .map_err(|error| ConnectError(format!("cannot resolve {}: {error}", self.host)))?
+            .collect();
+        match addresses.is_empty() {
+            true => Err(ConnectError(format!("{} has no addresses", self.host))),
+            false => Ok(addresses),
+        }
+    }
+
+    /// A connection to the first of `addresses` that answers.
+    ///
+    /// # Errors
+    /// When none does; the reasons of all are in the message.
+    pub async fn connect(&self, addresses: &[SocketAddr]) -> Result<Stream, ConnectError> {
+        let mut reasons = Vec::new();
+        for address in addresses {
+            match timeout(PER_ADDRESS, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => {
+                    // Frames are written whole; waiting to fill packets only delays them.
+                    let _ = tcp.set_nodelay(true);
+                    return self.secure(tcp, address).await;
+                }
+                Ok(Err(error)) => reasons.push(format!("{address}: {error}")),
+                Err(_) => reasons.push(format!("{address}: no answer within {PER_ADDRESS:?}")),
+            }
+        }
+        self.verdict.set(None);
+        Err(ConnectError(format!(
+            "cannot connect to {}: {}",
+            self.host,
+            reasons.join("; ")
+        )))
+    }
+
+    async fn secure(&self, tcp: TcpStream, address: &SocketAddr) -> Result<Stream, ConnectError> {
+        let stream = |inner| Stream {
+            inner,
+            address: *address,
+            verdict: self.verdict.clone(),
+            heard: false,
+        };
+        let Some((source, name)) = &self.tls else {
+            return Ok(stream(Inner::Plain(tcp)));
+        };
+        let failed = |reason: String| {
+            self.verdict.set(None);
+            ConnectError(format!(
+                "TLS handshake with {} ({address}) failed: {reason}",
+                self.host
+            ))
+        };
+        let handshake = tls::connect::connect(source.config(), name.clone(), tcp);
+        match timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(secured)) => Ok(stream(Inner::Tls(Box::new(secured)))),
+            Ok(Err(reason)) => Err(failed(reason)),
+            Err(_) => Err(failed(format!(
+                "no answer within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
+            ))),
+        }
+    }
+}
+
+impl Stream {
+    /// Whether the server chose HTTP/2 in the TLS handshake.
+    pub fn negotiated_http2(&self) -> bool {
+        match &self.inner {
+            Inner::Plain(_) => false,
+            Inner::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.inner {
+            Inner::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Inner::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+        }
+    }
+
+    /// The error with what to do about it, which is kept for those who do not see the error.
+    fn explained(&self, error: io::Error) -> io::Error {
+        let error = match self.inner {
+            Inner::Plain(_) => {
+                self.ended();
+                return error;
+            }
+            Inner::Tls(_) => tls::connect::explained(error),
+        };
+        if error.kind() == io::ErrorKind::InvalidData {
+            self.say(format!("TLS with {}: {error}", self.address));
+        }
+        error
+    }
+
+    fn say(&self, verdict: String) {
+        self.verdict.set(Some(verdict));
+    }
+
+    /// The server is gone. Many that expect TLS close a connection that begins otherwise without a word.
+    fn ended(&self) {
+        if !self.heard && matches!(self.inner, Inner::Plain(_)) {
+            self.say(format!(
+                "{} closed the connection before it said anything; if it speaks TLS, set tls::insecure to false, or let \
+                 the endpoint begin with https://",
+                self.address
+            ));
+        }
+    }
+
+    /// The first that the server says.
+    fn first_heard(&mut self, said: &[u8]) {
+        self.heard = true;
+        let hint = match (&self.inner, said) {
+            // A TLS alert (RFC 8446, 5.1), or the words of our own servers.
+            (Inner::Plain(_), [0x15, 0x03, ..]) => true,
+            (Inner::Plain(_), said) => {
+                let beginning = said.get(..SETTINGS_AND_GOAWAY).unwrap_or(said);
+                memchr::memmem::find(beginning, b"this port speaks TLS").is_some()
+            }
+            (Inner::Tls(_), _) => false,
+        };
+        self.verdict.set(hint.then(|| {
+            format!(
+                "{} speaks TLS: set tls::insecure to false, or let the endpoint begin with https://",
+                self.address
+            )
+        }));
+    }
+
+    /// A server that ends the connection may have said why before.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Poll::Ready(Err(error)) = outcome else {
+            return outcome;
+        };
+        let mut buffer = [0; 1 << 10];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        let said = match self.poll_inner(cx, &mut buffer) {
+            Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
+            Poll::Ready(Ok(())) if !self.heard && !buffer.filled().is_empty() => {
+                self.first_heard(buffer.filled());
+                error
+            }
+            _ => error,
+        };
+        Poll::Ready(Err(self.explained(said)))
+    }
+}
+
+/// The host and port of `host:port`, `1.2.3.4:port` or `[v6]:port`.
+///
+/// # Errors
+/// A message that says what is missing.
+pub fn split_host_port(authority: &str) -> Result<(&str, u16), String> {
+    let (host, port) = authority
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.contains(':') || host.starts_with('['))
+        .ok_or_else(|| format!("\"{authority}\" has no port; write host:port"))?;
+    let port = port
+        .parse()
+        .map_err(|_| format!("\"{port}\" in \"{authority}\" is not a port number"))?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    match host.is_empty() {
+        true => Err(format!("\"{authority}\" has no host; write host:port")),
+        false => Ok((host, port)),
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        let before = buf.filled().len();
+        match stream.poll_inner(cx, buf) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(stream.explained(error))),
+            Poll::Ready(Ok(())) => {
+                let said = buf.filled().get(before..).unwrap_or_default();
+                if !said.is_empty() {
+                    if !stream.heard {
+                        stream.first_heard(said);
+                    }
+                } else if buf.remaining() > 0 {
+                    stream.ended();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => Pin::new(inner).poll_write(cx, buf),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write(cx, buf),
+        };
+        stream.written(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => Pin::new(inner).poll_write_vectored(cx, bufs),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_write_vectored(cx, bufs),
+        };
+        stream.written(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.inner {
+            Inner::Plain(stream) => stream.is_write_vectored(),
+            Inner::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        let outcome = match &mut stream.inner {
+            Inner::Plain(inner) => Pin::new(inner).poll_flush(cx),
+            Inner::Tls(inner) => Pin::new(inner.as_mut()).poll_flush(cx),
+        };
+        stream.written(cx, outcome)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().inner {
+            Inner::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Inner::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_split_into_host_and_port() {
+        assert_eq!(split_host_port("a.b:4317"), Ok(("a.b", 4317)));
+        assert_eq!(split_host_port("1.2.3.4:1"), Ok(("1.2.3.4", 1)));
+        assert_eq!(split_host_port("[::1]:4317"), Ok(("::1", 4317)));
+        for bad in ["", "host", "host:", ":4317", "::1", "host:99999", "host:x"] {
+            assert!(split_host_port(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_names_the_address() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let connector = Connector::new("127.0.0.1", address.port(), None);
+        let addresses = connector.resolve().await.unwrap();
+        let error = connector.connect(&addresses).await.err().unwrap();
+        assert!(error.0.contains(&address.to_string()), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Finding out which servers there are: what receivers that ask servers and exporters that choose between them share.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// The most bytes of a file of targets; it is for people and small programs.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Servers in a file in the format of Prometheus, which is a list of such, as JSON or YAML:
+/// <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Their addresses.
+    #[serde(default)]
+    pub targets: Vec<String>,
+    /// What is said about all of them.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Whether files of targets may have this name, so that nobody reads another kind of file as one.
+pub fn is_targets_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("json" | "yml" | "yaml"))
+}
+
+/// What a file of targets says. An empty file has none.
+///
+/// # Errors
+/// Why it cannot be read, in a sentence.
+pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if metadata.len() > MAX_FILE {
+        return Err(format!("it has more than {MAX_FILE} bytes"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    // JSON is YAML, too.
+    let groups: Option<Vec<Group>> = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
+    Ok(groups.unwrap_or_default())
+}
+
+/// The addresses of a name that stand for a server each: IPv4, or IPv6 for a name that has nothing else. A server
+/// that has both is one server.
+pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    if addresses.iter().any(SocketAddr::is_ipv4) {
+        addresses.retain(SocketAddr::is_ipv4);
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_both_kinds_of_addresses_is_one() {
+        let parse = |addresses: &[&str]| -> Vec<SocketAddr> {
+            addresses.iter().map(|a| a.parse().unwrap()).collect()
+        };
+        let (v4, v6) = ("10.0.0.1:6060", "[fd00::1]:6060");
+        assert_eq!(one_family(parse(&[v6, v4])), parse(&[v4]));
+        assert_eq!(one_family(parse(&[v6])), parse(&[v6]));
+    }
+}

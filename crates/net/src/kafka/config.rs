@@ -1,0 +1,293 @@
+//! How brokers are reached: the keys that exporter and receiver share.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tributary_config::units::Duration;
+use tributary_config::{Problems, Secret};
+use tributary_otlp::Signal;
+
+/// What a component's configuration says about its connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Connection<'c> {
+    /// `brokers`
+    pub brokers: &'c [String],
+    /// `protocol_version`
+    pub protocol_version: &'c str,
+    /// `client_id`
+    pub client_id: &'c str,
+    /// `resolve_canonical_bootstrap_servers_only`
+    pub resolve_canonical_names: bool,
+    /// `conn_idle_timeout`
+    pub idle_timeout: Duration,
+    /// `metadata`
+    pub metadata: &'c ClusterMetadata,
+    /// `tls`
+    pub tls: Option<&'c Tls>,
+    /// `auth`
+    pub auth: &'c Auth,
+}
+
+/// What is known of topics and brokers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterMetadata {
+    /// How often to ask for topics, partitions and their leaders when nothing has failed; topics that a pattern matches
+    /// are found after at most this time. From 10ms to 1h. Default: 10m.
+    pub refresh_interval: Duration,
+}
+
+/// TLS to the brokers, by OpenSSL. When a file has changed, a new client connects with what is there then; if it cannot
+/// be used, the old one goes on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// Speak plaintext, unless certificate authorities are given. Default: false.
+    pub insecure: bool,
+    /// Speak TLS but accept any certificate: anybody on the way can read and change what is sent. Default: false.
+    pub insecure_skip_verify: bool,
+    /// File with the certificate authorities to trust (PEM), instead of the system's.
+    pub ca_file: PathBuf,
+    /// The same as text. Not together with `ca_file`.
+    pub ca_pem: String,
+    /// File with certificate revocation lists (PEM) for the brokers' certificates. (The Collector has no such key.)
+    pub crl_file: PathBuf,
+    /// File with the certificate chain to present to the brokers (PEM), for mutual TLS.
+    pub cert_file: PathBuf,
+    /// The same as text. Not together with `cert_file`.
+    pub cert_pem: String,
+    /// File with the certificate's private key (PEM, not encrypted).
+    pub key_file: PathBuf,
+    /// The same as text. Not together with `key_file`.
+    pub key_pem: Secret,
+}
+
+/// Who we are to the brokers, besides a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// User and password. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sasl: Option<Sasl>,
+}
+
+/// SASL with a user and a password.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sasl {
+    /// The user. Required.
+    pub username: String,
+    /// The password. Required.
+    pub password: Secret,
+    /// `PLAIN` sends the password, so use it with TLS only; `SCRAM-SHA-256` and `SCRAM-SHA-512` prove that it is known.
+    /// Default: `PLAIN`.
+    pub mechanism: Mechanism,
+}
+
+/// How a password is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mechanism {
+    /// RFC 4616.
+    #[default]
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// RFC 7677.
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same with SHA-512.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+}
+
+/// What the value of a record is. A record does not say it itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// A request of OTLP in protobuf.
+    #[default]
+    OtlpProto,
+    /// The same in OTLP/JSON.
+    OtlpJson,
+}
+
+impl Default for ClusterMetadata {
+    fn default() -> Self {
+        ClusterMetadata {
+            refresh_interval: Duration::secs(600),
+        }
+    }
+}
+
+impl Mechanism {
+    /// Its registered name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// The topic of a signal where none is configured, as in the Collector.
+pub const fn default_topic(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Traces => "otlp_spans",
+        Signal::Metrics => "otlp_metrics",
+        Signal::Logs => "otlp_logs",
+        Signal::Profiles => "otlp_profiles",
+    }
+}
+
+/// The brokers where none are configured, as in the Collector.
+pub fn default_brokers() -> Vec<String> {
+    vec!["localhost:9092".to_owned()]
+}
+
+/// A duration as librdkafka takes it: whole milliseconds, none of which is lost to 0.
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl Tls {
+    /// Whether plaintext is asked for.
+    pub fn is_plaintext(&self) -> bool {
+        self.insecure && self.ca_pem.is_empty() && self.ca_file.as_os_str().is_empty()
+    }
+
+    fn validate(&self, problems: &mut Problems) {
+        let files = [
+            ("ca_file", &self.ca_file, "ca_pem", self.ca_pem.is_empty()),
+            ("crl_file", &self.crl_file, "", true),
+            (
+                "cert_file",
+                &self.cert_file,
+                "cert_pem",
+                self.cert_pem.is_empty(),
+            ),
+            (
+                "key_file",
+                &self.key_file,
+                "key_pem",
+                self.key_pem.reveal().is_empty(),
+            ),
+        ];
+        for (key, file, text_key, no_text) in files {
+            if file.as_os_str().is_empty() {
+                continue;
+            }
+            if !no_text {
+                let reason =
+                    format!("`{key}` and `{text_key}` exclude each other: remove one of them");
+                problems.error(&["tls", key], reason);
+            }
+            if let Err(error) = File::open(file) {
+                problems.error(
+                    &["tls", key],
+                    format!("cannot read {}: {error}", file.display()),
+                );
+            }
+        }
+        let given = |file: &Path, text: &str| !file.as_os_str().is_empty() || !text.is_empty();
+        let certificate = given(&self.cert_file, &self.cert_pem);
+        let key = given(&self.key_file, self.key_pem.reveal());
+        if certificate && !key {
+            problems.error(
+                &["tls"],
+                "a certificate needs its private key: set `key_file` or `key_pem`",
+            );
+        }
+        if key && !certificate {
+            problems.error(
+                &["tls"],
+                "a private key needs its certificate: set `cert_file` or `cert_pem`",
+            );
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// Whether connections are encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some_and(|tls| !tls.is_plaintext())
+    }
+
+    /// Reports what is wrong, including that this build has no client.
+    pub fn validate(&self, problems: &mut Problems) {
+        if cfg!(not(feature = "kafka")) {
+            problems.error(
+                &[],
+                "this collector was built without Kafka: build it with `cargo build --release --features kafka`",
+            );
+        }
+        if self.brokers.is_empty() {
+            problems.error(
+                &["brokers"],
+                "must be specified: list at least one, as in `kafka.example:9092`",
+            );
+        }
+        for (at, broker) in self.brokers.iter().enumerate() {
+            let is_address = !broker.is_empty()
+                && !broker.contains("://")
+                && !broker.contains(|letter: char| letter == ',' || letter.is_whitespace());
+            if !is_address {
+                let reason = format!(
+                    "`{broker}` is not the address of a broker: write it as in `kafka.example:9092`"
+                );
+                problems.error(&["brokers", &at.to_string()], reason);
+            }
+        }
+        self.validate_version(problems);
+        if !(10..=3_600_000).contains(&milliseconds(self.metadata.refresh_interval)) {
+            problems.error(&["metadata", "refresh_interval"], "must be from 10ms to 1h");
+        }
+        if milliseconds(self.idle_timeout) > MOST_MILLISECONDS {
+            problems.error(&["conn_idle_timeout"], "must be at most 596h");
+        }
+        if let Some(tls) = self.tls {
+            tls.validate(problems);
+        }
+        if let Some(sasl) = &self.auth.sasl {
+            for (key, value) in [
+                ("username", sasl.username.as_str()),
+                ("password", sasl.password.reveal()),
+            ] {
+                if value.is_empty() {
+                    problems.error(&["auth", "sasl", key], "must be specified");
+                }
+            }
+            if sasl.mechanism == Mechanism::Plain && !self.is_tls() {
+                problems.warning(
+                    &["auth", "sasl", "mechanism"],
+                    "PLAIN without `tls` sends the password readable: set `tls`, or a SCRAM mechanism",
+                );
+            }
+        }
+    }
+
+    /// Brokers and clients agree on the version of each request; the key can only demand too much.
+    fn validate_version(&self, problems: &mut Problems) {
+        let numbers: Result<Vec<u32>, _> =
+            self.protocol_version.split('.').map(str::parse).collect();
+        match numbers {
+            Ok(numbers) if (2..=4).contains(&numbers.len()) => {
+                if numbers.as_slice() < [0, 11].as_slice() {
+                    problems.error(
+                        &["protocol_version"],
+                        "brokers before 0.11 are not supported: they know neither headers nor idempotent producers",
+                    );
+                }
+            }
+            _ => problems.error(
+                &["protocol_version"],
+                "must be a version of Kafka, as in `2.1.0`",
+            ),
+        }
+    }
+}
+
+/// librdkafka keeps times in 31 bits.
+const MOST_MILLISECONDS: u64 = i32::MAX as u64;

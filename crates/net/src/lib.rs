@@ -1,0 +1,164 @@
+//! What every server and client shares: listening sockets, the accept loop, connections, TLS.
+
+pub mod auth;
+pub mod client;
+pub mod discovery;
+pub mod files;
+pub mod kafka;
+pub mod listeners;
+pub mod object_store;
+pub mod rpc;
+pub mod sampled_log;
+pub mod server;
+pub mod tls;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tributary_config::ComponentId;
+
+/// Whose server or client it is, for logs and metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The component's id.
+    pub id: ComponentId,
+    /// What it is: `receiver`, `exporter`, `extension`, `service`.
+    pub kind: &'static str,
+    /// Which of its servers: `grpc`, `http`. None for clients, of which a component has one.
+    pub transport: Option<&'static str>,
+}
+
+impl Owner {
+    /// The component `id` of `kind`.
+    pub fn new(id: &ComponentId, kind: &'static str) -> Self {
+        let id = id.clone();
+        Owner {
+            id,
+            kind,
+            transport: None,
+        }
+    }
+
+    /// The same component's server for `transport`.
+    pub fn over(&self, transport: &'static str) -> Self {
+        Owner {
+            transport: Some(transport),
+            ..self.clone()
+        }
+    }
+
+    /// How metrics name it: `receiver="otlp"`, `transport="grpc"`.
+    pub fn labels(&self) -> Vec<(&'static str, String)> {
+        let transport = self.transport.map(|name| ("transport", name.to_owned()));
+        let mut labels = vec![(self.kind, self.id.to_string())];
+        labels.extend(transport);
+        labels
+    }
+
+    /// The [`labels`](Self::labels) and one more.
+    pub(crate) fn labels_and(
+        &self,
+        name: &'static str,
+        value: &str,
+    ) -> Vec<(&'static str, String)> {
+        let mut labels = self.labels();
+        labels.push((name, value.to_owned()));
+        labels
+    }
+}
+
+/// What counts as one client, as far as addresses tell: an IPv4 address, or a /64 network of IPv6, which is what one
+/// customer gets at least (RFC 6177).
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// Whether an address is one of the Internet's: not of this machine, this network, or for special purposes. By the
+/// registries of [IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry) and
+/// [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry). An IPv6 address that stands for an IPv4 one is what
+/// that is.
+pub fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let special = match address.octets() {
+                [0 | 10 | 127 | 224.., ..] => true,
+                [100, second, ..] => second & 0xc0 == 64,
+                [192, 0, 0, _] => true,
+                [198, second, ..] => second & 0xfe == 18,
+                _ => false,
+            };
+            !special
+                && !address.is_private()
+                && !address.is_link_local()
+                && !address.is_documentation()
+        }
+        IpAddr::V6(address) => match address.segments() {
+            // NAT64 and 6to4.
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                is_public(Ipv4Addr::new(a, b, c, d).into())
+            }
+            [0x2001, 0xdb8, ..] | [0x2001, 0..0x200, ..] => false,
+            // Everything that is assigned for this.
+            [first, ..] => first & 0xe000 == 0x2000,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_its_networks_and_for_special_purposes_are_not_public() {
+        let public = |text: &str| is_public(text.parse().unwrap());
+        for address in [
+            "8.8.8.8",
+            "100.128.0.1",
+            "172.32.0.1",
+            "198.20.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
+            assert!(public(address), "{address}");
+        }
+        for address in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.0.1",
+            "192.0.0.8",
+            "198.19.0.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fd00::1",
+            "fe80::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1:2"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Log lines that an outage, or a client, repeats: the first ones of every ten seconds in full, then a count.
+//!
+//! What is not written is mostly written at debug level instead.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Lines in full per window; the Collector's logger has the same figures.
+const LINES: u64 = 10;
+/// The window.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Decides about one kind of line.
+#[derive(Debug)]
+pub struct SampledLog {
+    /// In full, per window.
+    lines: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    window: Option<Instant>,
+    written: u64,
+    suppressed: u64,
+}
+
+impl Default for SampledLog {
+    /// For lines each of which is about other data.
+    fn default() -> Self {
+        SampledLog {
+            lines: LINES,
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl SampledLog {
+    /// For lines that say the same: one per window is enough.
+    pub fn of_one_line() -> Self {
+        SampledLog {
+            lines: 1,
+            state: Mutex::default(),
+        }
+    }
+
+    /// `Some` when the line is to be written, with the number of lines that were not since the last one.
+    pub fn admit(&self) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {
+            state.window = Some(Instant::now());
+            state.written = 0;
+        }
+        if state.written == self.lines {
+            state.suppressed += 1;
+            return None;
+        }
+        state.written += 1;
+        Some(std::mem::take(&mut state.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_lines_per_window_and_the_next_one_says_how_many_are_missing() {
+        let log = SampledLog::default();
+        let written = (0..25).filter(|_| log.admit() == Some(0)).count();
+        assert_eq!(written, 10);
+        tokio::time::advance(WINDOW).await;
+        assert_eq!(log.admit(), Some(15));
+        assert_eq!(log.admit(), Some(0));
+    }
+}

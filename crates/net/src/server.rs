@@ -1,0 +1,405 @@
+//! The server behind every listening socket of this program: OTLP over gRPC and HTTP, health, metrics.
+//!
+//! One accept loop per socket, one task per connection, and no router: a [`Handler`] sees every request. Stopping is
+//! graceful: [`Server::shutdown`] stops accepting, tells the clients (GOAWAY, `connection: close`), lets requests
+//! under way finish, and cuts what is left at the deadline.
+
+mod connection;
+mod ending;
+mod farewell;
+#[doc(hidden)]
+pub mod frames;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+mod gate;
+mod guard;
+mod limits;
+mod linger;
+mod metrics;
+mod mistake;
+mod peer;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use self::gate::Gate;
+use crate::Owner;
+use crate::sampled_log::SampledLog;
+use crate::tls::rotation::RotatingServer;
+use crate::tls::{ServerTls, TlsError, TlsSource};
+use futures_util::future::BoxFuture;
+use tributary_config::Section;
+use tributary_memory::Budget;
+
+pub use gate::Limit;
+pub use limits::Limits;
+pub use peer::{Peer, cores};
+
+/// Answers requests. One instance serves all connections of a server.
+pub trait Handler: Send + Sync + 'static {
+    /// What responses carry.
+    type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send;
+
+    /// Answers one request. The future is dropped when the client resets the stream or goes away.
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Refuses a request because too many are under way. Its body is not read.
+    fn busy(&self, request: &Request<Incoming>) -> Response<Self::Body>;
+}
+
+/// A handler of simple requests (`/metrics`, health): a function in a box.
+pub type SimpleHandler =
+    Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
+
+/// An answer in words, for people and for those who do not speak OTLP.
+pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, PLAIN);
+    response
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+impl Handler for SimpleHandler {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, request: Request<Incoming>, _: &Peer) -> Response<Full<Bytes>> {
+        self(request).await
+    }
+
+    fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
+        busy()
+    }
+}
+
+/// The answer in words to a request that is one too many.
+pub fn busy() -> Response<Full<Bytes>> {
+    let text = "too many requests are under way; try again later\n";
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
+    response
+}
+
+/// Which protocols a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0 and 1.1.
+    Http1,
+    /// HTTP/2 only, as gRPC needs; in plain text with prior knowledge.
+    Http2,
+    /// Whichever the first bytes of a connection speak.
+    Either,
+}
+
+/// Where the TLS configuration of a server comes from, for its `tls` section; none for plain text. The files are read
+/// here, and again when the configuration is reloaded.
+///
+/// # Errors
+/// When a file cannot be read or used.
+pub fn tls_source(
+    section: &Section<ServerTls>,
+    protocol: Protocol,
+    owner: &Owner,
+) -> Result<Option<Arc<dyn TlsSource>>, TlsError> {
+    let Some(tls) = &**section else {
+        return Ok(None);
+    };
+    let alpn: &[&[u8]] = match protocol {
+        Protocol::Http1 => &[b"http/1.1"],
+        Protocol::Http2 => &[b"h2"],
+        Protocol::Either => &[b"h2", b"http/1.1"],
+    };
+    Ok(Some(Arc::new(RotatingServer::new(
+        tls,
+        alpn,
+        owner.clone(),
+    )?)))
+}
+
+/// Limits and timeouts of a server.
+#[derive(Clone)]
+pub struct Options {
+    /// Protocols.
+    pub protocol: Protocol,
+    /// TLS; plain text without.
+    pub tls: Option<Arc<dyn TlsSource>>,
+    /// HTTP/1: keep connections open between requests.
+    pub keep_alive: bool,
+    /// HTTP/1: the longest a request head may take once it has begun, if that is less than the limit.
+    pub header_timeout: Option<Duration>,
+    /// HTTP/2: requests at once on one connection.
+    pub max_concurrent_streams: u32,
+    /// HTTP/2: bytes of one request that a client may send before they are asked for.
+    pub stream_window: u32,
+    /// HTTP/2: the same for all requests of a connection together. This much per connection is not in the memory
+    /// budget.
+    pub connection_window: u32,
+    /// HTTP/2: bytes of responses that wait for one client.
+    pub max_send_buffer: usize,
+    /// HTTP/2: ping a client that has been silent for this long.
+    pub ping_interval: Option<Duration>,
+    /// HTTP/2: how long the answer to a ping may take.
+    pub ping_timeout: Duration,
+    /// Close a connection that had no request for this long.
+    pub max_idle: Option<Duration>,
+    /// Close a connection of this age, give or take a tenth, so that clients spread over new servers.
+    pub max_age: Option<Duration>,
+    /// How long requests under way may take once a connection is closing for its age or idleness.
+    pub grace: Option<Duration>,
+    /// What clients may do at most.
+    pub limits: Limits,
+    /// Whose limit bounds the memory of open connections (a quarter of it, beside what the budget counts) and of frames
+    /// that have arrived in part (an eighth). Without it only `limits` bounds them.
+    pub budget: Option<Arc<Budget>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            protocol: Protocol::Either,
+            tls: None,
+            keep_alive: true,
+            header_timeout: None,
+            max_concurrent_streams: 1000,
+            stream_window: 1 << 20,
+            connection_window: 4 << 20,
+            max_send_buffer: 400 << 10,
+            ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
+            ping_timeout: Duration::from_secs(20),
+            max_idle: Some(Duration::from_secs(5 * 60)),
+            max_age: None,
+            grace: None,
+            limits: Limits::default(),
+            budget: None,
+        }
+    }
+}
+
+/// A server that was built but does not accept yet.
+pub struct Bound<H> {
+    listener: TcpListener,
+    /// Where `listener` comes from: while this server accepts, a successor finds the socket.
+    _shared: Arc<std::net::TcpListener>,
+    handler: H,
+    options: Options,
+    /// For the log.
+    name: &'static str,
+    owner: Owner,
+}
+
+impl<H: Handler> Bound<H> {
+    /// Takes a listening socket (see [`crate::listeners::Listeners::bind`]) for a component. `name` says in the
+    /// log what starts: `GRPC`, `HTTP`.
+    ///
+    /// # Errors
+    /// When the socket cannot be registered with the runtime, or there is none.
+    pub fn new(
+        listener: Arc<std::net::TcpListener>,
+        handler: H,
+        options: Options,
+        name: &'static str,
+        owner: Owner,
+    ) -> io::Result<Self> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(io::Error::other("a server needs a running tokio runtime"));
+        }
+        listener.set_nonblocking(true)?;
+        Ok(Bound {
+            listener: TcpListener::from_std(listener.try_clone()?)?,
+            _shared: listener,
+            handler,
+            options,
+            name,
+            owner,
+        })
+    }
+
+    /// Begins to accept, and says so in the log with the address.
+    pub fn start(self) -> Server {
+        let address = self.listener.local_addr().ok();
+        info!(
+            otelcol.component.id = %self.owner.id,
+            otelcol.component.kind = self.owner.kind,
+            endpoint = address.map(tracing::field::display),
+            "Starting {} server",
+            self.name
+        );
+        let server = Server {
+            address,
+            stop: CancellationToken::new(),
+            force: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        server.tasks.spawn(accept_loop(self, server.clone()));
+        server
+    }
+}
+
+/// Serves one handler on one socket; [`Bound::new`] and [`Bound::start`] in one.
+///
+/// # Errors
+/// See [`Bound::new`].
+pub fn serve(
+    listener: Arc<std::net::TcpListener>,
+    handler: SimpleHandler,
+    options: Options,
+    owner: Owner,
+) -> io::Result<Server> {
+    Ok(Bound::new(listener, handler, options, "HTTP", owner)?.start())
+}
+
+/// A running server.
+#[derive(Clone)]
+pub struct Server {
+    address: Option<SocketAddr>,
+    stop: CancellationToken,
+    force: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// The address it listens on, with the actual port.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Stops accepting, lets requests under way finish until `deadline`, then closes what is left.
+    pub async fn shutdown(self, deadline: Instant) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            warn!(
+                connections = self.tasks.len(),
+                "Closing connections with requests under way: the time for shutdown is over"
+            );
+            self.force.cancel();
+            self.tasks.wait().await;
+        }
+    }
+}
+
+async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
+    let Bound {
+        listener,
+        handler,
+        options,
+        owner,
+        ..
+    } = bound;
+    let (limits, budget) = (options.limits.clone(), options.budget.clone());
+    let streams = options.max_concurrent_streams;
+    let gate = Gate::new(limits, streams, owner.clone(), budget);
+    let shared = Arc::new(connection::Shared::new(handler, options, gate));
+    let (mut pause, log) = (FIRST_PAUSE, SampledLog::of_one_line());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = server.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                pause = FIRST_PAUSE;
+                spawn_connection(&server, &shared, stream, address);
+            }
+            Err(error) if is_the_clients_fault(&error) => {}
+            Err(error) => {
+                // Most likely out of file descriptors (EMFILE): the connection stays in the kernel's queue, so trying
+                // again at once would spin.
+                if let Some(suppressed) = log.admit() {
+                    warn!(
+                        otelcol.component.id = %owner.id,
+                        otelcol.component.kind = owner.kind,
+                        transport = owner.transport,
+                        %error,
+                        suppressed,
+                        "Cannot accept connections; trying again all the time"
+                    );
+                }
+                tokio::select! {
+                    () = server.stop.cancelled() => return,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                }
+            }
+        }
+    }
+}
+
+fn spawn_connection<H: Handler>(
+    server: &Server,
+    shared: &Arc<connection::Shared<H>>,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let shared = shared.clone();
+    let admission = shared.gate.admit(address);
+    // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
+    let stop = server.stop.child_token();
+    let force = server.force.child_token();
+    server.tasks.spawn(async move {
+        let admission = match admission {
+            Ok(admission) => admission,
+            Err(limit) => {
+                let peer = Peer::new(address, shared.gate.clone());
+                peer.limited(limit);
+                let tls = shared.options.tls.is_some();
+                let farewell = farewell::say(&shared.gate, stream, peer, tls);
+                tokio::select! {
+                    () = farewell => {}
+                    () = stop.cancelled() => {}
+                }
+                return;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = connection::serve(shared, stream, address, admission, stop) => {}
+            () = force.cancelled() => {}
+        }
+    });
+}
+
+/// Errors of `accept(2)` that concern the one connection that is gone already.
+fn is_the_clients_fault(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// When a client should come back that was refused because too many requests are under way.
+pub const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Pauses after a failed accept double from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! One connection: TLS handshake, first bytes, protocol.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Version;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::ending::{Distrust, drive};
+use super::farewell;
+use super::gate::{Admission, Gate, Limit};
+use super::guard::{Guard, Spoken};
+use super::linger::Lingering;
+use super::metrics::HandshakeFailures;
+use super::mistake::Mistake;
+use super::peer::{Peer, UnderWay};
+use super::{Handler, Options, Protocol};
+use crate::sampled_log::SampledLog;
+use crate::tls::TlsSource;
+use crate::tls::accept;
+use crate::tls::accept::AcceptError;
+use crate::tls::reason::Reason;
+
+/// What all connections of a server share.
+pub(super) struct Shared<H> {
+    pub(super) gate: Arc<Gate>,
+    handler: H,
+    pub(super) options: Options,
+    /// What is written about failures of each kind: one broken client must not hide what is wrong with others.
+    logs: Mutex<HashMap<&'static str, SampledLog>>,
+    /// Counts TLS handshakes that failed; None without TLS.
+    handshake_failures: Option<HandshakeFailures>,
+}
+
+impl<H> Shared<H> {
+    pub(super) fn new(handler: H, options: Options, gate: Arc<Gate>) -> Self {
+        let owner = &gate.owner;
+        let tls = options.tls.as_ref();
+        Shared {
+            handshake_failures: tls.map(|_| HandshakeFailures::new(owner)),
+            gate,
+            handler,
+            options,
+            logs: Mutex::default(),
+        }
+    }
+
+    /// Whether a failure of this kind is to be logged for people, as [`SampledLog::admit`] has it.
+    fn admits(&self, kind: &'static str) -> Option<u64> {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = logs.entry(kind).or_insert_with(SampledLog::of_one_line);
+        log.admit()
+    }
+
+    /// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be
+    /// told.
+    fn report(&self, peer: SocketAddr, identity: Option<&str>, error: &Failure) {
+        let mismatch = match error {
+            Failure::Mismatch { kind, .. } => {
+                self.admits(kind).map(|suppressed| (kind, suppressed))
+            }
+            _ => None,
+        };
+        let Some((reason, suppressed)) = mismatch else {
+            debug!(client.address = %peer, client.identity = identity, %error, "Connection ended");
+            return;
+        };
+        let owner = &self.gate.owner;
+        warn!(
+            otelcol.component.id = %owner.id,
+            otelcol.component.kind = owner.kind,
+            transport = owner.transport,
+            client.address = %peer,
+            client.identity = identity,
+            reason,
+            %error,
+            suppressed,
+            "Cannot serve a client; more with this reason are logged at debug level only for ten seconds"
+        );
+    }
+
+    fn count(&self, reason: Reason) {
+        if let Some(failures) = &self.handshake_failures {
+            failures.count(reason);
+        }
+    }
+
+    /// When a handshake that begins now must be complete; None for no limit.
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let limit = self.gate.limits.handshake_timeout.unless_zero()?;
+        Some(Instant::now() + limit)
+    }
+}
+
+/// Why a connection ended other than by agreement.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The two sides do not understand each other: somebody has to change a configuration.
+    #[error("{text}")]
+    Mismatch {
+        /// In one word; one of a few.
+        kind: &'static str,
+        /// For people.
+        text: String,
+    },
+    /// The client went over a limit, which was counted and logged.
+    #[error("over the limit `{}`", .0.key())]
+    Limited(Limit),
+    /// What happens in networks.
+    #[error(transparent)]
+    Network(#[from] io::Error),
+    /// What happens to HTTP in networks.
+    #[error(transparent)]
+    Http(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Failure {
+    pub(super) fn mismatch(kind: &'static str, text: impl Into<String>) -> Self {
+        Failure::Mismatch {
+            kind,
+            text: text.into(),
+        }
+    }
+}
+
+/// Serves a connection to its end, and reports a failure.
+pub(super) async fn serve<H: Handler>(
+    shared: Arc<Shared<H>>,
+    stream: TcpStream,
+    address: SocketAddr,
+    admission: Admission,
+    stop: CancellationToken,
+) {
+    // Answers are written in several small pieces. With Nagle's algorithm one of them would wait for the client's delayed
+    // acknowledgement: 40 ms. A socket that cannot be set so is broken, and says that when it is read.
+    let _ = stream.set_nodelay(true);
+    let mut identity = None;
+    let mut peer = Peer::new(address, shared.gate.clone());
+    peer.network = admission.network();
+    let ended = match &shared.options.tls {
+        None => speak(&shared, stream, peer, None, stop).await,
+        Some(tls) => {
+            let accepting = Accepting {
+                tls: tls.as_ref(),
+                admission: &admission,
+                identity: &mut identity,
+            };
+            serve_tls(&shared, accepting, stream, peer, stop).await
+        }
+    };
+    if let Err(error) = ended {
+        shared.report(address, identity.as_deref(), &error);
+    }
+}
+
+/// What a TLS handshake needs.
+struct Accepting<'a> {
+    tls: &'a dyn TlsSource,
+    admission: &'a Admission,
+    /// Who the client turned out to be.
+    identity: &'a mut Option<Arc<str>>,
+}
+
+async fn serve_tls<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    accepting: Accepting<'_>,
+    stream: TcpStream,
+    mut peer: Peer,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let Accepting {
+        tls,
+        admission,
+        identity,
+    } = accepting;
+    let by = shared.handshake_deadline();
+    // A client that connects and says nothing at all costs no more than its socket, and not for long.
+    let mut first = [0; 4];
+    let read = tokio::select! {
+        biased;
+        read = within(by, &peer, stream.peek(&mut first)) => read?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    let first = first.get(..read).unwrap_or_default();
+    if first.is_empty() {
+        // A probe that connects and leaves.
+        return Ok(());
+    }
+    if let Some(mistake) = Mistake::of(first) {
+        shared.count(Reason::Plaintext);
+        return mistake.answer(stream).await;
+    }
+    let Some(handshake) = admission.handshake() else {
+        peer.limited(Limit::MaxHandshakes);
+        farewell::say(&shared.gate, stream, peer, true).await;
+        return Err(Failure::Limited(Limit::MaxHandshakes));
+    };
+    let trust = tls.trust();
+    let accepted = async { Ok(accept::accept(tls.config(), stream).await) };
+    let accepted = tokio::select! {
+        biased;
+        done = within(by, &peer, accepted) => done.inspect_err(|_| shared.count(Reason::Timeout))?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    drop(handshake);
+    let stream = accepted.map_err(|error| match error {
+        AcceptError::Network(error) => {
+            shared.count(Reason::Closed);
+            error.into()
+        }
+        AcceptError::Refused(refused) => {
+            shared.count(refused.reason);
+            Failure::mismatch(refused.reason.name(), refused.to_string())
+        }
+    })?;
+    peer.identity = accept::identity(&stream);
+    identity.clone_from(&peer.identity);
+    let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+    let address = peer.address;
+    let distrust = trust.zip(chain);
+    let distrust =
+        distrust.map(|(trust, chain)| -> Distrust { Box::pin(trust.lost(address, chain)) });
+    speak(shared, stream, peer, distrust, stop).await
+}
+
+/// The outcome, if it comes before the handshake timeout is over.
+async fn within<T>(
+    deadline: Option<Instant>,
+    peer: &Peer,
+    outcome: impl Future<Output = io::Result<T>>,
+) -> Result<T, Failure> {
+    let Some(deadline) = deadline else {
+        return Ok(outcome.await?);
+    };
+    match timeout_at(deadline, outcome).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => {
+            peer.limited(Limit::HandshakeTimeout);
+            Err(Failure::Limited(Limit::HandshakeTimeout))
+        }
+    }
+}
+
+/// Finds out what the client speaks, and speaks it.
+async fn speak<H, S>(
+    shared: &Arc<Shared<H>>,
+    stream: S,
+    peer: Peer,
+    distrust: Option<Distrust>,
+    stop: CancellationToken,
+) -> Result<(), Failure>
+where
+    H: Handler,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (options, peer) = (&shared.options, Arc::new(peer));
+    let mut guard = Guard::new(stream, peer.clone(), options.header_timeout);
+    let version = tokio::select! {
+        biased;
+        version = within(shared.handshake_deadline(), &peer, guard.greet()) => version?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    match (version, options.protocol) {
+        (Spoken::Nothing, _) => return Ok(()),
+        (Spoken::Tls, _) => {
+            // Without a word: it would not be understood. But not with a reset, which looks like a network's fault.
+            guard.part("").await;
+            let mistake = "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or \
+                           tls here";
+            return Err(Failure::mismatch("tls_to_plaintext", mistake));
+        }
+        (Spoken::Http1, Protocol::Http2) => {
+            guard.part(farewell::NOT_HTTP1).await;
+            let mistake = "the client speaks HTTP/1, and this port only gRPC";
+            return Err(Failure::mismatch("http1_to_grpc", mistake));
+        }
+        _ => {}
+    }
+    let service = {
+        let (shared, peer) = (shared.clone(), peer.clone());
+        service_fn(move |request| {
+            let shared = shared.clone();
+            let under_way = UnderWay::new(&peer);
+            if !under_way.admitted && request.version() < Version::HTTP_2 {
+                peer.answered_early();
+            }
+            async move {
+                let response = if under_way.admitted {
+                    shared.handler.handle(request, &under_way.peer).await
+                } else {
+                    shared.handler.busy(&request)
+                };
+                Ok::<_, Infallible>(response)
+            }
+        })
+    };
+    // Every HTTP/2 request is a task of its own. Polling requests in the connection's task first was measured: a tenth
+    // cheaper at best, dearer where bodies come later than heads, and one connection would keep to one core.
+    let io = Lingering::new(TokioIo::new(guard), peer.clone());
+    let ended = match (version, options.protocol) {
+        (Spoken::Http2, Protocol::Http2 | Protocol::Either) => {
+            let connection = http2_builder(options).serve_connection(io, service);
+            drive(connection, &peer, options, distrust, stop).await
+        }
+        _ => {
+            let connection = http1_builder(options).serve_connection(io, service);
+            drive(connection, &peer, options, distrust, stop).await
+        }
+    };
+    if let Err(Failure::Http(error)) = &ended
+        && let Some(error) = error.downcast_ref::<hyper::Error>()
+        && error.is_parse_too_large()
+    {
+        peer.limited(Limit::MaxHeaderSize);
+    }
+    ended
+}
+
+fn http1_builder(options: &Options) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The guard times request heads: hyper would count from the end of the request before.
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_header_size(options.limits.max_header_size.as_usize())
+        .keep_alive(options.keep_alive);
+    builder
+}
+
+fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
+    let size = options.limits.max_header_size.0;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .initial_stream_window_size(options.stream_window)
+        .initial_connection_window_size(options.connection_window)
+        .max_frame_size(MAX_FRAME_SIZE)
+        .max_send_buf_size(options.max_send_buffer)
+        .max_header_list_size(u32::try_from(size).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_STREAMS)
+        .keep_alive_interval(options.ping_interval)
+        .keep_alive_timeout(options.ping_timeout);
+    builder
+}
+
+/// The largest DATA frame a client may send. A request that comes in one frame is not copied.
+const MAX_FRAME_SIZE: u32 = 1 << 20;
+/// Streams that a client opened and reset before they were looked at (CVE-2023-44487, "rapid reset").
+const MAX_RESET_STREAMS: usize = 200;
+/// Streams that this side had to reset because of the client's errors (CVE-2025-8671, "made you reset").
+const MAX_ERROR_STREAMS: usize = 1024;

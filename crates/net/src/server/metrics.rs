@@ -1,0 +1,55 @@
+//! Metrics of servers.
+
+use metrics::{Counter, Gauge, counter, gauge};
+
+use crate::Owner;
+use crate::server::Limit;
+use crate::tls::reason::Reason;
+
+/// Counts the TLS handshakes of a server that failed, by reason.
+#[derive(Clone)]
+pub struct HandshakeFailures([Counter; Reason::ALL.len()]);
+
+impl HandshakeFailures {
+    /// The handles of one server.
+    pub fn new(owner: &Owner) -> Self {
+        HandshakeFailures(Reason::ALL.map(|reason| {
+            let labels = owner.labels_and("reason", reason.name());
+            counter!("tributary_tls_handshake_failures", &labels)
+        }))
+    }
+
+    /// A TLS handshake failed.
+    pub fn count(&self, reason: Reason) {
+        self.0[reason as usize].increment(1);
+    }
+}
+
+/// Counts the connections, requests and refusals of a server.
+pub struct ServerMetrics {
+    limited: [Counter; Limit::ALL.len()],
+    /// `tributary_server_connections`, open now.
+    pub connections: Gauge,
+    /// `tributary_server_requests`, under way now.
+    pub requests: Gauge,
+}
+
+impl ServerMetrics {
+    /// The handles of one server.
+    pub fn new(owner: &Owner) -> Self {
+        let labels = owner.labels();
+        ServerMetrics {
+            limited: Limit::ALL.map(|limit| {
+                let labels = owner.labels_and("limit", limit.key());
+                counter!("tributary_server_limited", &labels)
+            }),
+            connections: gauge!("tributary_server_connections", &labels),
+            requests: gauge!("tributary_server_requests", &labels),
+        }
+    }
+
+    /// A connection or a request was refused or cut because of this limit.
+    pub fn limited(&self, limit: Limit) {
+        self.limited[limit as usize].increment(1);
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients that speak something else to a port with TLS. A common mistake in configurations, and neither side's library
+//! gives a hint.
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::connection::Failure;
+use crate::tls::accept;
+use crate::tls::reason::Reason;
+
+/// What a client speaks instead of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mistake {
+    Http1,
+    Http2,
+    /// Neither TLS nor HTTP.
+    Noise,
+}
+
+impl Mistake {
+    /// What the first bytes of a connection show, if they all came at once.
+    pub(super) fn of(first: &[u8]) -> Option<Self> {
+        match first {
+            // A TLS record of type "handshake" (RFC 8446, 5.1).
+            [0x16, ..] => None,
+            b"GET " | b"POST" | b"HEAD" | b"OPTI" | b"PUT " | b"DELE" | b"PATC" => {
+                Some(Mistake::Http1)
+            }
+            b"PRI " => Some(Mistake::Http2),
+            _ => Some(Mistake::Noise),
+        }
+    }
+
+    /// Tells the client in the words of its own protocol, as far as there are any, and closes.
+    pub(super) async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
+        let (answer, text) = match self {
+            Mistake::Http1 => (
+                NOT_HTTP1,
+                "the client speaks plaintext HTTP, and this port TLS: let the client's URL begin with https://",
+            ),
+            Mistake::Http2 => (
+                NOT_HTTP2,
+                "the client speaks plaintext HTTP/2, and this port TLS: remove tls::insecure at the client",
+            ),
+            Mistake::Noise => (
+                NOT_TLS,
+                "the client speaks neither TLS, as this port does, nor HTTP",
+            ),
+        };
+        stream.write_all(answer).await?;
+        accept::end(stream).await;
+        Err(Failure::mismatch(Reason::Plaintext.name(), text))
+    }
+}
+
+const NOT_HTTP1: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
+    content-length: 36\r\n\r\nthis port speaks TLS; use https://\r\n";
+/// An empty SETTINGS frame, as a server must begin (RFC 9113, 3.4), and a GOAWAY: INADEQUATE_SECURITY, with the reason
+/// in words (6.8, 7).
+const NOT_HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
+    \0\0\x1c\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0cthis port speaks TLS";
+/// A fatal alert, unexpected_message (RFC 8446, 6).
+const NOT_TLS: &[u8] = &[0x15, 0x03, 0x01, 0, 2, 2, 10];

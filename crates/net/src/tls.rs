@@ -1,0 +1,30 @@
+//! TLS of clients and servers: the Collector's `tls` sections, the rustls configurations made from them, and words for
+//! what goes wrong.
+//!
+//! ring is the only crypto provider and is always passed explicitly, so that no process-wide default matters.
+
+pub mod accept;
+mod building;
+pub mod certificate;
+mod config;
+pub mod connect;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+mod material;
+mod metrics;
+mod names;
+mod notes;
+mod parameters;
+pub mod reason;
+pub mod rotation;
+mod source;
+mod tickets;
+mod verifier;
+
+pub use building::system_roots;
+pub use config::{ClientTls, ServerTls, TlsError, TlsVersion};
+pub use source::TlsSource;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! Metrics of TLS sections.
+
+use metrics::{Counter, counter};
+
+use crate::Owner;
+
+/// Counts reloads of TLS files and connections that they ended, for one TLS section.
+#[derive(Clone)]
+pub struct TlsMetrics {
+    succeeded: Counter,
+    failed: Counter,
+    distrusted: Counter,
+}
+
+impl TlsMetrics {
+    /// The handles of one server or client.
+    pub fn new(owner: &Owner) -> Self {
+        let reloads = |outcome| {
+            counter!(
+                "tributary_tls_reloads",
+                &owner.labels_and("outcome", outcome)
+            )
+        };
+        TlsMetrics {
+            succeeded: reloads("success"),
+            failed: reloads("failure"),
+            distrusted: counter!("tributary_tls_distrusted_connections", &owner.labels()),
+        }
+    }
+
+    /// Files had changed, and could be used or not.
+    pub fn reloaded(&self, successfully: bool) {
+        match successfully {
+            true => self.succeeded.increment(1),
+            false => self.failed.increment(1),
+        }
+    }
+
+    /// A connection was closed because its client is no longer trusted.
+    pub fn distrusted(&self) {
+        self.distrusted.increment(1);
+    }
+}

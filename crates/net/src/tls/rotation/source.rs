@@ -1,0 +1,372 @@
+//! One TLS section: what was made of its files last, and the watch over them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::server::danger::ClientCertVerifier;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{error, info};
+
+use super::TlsError;
+use super::files::{Contents, Files, Stamps};
+use super::in_use::{Holder, InUse, Kind, Warnings, register};
+use super::trust::{Report, Trust};
+use crate::Owner;
+use crate::tls::certificate::{date, describe};
+use crate::tls::material;
+use crate::tls::material::{is_set, text};
+
+/// A `tls` section of a configuration, as far as rotation is concerned.
+pub(super) trait Section: Send + Sync + 'static {
+    type Config: Send + Sync + 'static;
+
+    /// What it is made of.
+    fn named(&self) -> Vec<Named<'_>>;
+    /// How often to read the files even if they seem to be the same; zero means that they are not watched at all.
+    fn reload_interval(&self) -> Duration;
+    /// Reads all files and validates them as a whole.
+    fn build(
+        &self,
+        alpn: &[&[u8]],
+        previous: Option<&Built<Self::Config>>,
+    ) -> Result<Built<Self::Config>, TlsError>;
+    /// What is well-formed and will not be trusted at this time: expired, or not valid yet.
+    fn useless(&self, now: SystemTime) -> Vec<TlsError>;
+}
+
+/// A file, or the text that stands in the configuration instead.
+pub(super) struct Named<'a> {
+    pub(super) key: &'static str,
+    pub(super) file: &'a Path,
+    pub(super) pem: &'a str,
+    /// What its certificates are for, if it has any.
+    pub(super) kind: Option<Kind>,
+    /// Whether the file is read again at all.
+    pub(super) watched: bool,
+    /// Whether it decides about who is let in.
+    pub(super) trust: bool,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn new(key: &'static str, file: &'a Path, pem: &'a str, kind: Option<Kind>) -> Self {
+        Named {
+            key,
+            file,
+            pem,
+            kind,
+            watched: true,
+            trust: false,
+        }
+    }
+
+    /// Decides about who is let in.
+    pub(super) fn of_trust(self) -> Self {
+        Named {
+            trust: true,
+            ..self
+        }
+    }
+}
+
+/// What is made of the files.
+pub(super) struct Built<C> {
+    pub(super) config: Arc<C>,
+    /// What decides about clients, when they must show a certificate.
+    pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// What that trusts, in PEM: kept where it is not to be read again.
+    pub(super) client_ca: Option<Vec<u8>>,
+    pub(super) certificates: Vec<InUse>,
+}
+
+/// What the certificates of a section say. Those that are not read again are taken from `previous`.
+pub(super) fn certificates<S: Section>(
+    section: &S,
+    previous: Option<&Built<S::Config>>,
+) -> Result<Vec<InUse>, TlsError> {
+    let mut found = Vec::new();
+    for named in section.named() {
+        let Some(kind) = named.kind else { continue };
+        if let (Some(previous), false) = (previous, named.watched) {
+            let kept = previous.certificates.iter();
+            found.extend(kept.filter(|used| used.kind == kind).cloned());
+            continue;
+        }
+        let Some(pem) = text(named.key, named.file, named.pem)? else {
+            continue;
+        };
+        let chain = material::certificates(named.key, named.file, &pem)?;
+        // What webpki takes and the parser does not has no line in the metrics, and is no reason not to start.
+        let facts = chain.iter().filter_map(|der| describe(der).ok());
+        found.extend(facts.map(|facts| InUse { kind, facts }));
+    }
+    Ok(found)
+}
+
+/// A section, what was made of its files last, and the watch over them.
+pub(super) struct Source<S: Section> {
+    section: S,
+    alpn: Vec<Vec<u8>>,
+    report: Arc<Report>,
+    current: ArcSwap<Built<S::Config>>,
+    trust: watch::Sender<Option<Arc<dyn ClientCertVerifier>>>,
+    watching: Mutex<Watching>,
+    /// Ends the watch.
+    _stop: DropGuard,
+}
+
+/// What the watch remembers from one look to the next.
+struct Watching {
+    files: Files,
+    seen: Stamps,
+    /// What is used was made of this.
+    used: Contents,
+    /// When to read the files in any case.
+    reread: Instant,
+    bad: Option<Bad>,
+    warnings: Warnings,
+}
+
+/// Files that cannot be used.
+struct Bad {
+    contents: Contents,
+    reason: String,
+    since: Instant,
+    complained: Option<Instant>,
+}
+
+impl<S: Section> Source<S> {
+    pub(super) fn start(section: S, alpn: &[&[u8]], owner: Owner) -> Result<Arc<Self>, TlsError> {
+        let named = section.named().into_iter();
+        let watched = named.filter(|named| named.watched && is_set(named.file));
+        let files = watched.map(|named| (named.key, named.file.to_owned()));
+        let files = match section.reload_interval().is_zero() {
+            true => Files::new(Vec::new()),
+            false => Files::new(files.collect()),
+        };
+        // What changes while it is read here is found changed at the first look.
+        let (seen, used) = (files.stamps(), files.contents());
+        let built = section.build(alpn, None)?;
+        let now = Instant::now();
+        let stop = CancellationToken::new();
+        let watching = Watching {
+            seen,
+            used,
+            reread: now + section.reload_interval(),
+            bad: None,
+            warnings: Warnings::default(),
+            files,
+        };
+        let period = match watching.files.is_empty() {
+            true => WITHOUT_FILES,
+            false => LOOK_EVERY.min(section.reload_interval()),
+        };
+        let source = Arc::new(Source {
+            section,
+            alpn: alpn.iter().map(|name| name.to_vec()).collect(),
+            report: Arc::new(Report::new(owner)),
+            trust: watch::Sender::new(built.verifier.clone()),
+            current: ArcSwap::from_pointee(built),
+            watching: Mutex::new(watching),
+            _stop: stop.clone().drop_guard(),
+        });
+        let holder: Weak<dyn Holder> = Arc::downgrade(&source) as Weak<dyn Holder>;
+        register(holder);
+        source.warn(now);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(watch_over(Arc::downgrade(&source), stop, period));
+        }
+        Ok(source)
+    }
+
+    pub(super) fn config(&self) -> Arc<S::Config> {
+        self.current.load().config.clone()
+    }
+
+    /// To be asked before [`Source::config`]: what changes between the two is noticed then.
+    pub(super) fn trust(&self) -> Trust {
+        Trust {
+            verifier: self.trust.subscribe(),
+            report: self.report.clone(),
+        }
+    }
+
+    fn warn(&self, now: Instant) {
+        let certificates = &self.current.load().certificates;
+        let owner = &self.report.owner;
+        self.watching().warnings.check(owner, certificates, now);
+    }
+
+    /// One look: nothing but stat(2) when nothing has changed. Blocks.
+    pub(super) fn look(&self, now: Instant) {
+        self.look_at_files(now);
+        self.warn(now);
+    }
+
+    fn look_at_files(&self, now: Instant) {
+        let mut watching = self.watching();
+        let watching = &mut *watching;
+        if watching.files.is_empty() {
+            return;
+        }
+        let stamps = watching.files.stamps();
+        let suspected = matches!(&watching.bad, Some(bad) if bad.complained.is_none());
+        if stamps != watching.seen || now >= watching.reread || suspected {
+            watching.seen = stamps;
+            watching.reread = now + self.section.reload_interval();
+            self.read(watching, now);
+        }
+        self.complain(watching, now);
+    }
+
+    /// Reads the files, and uses them if they are good and others than before.
+    fn read(&self, watching: &mut Watching, now: Instant) {
+        let contents = watching.files.contents();
+        if contents == watching.used {
+            watching.bad = None;
+            return;
+        }
+        let alpn: Vec<&[u8]> = self.alpn.iter().map(Vec::as_slice).collect();
+        let current = self.current.load_full();
+        let changed = watching.files.differing(&watching.used, &contents);
+        let built = self.section.build(&alpn, Some(&current)).and_then(|built| {
+            // What has expired, or is not valid yet, is worse than what is in use; it is tried again when read again.
+            let mut useless = self.section.useless(SystemTime::now()).into_iter();
+            let new = useless.find(|error| changed.contains(&error.key));
+            new.map_or(Ok(built), Err)
+        });
+        if watching.files.contents() != contents {
+            // Somebody is writing; the next look takes it up.
+            watching.seen = Stamps::default();
+            return;
+        }
+        let built = match built {
+            Ok(built) => built,
+            Err(error) => return watching.note_bad(contents, error.to_string(), now),
+        };
+        watching.bad = None;
+        watching.used = contents;
+        let verifier = built.verifier.clone();
+        let leaf = leaf(&built).map(|leaf| leaf.facts.clone());
+        self.current.store(Arc::new(built));
+        let named = self.section.named();
+        if named
+            .iter()
+            .any(|named| named.trust && changed.contains(&named.key))
+        {
+            self.trust.send_replace(verifier);
+        }
+        self.report.metrics.reloaded(true);
+        let leaf = leaf.as_ref();
+        info!(
+            otelcol.component.id = %self.report.owner.id,
+            otelcol.component.kind = self.report.owner.kind,
+            transport = self.report.owner.transport,
+            changed = changed.join(", "),
+            certificate = leaf.map(|facts| facts.title()),
+            serial = leaf.map(|facts| facts.serial.as_str()),
+            valid_until = leaf.map(|facts| date(facts.not_after)),
+            "TLS files have changed: new connections use what is in them now"
+        );
+    }
+
+    /// Says that the files are bad, once that is no passing state, and again every hour.
+    fn complain(&self, watching: &mut Watching, now: Instant) {
+        let Some(bad) = &mut watching.bad else {
+            return;
+        };
+        match bad.complained {
+            None if now.duration_since(bad.since) < PATIENCE => return,
+            Some(last) if now.duration_since(last) < REMIND_EVERY => return,
+            Some(_) => {}
+            None => self.report.metrics.reloaded(false),
+        }
+        bad.complained = Some(now);
+        let changed = watching.files.differing(&watching.used, &bad.contents);
+        let current = self.current.load();
+        let leaf = leaf(&current).map(|leaf| &leaf.facts);
+        error!(
+            otelcol.component.id = %self.report.owner.id,
+            otelcol.component.kind = self.report.owner.kind,
+            transport = self.report.owner.transport,
+            files = watching.files.paths(&changed),
+            error = bad.reason,
+            certificate = leaf.map(|facts| facts.title()),
+            serial = leaf.map(|facts| facts.serial.as_str()),
+            valid_until = leaf.map(|facts| date(facts.not_after)),
+            "TLS files have changed and cannot be used: what was read before stays in use"
+        );
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Watching> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// Certificate and key are written one after the other: what does not fit yet may fit at the next look.
+    fn note_bad(&mut self, contents: Contents, reason: String, now: Instant) {
+        let since = match &self.bad {
+            Some(bad) if bad.contents == contents => return,
+            Some(bad) if bad.complained.is_none() => bad.since,
+            _ => now,
+        };
+        self.bad = Some(Bad {
+            contents,
+            reason,
+            since,
+            complained: None,
+        });
+    }
+}
+
+impl<S: Section> Holder for Source<S> {
+    fn owner(&self) -> &Owner {
+        &self.report.owner
+    }
+
+    fn certificates(&self) -> Vec<InUse> {
+        self.current.load().certificates.clone()
+    }
+}
+
+/// Our own certificate, without those that came with it.
+fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
+    let mut certificates = built.certificates.iter();
+    certificates.find(|used| used.kind == Kind::Certificate)
+}
+
+/// Looks at the files from time to time, on a thread where a slow file system holds up nobody.
+async fn watch_over<S: Section>(
+    source: Weak<Source<S>>,
+    stop: CancellationToken,
+    period: Duration,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(period) => {}
+        }
+        let Some(source) = source.upgrade() else {
+            return;
+        };
+        let looked = spawn_blocking(move || source.look(Instant::now())).await;
+        if looked.is_err() {
+            return;
+        }
+    }
+}
+
+/// How often files are looked at; more often if the interval of reloads is shorter.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often to look whether a certificate expires, when there are no files to look at.
+const WITHOUT_FILES: Duration = Duration::from_secs(10 * 60);
+/// How long files may not fit together before that is worth a complaint.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the complaint is repeated.
+const REMIND_EVERY: Duration = Duration::from_secs(60 * 60);

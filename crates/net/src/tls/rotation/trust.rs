@@ -1,0 +1,125 @@
+//! Clients that were let in and are no longer welcome.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use crate::Owner;
+use crate::sampled_log::SampledLog;
+use crate::tls::metrics::TlsMetrics;
+use crate::tls::{certificate, notes};
+
+/// Tells when a client that was let in is no longer welcome: its certificate has expired, or the authorities, the
+/// revocation list or the like have changed and it would not be let in any more.
+pub struct Trust {
+    pub(super) verifier: watch::Receiver<Option<Arc<dyn ClientCertVerifier>>>,
+    pub(super) report: Arc<Report>,
+}
+
+/// Says who had to go.
+pub(super) struct Report {
+    pub(super) owner: Owner,
+    pub(super) metrics: TlsMetrics,
+    log: SampledLog,
+}
+
+impl Trust {
+    /// Completes when the client at `peer`, who has shown this chain, has to go; it has been counted and logged then.
+    ///
+    /// The certificates are verified again when trust has changed and at the moments at which one of the chain expires:
+    /// nothing is computed in between.
+    pub async fn lost(mut self, peer: SocketAddr, chain: Vec<CertificateDer<'static>>) {
+        let Some((leaf, others)) = chain.split_first() else {
+            return std::future::pending().await;
+        };
+        let facts = chain
+            .iter()
+            .filter_map(|der| certificate::describe(der).ok());
+        let mut ends: Vec<SystemTime> = facts.map(|facts| facts.not_after + SECOND).collect();
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        loop {
+            let wait = match ends.last() {
+                Some(end) => end.duration_since(SystemTime::now()).unwrap_or_default(),
+                None => LONGEST_SLEEP,
+            };
+            let at = tokio::select! {
+                changed = self.verifier.changed() => match changed {
+                    Ok(()) => SystemTime::now(),
+                    // The server is on its way out.
+                    Err(_) => return std::future::pending().await,
+                },
+                // The clock may be set while we sleep.
+                () = sleep(wait.min(LONGEST_SLEEP)) => match ends.last() {
+                    Some(end) if wait <= LONGEST_SLEEP => {
+                        let end = *end;
+                        ends.pop();
+                        // It may be long past: clients may show certificates that nobody needs, expired ones too. At
+                        // that time others were not valid yet.
+                        end.max(SystemTime::now())
+                    }
+                    _ => continue,
+                }
+            };
+            let verifier = self.verifier.borrow_and_update().clone();
+            let at = at
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default();
+            let Some(verifier) = verifier else { continue };
+            let verify = async {
+                let at = UnixTime::since_unix_epoch(at);
+                verifier.verify_client_cert(leaf, others, at)
+            };
+            // The verifier notes why, in words that help.
+            let (verified, notes) = notes::taken(verify).await;
+            if let Err(error) = verified {
+                let words = notes.refused.map(|(_, words)| words);
+                let reason = words.unwrap_or_else(|| error.to_string());
+                return self.report.gone(peer, leaf, &reason);
+            }
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(owner: Owner) -> Self {
+        Report {
+            metrics: TlsMetrics::new(&owner),
+            owner,
+            log: SampledLog::of_one_line(),
+        }
+    }
+
+    fn gone(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
+        self.metrics.distrusted();
+        let certificate = certificate::describe(leaf).map_or_else(
+            |error| error.to_string(),
+            |facts| format!("{}, serial {}", facts.title(), facts.serial),
+        );
+        // An authority that is replaced too early concerns thousands of clients.
+        let Some(suppressed) = self.log.admit() else {
+            debug!(client.address = %peer, certificate, error, "Closing the connection of a client that is no longer trusted");
+            return;
+        };
+        warn!(
+            otelcol.component.id = %self.owner.id,
+            otelcol.component.kind = self.owner.kind,
+            transport = self.owner.transport,
+            client.address = %peer,
+            certificate,
+            error,
+            suppressed,
+            "Closing the connection of a client that is no longer trusted; more of these are logged at debug level \
+             only for ten seconds"
+        );
+    }
+}
+
+/// A certificate is valid through the second that it names (RFC 5280, 4.1.2.5).
+const SECOND: Duration = Duration::from_secs(1);
+const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);

@@ -1,0 +1,525 @@
+//! Actions on one set of attributes, as changes to its bytes.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use prost::Message as _;
+use regex::Regex;
+use smallvec::SmallVec;
+
+use super::change::{self, Type};
+use super::{Action, Ambiguous, Operation, Source, decoded, encode, put_attribute};
+use crate::edit::{Editor, put_delimited};
+use crate::reader::{Field, varint};
+use crate::view;
+use crate::view::{Message, View as _};
+
+/// The actions with their keys numbered and their constants encoded.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// For sets in which a key occurs twice.
+    actions: Vec<Action>,
+    keys: Vec<String>,
+    /// A bit for each length that a key has, so that most attributes are passed over at once.
+    lengths: u64,
+    /// Of keys; attributes with such a key are found too.
+    patterns: Vec<Arc<Regex>>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Set {
+        key: usize,
+        when: When,
+        value: Origin,
+    },
+    Delete(usize),
+    DeleteMatching(Arc<Regex>),
+    Hash(usize),
+    HashMatching(Arc<Regex>),
+    Extract {
+        key: usize,
+        pattern: Arc<Regex>,
+        /// For each named group of the pattern, in order.
+        targets: Vec<usize>,
+    },
+    Convert {
+        key: usize,
+        to: Type,
+    },
+}
+
+/// When a step sets its attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Missing,
+    Present,
+    Always,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// An encoded `AnyValue`.
+    Constant(Vec<u8>),
+    Key(usize),
+    KeyOr(usize, Vec<u8>),
+}
+
+/// Keys that were looked at, and whether a pattern matches them: most sets of a request have the same ones.
+pub(super) type Memory<'a> = HashMap<&'a [u8], bool, RandomState>;
+
+/// An attribute of the set that the actions care about.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    attribute: Field<'a>,
+    /// Its value field; an attribute may have none.
+    value: Option<Field<'a>>,
+    /// Whether there is nothing in it but a key and a value, in this order.
+    plain: bool,
+}
+
+/// A value: an encoded `AnyValue`, or an attribute without value.
+type Encoded<'v> = Option<Cow<'v, [u8]>>;
+
+/// One key while the actions are carried out.
+#[derive(Clone, Default)]
+struct State<'a, 'v> {
+    key: Cow<'v, [u8]>,
+    found: Option<Found<'a>>,
+    /// Whether the attribute found is still there.
+    kept: bool,
+    /// How many attributes were added before this one was; `None` when it was not added.
+    added: Option<usize>,
+    /// A new value.
+    value: Option<Encoded<'v>>,
+}
+
+impl<'a: 'v, 'v> State<'a, 'v> {
+    fn is_present(&self) -> bool {
+        self.kept || self.added.is_some()
+    }
+
+    fn current(&self) -> Option<Encoded<'v>> {
+        self.is_present().then(|| {
+            self.value.clone().unwrap_or_else(|| {
+                let value = self.found.and_then(|found| found.value);
+                value.and_then(|field| field.value.bytes().map(Cow::Borrowed))
+            })
+        })
+    }
+
+    fn set(&mut self, value: Encoded<'v>, added: &mut usize) {
+        if !self.is_present() {
+            self.added = Some(*added);
+            *added += 1;
+        }
+        self.value = Some(value);
+    }
+
+    fn remove(&mut self) {
+        self.kept = false;
+        self.added = None;
+        self.value = None;
+    }
+
+    fn change(&mut self, change: impl FnOnce(view::AnyValue<'_>) -> Option<Value>) {
+        let Some(current) = self.current() else {
+            return;
+        };
+        let current = current.unwrap_or_default();
+        if let Some(value) = with_view(&current, change) {
+            self.value = Some(Some(Cow::Owned(encode(&value))));
+        }
+    }
+
+    fn matches(&self, pattern: &Regex) -> bool {
+        is_match(pattern, &self.key)
+    }
+}
+
+/// Calls `read` with the value. A list or a map is decoded and encoded before, so that what occurs twice in it is seen
+/// as prost sees it.
+fn with_view<R>(encoded: &[u8], read: impl FnOnce(view::AnyValue<'_>) -> R) -> R {
+    match view::AnyValue::view(Message::new(encoded)) {
+        view::AnyValue::Array(_) | view::AnyValue::Map(_) => {
+            let plain = AnyValue::decode(encoded).unwrap_or_default();
+            read(view::AnyValue::view(Message::new(&plain.encode_to_vec())))
+        }
+        value => read(value),
+    }
+}
+
+fn is_match(pattern: &Regex, key: &[u8]) -> bool {
+    std::str::from_utf8(key).is_ok_and(|key| pattern.is_match(key))
+}
+
+type States<'a, 'v> = SmallVec<[State<'a, 'v>; 4]>;
+
+/// A key occurs twice in a set, or twice in an attribute.
+struct Twice;
+
+impl Plan {
+    pub(super) fn new(actions: &[Action]) -> Self {
+        let mut keys: Vec<String> = Vec::new();
+        let mut number = |key: &str| {
+            keys.iter()
+                .position(|known| known == key)
+                .unwrap_or_else(|| {
+                    keys.push(key.to_owned());
+                    keys.len() - 1
+                })
+        };
+        let mut patterns = Vec::new();
+        let mut steps = Vec::new();
+        for action in actions {
+            let mut set = |when, source: &Source| {
+                let key = number(&action.key);
+                let value = match source {
+                    Source::Value(value) => Origin::Constant(encode(value)),
+                    Source::Attribute(key) => Origin::Key(number(key)),
+                    Source::AttributeOr(key, value) => Origin::KeyOr(number(key), encode(value)),
+                };
+                Step::Set { key, when, value }
+            };
+            steps.push(match &action.operation {
+                Operation::Insert(source) => set(When::Missing, source),
+                Operation::Update(source) => set(When::Present, source),
+                Operation::Upsert(source) => set(When::Always, source),
+                Operation::Delete => Step::Delete(number(&action.key)),
+                Operation::Hash => Step::Hash(number(&action.key)),
+                Operation::DeleteMatching(pattern) => {
+                    patterns.push(pattern.clone());
+                    Step::DeleteMatching(pattern.clone())
+                }
+                Operation::HashMatching(pattern) => {
+                    patterns.push(pattern.clone());
+                    Step::HashMatching(pattern.clone())
+                }
+                Operation::Extract(pattern) => Step::Extract {
+                    key: number(&action.key),
+                    pattern: pattern.clone(),
+                    targets: pattern.capture_names().flatten().map(&mut number).collect(),
+                },
+                Operation::Convert(to) => Step::Convert {
+                    key: number(&action.key),
+                    to: *to,
+                },
+            });
+        }
+        Plan {
+            actions: actions.to_vec(),
+            lengths: keys
+                .iter()
+                .fold(0, |bits, key| bits | length_bit(key.len())),
+            keys,
+            patterns,
+            steps,
+        }
+    }
+
+    /// Notes what has to change in the attributes `number` of the message in `set`.
+    pub(super) fn edit<'a>(
+        &self,
+        set: &Field<'a>,
+        number: u32,
+        memory: &mut Memory<'a>,
+        editor: &mut Editor<'a>,
+    ) -> Result<(), Ambiguous> {
+        let mut states = self.states();
+        for field in set.fields() {
+            let field = field?;
+            if field.number == number
+                && field.value.bytes().is_some()
+                && self.note(&field, memory, &mut states).is_err()
+            {
+                return self.edit_decoded(set, number, editor);
+            }
+        }
+        let added = self.run(&mut states);
+        let mut changed: SmallVec<[(usize, Found<'a>); 4]> = SmallVec::new();
+        for (at, state) in states.iter().enumerate() {
+            if let Some(found) = state.found
+                && (!state.kept || state.value.is_some())
+            {
+                changed.push((at, found));
+            }
+        }
+        changed.sort_unstable_by_key(|(_, found)| found.attribute.offset);
+        for (at, found) in changed {
+            match states.get(at) {
+                Some(State {
+                    key,
+                    kept: true,
+                    value: Some(value),
+                    ..
+                }) => set_value(key, &found, value.as_deref(), editor),
+                _ => editor.delete(&found.attribute),
+            }
+        }
+        if states.iter().any(|state| state.added.is_some()) {
+            editor.append(set, |output| put_added(number, &states, added, output));
+        }
+        Ok(())
+    }
+
+    /// The same by way of structs.
+    #[cold]
+    fn edit_decoded<'a>(
+        &self,
+        set: &Field<'a>,
+        number: u32,
+        editor: &mut Editor<'a>,
+    ) -> Result<(), Ambiguous> {
+        let mut fields: Vec<Field<'a>> = Vec::new();
+        let mut attributes = Vec::new();
+        for field in set.fields() {
+            let field = field?;
+            if let Some(bytes) = field.value.bytes().filter(|_| field.number == number) {
+                fields.push(field);
+                attributes.push(KeyValue::decode(bytes).map_err(|_| Ambiguous)?);
+            }
+        }
+        let before = attributes.clone();
+        for action in &self.actions {
+            decoded::apply(action, &mut attributes);
+        }
+        if attributes == before {
+            return Ok(());
+        }
+        for field in &fields {
+            editor.delete(field);
+        }
+        editor.append(set, |output| {
+            for attribute in &attributes {
+                put_delimited(number, &attribute.encode_to_vec(), output);
+            }
+        });
+        Ok(())
+    }
+
+    /// The attributes that the actions make of an empty set, encoded as fields with that number.
+    pub(super) fn of_nothing(&self, number: u32) -> Vec<u8> {
+        let mut states = self.states();
+        let added = self.run(&mut states);
+        let mut output = Vec::new();
+        put_added(number, &states, added, &mut output);
+        output
+    }
+
+    fn states<'a: 'v, 'v>(&'v self) -> States<'a, 'v> {
+        let keys = self.keys.iter();
+        keys.map(|key| State {
+            key: Cow::Borrowed(key.as_bytes()),
+            ..State::default()
+        })
+        .collect()
+    }
+
+    #[inline(always)]
+    fn note<'a: 'v, 'v>(
+        &self,
+        field: &Field<'a>,
+        memory: &mut Memory<'a>,
+        states: &mut States<'a, 'v>,
+    ) -> Result<(), Twice> {
+        let attribute = field.value.bytes().unwrap_or_default();
+        let plain = plain_key(attribute);
+        if let Some(key) = plain
+            && self.lengths & length_bit(key.len()) == 0
+            && self.patterns.is_empty()
+        {
+            return Ok(());
+        }
+        let (key, value) = match plain {
+            Some(key) => (key, None),
+            None => key_and_value(field)?,
+        };
+        let number = match self.keys.iter().position(|known| known.as_bytes() == key) {
+            Some(number) => number,
+            None if self.is_wanted(key, memory) => {
+                if states.iter().any(|state| *state.key == *key) {
+                    return Err(Twice);
+                }
+                states.push(State {
+                    key: Cow::Borrowed(key),
+                    ..State::default()
+                });
+                states.len() - 1
+            }
+            None => return Ok(()),
+        };
+        let Some(state) = states.get_mut(number) else {
+            return Ok(());
+        };
+        if state.found.is_some() {
+            return Err(Twice);
+        }
+        state.found = Some(Found {
+            attribute: *field,
+            value: match plain {
+                Some(_) => key_and_value(field)?.1,
+                None => value,
+            },
+            plain: plain.is_some(),
+        });
+        state.kept = true;
+        Ok(())
+    }
+
+    /// Whether a pattern matches the key.
+    fn is_wanted<'a>(&self, key: &'a [u8], memory: &mut Memory<'a>) -> bool {
+        if self.patterns.is_empty() {
+            return false;
+        }
+        let look = || self.patterns.iter().any(|pattern| is_match(pattern, key));
+        *memory.entry(key).or_insert_with(look)
+    }
+
+    /// Carries the steps out; returns how many attributes were added in all.
+    fn run<'a: 'v, 'v>(&'v self, states: &mut States<'a, 'v>) -> usize {
+        let mut added = 0;
+        let current = |states: &States<'a, 'v>, key: usize| -> Option<Encoded<'v>> {
+            states.get(key).and_then(State::current)
+        };
+        for step in &self.steps {
+            match step {
+                Step::Set { key, when, value } => {
+                    let value = match value {
+                        Origin::Constant(value) => Some(Cow::Borrowed(value.as_slice())),
+                        Origin::Key(key) => match current(states, *key) {
+                            Some(value) => value,
+                            None => continue,
+                        },
+                        Origin::KeyOr(key, value) => {
+                            current(states, *key).unwrap_or(Some(Cow::Borrowed(value.as_slice())))
+                        }
+                    };
+                    if let Some(state) = states.get_mut(*key)
+                        && match when {
+                            When::Missing => !state.is_present(),
+                            When::Present => state.is_present(),
+                            When::Always => true,
+                        }
+                    {
+                        state.set(value, &mut added);
+                    }
+                }
+                Step::Delete(key) => {
+                    if let Some(state) = states.get_mut(*key) {
+                        state.remove();
+                    }
+                }
+                Step::DeleteMatching(pattern) => states
+                    .iter_mut()
+                    .filter(|state| state.matches(pattern))
+                    .for_each(State::remove),
+                Step::Hash(key) => {
+                    if let Some(state) = states.get_mut(*key) {
+                        state.change(|value| Some(change::hashed(value)));
+                    }
+                }
+                Step::HashMatching(pattern) => states
+                    .iter_mut()
+                    .filter(|state| state.matches(pattern))
+                    .for_each(|state| state.change(|value| Some(change::hashed(value)))),
+                Step::Convert { key, to } => {
+                    if let Some(state) = states.get_mut(*key) {
+                        state.change(|value| change::converted(value, *to));
+                    }
+                }
+                Step::Extract {
+                    key,
+                    pattern,
+                    targets,
+                } => {
+                    let value = current(states, *key).flatten().unwrap_or_default();
+                    let view::AnyValue::String(text) = view::AnyValue::view(Message::new(&value))
+                    else {
+                        continue;
+                    };
+                    let extracted = change::extracted(pattern, text);
+                    for (target, (_, text)) in targets.iter().zip(extracted) {
+                        if let Some(state) = states.get_mut(*target) {
+                            let value = encode(&Value::StringValue(text));
+                            state.set(Some(Cow::Owned(value)), &mut added);
+                        }
+                    }
+                }
+            }
+        }
+        added
+    }
+}
+
+fn set_value<'a>(key: &[u8], found: &Found<'a>, value: Option<&[u8]>, editor: &mut Editor<'a>) {
+    let attribute = &found.attribute;
+    if found.plain {
+        return editor.replace(attribute, |output| {
+            put_attribute(attribute.number, key, value, output);
+        });
+    }
+    editor.message(attribute, |editor| {
+        let put = |output: &mut Vec<u8>| {
+            if let Some(value) = value {
+                put_delimited(2, value, output);
+            }
+        };
+        match &found.value {
+            Some(field) => editor.replace(field, put),
+            None => editor.append(attribute, put),
+        }
+    });
+}
+
+fn put_added(number: u32, states: &States<'_, '_>, added: usize, output: &mut Vec<u8>) {
+    for turn in 0..added {
+        for state in states {
+            if state.added == Some(turn) {
+                let value = state.value.as_ref().and_then(|value| value.as_deref());
+                put_attribute(number, &state.key, value, output);
+            }
+        }
+    }
+}
+
+fn length_bit(length: usize) -> u64 {
+    1 << (length % 64)
+}
+
+/// The key of an attribute that has a key, a value and nothing else, in this order.
+#[inline(always)]
+fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
+    let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
+        return None;
+    };
+    let (key, rest) = rest.split_at_checked(usize::from(*key_len))?;
+    let [0x12, rest @ ..] = rest else {
+        return None;
+    };
+    let (value_len, value) = varint(rest).ok()?;
+    (value_len == value.len() as u64).then_some(key)
+}
+
+/// The key and the value field of any attribute.
+#[cold]
+fn key_and_value<'a>(attribute: &Field<'a>) -> Result<(&'a [u8], Option<Field<'a>>), Twice> {
+    let mut key = None;
+    let mut value = None;
+    for field in attribute.fields() {
+        let field = field.map_err(|_| Twice)?;
+        let twice = match field.number {
+            1 => key.replace(field.value.bytes().ok_or(Twice)?).is_some(),
+            2 => value.replace(field).is_some(),
+            _ => false,
+        };
+        if twice {
+            return Err(Twice);
+        }
+    }
+    Ok((key.unwrap_or_default(), value))
+}

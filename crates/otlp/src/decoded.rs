@@ -1,0 +1,46 @@
+//! Requests as structs, for work that the wire cannot do.
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+
+use crate::Signal;
+
+/// A request as structs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decoded {
+    /// A traces request.
+    Traces(ExportTraceServiceRequest),
+    /// A metrics request.
+    Metrics(ExportMetricsServiceRequest),
+    /// A logs request.
+    Logs(ExportLogsServiceRequest),
+    /// A profiles request.
+    Profiles(ExportProfilesServiceRequest),
+}
+
+impl Decoded {
+    /// Decodes one request of `signal`.
+    pub fn decode(signal: Signal, request: &[u8]) -> Result<Self, prost::DecodeError> {
+        Ok(match signal {
+            Signal::Traces => Decoded::Traces(Message::decode(request)?),
+            Signal::Metrics => Decoded::Metrics(Message::decode(request)?),
+            Signal::Logs => Decoded::Logs(Message::decode(request)?),
+            Signal::Profiles => Decoded::Profiles(Message::decode(request)?),
+        })
+    }
+
+    /// Encodes to one request.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Decoded::Traces(request) => request.encode_to_vec(),
+            Decoded::Metrics(request) => request.encode_to_vec(),
+            Decoded::Logs(request) => request.encode_to_vec(),
+            Decoded::Profiles(request) => request.encode_to_vec(),
+        }
+        .into()
+    }
+}

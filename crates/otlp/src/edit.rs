@@ -1,0 +1,243 @@
+//! Changing a request without decoding it.
+//!
+//! An [`Editor`] is told, in the order of the bytes, what to take out and what to put in. It notes that down; nothing
+//! is copied yet. When it leaves a message whose content has grown or shrunk, it notes the new length as well. In the
+//! end one copy carries everything out - or there is nothing to do, and the request goes on as it is.
+
+use std::ops::Range;
+
+use super::reader::{Field, Value, put_varint};
+
+/// Notes changes to one request.
+#[derive(Debug)]
+pub struct Editor<'a> {
+    request: &'a [u8],
+    patches: Vec<Patch>,
+    /// What the patches put in.
+    fresh: Vec<u8>,
+    /// Bytes put in minus bytes taken out.
+    growth: isize,
+}
+
+/// A moment in the life of an [`Editor`].
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    patches: usize,
+    fresh: usize,
+    growth: isize,
+}
+
+#[derive(Debug)]
+struct Patch {
+    out: Range<usize>,
+    fresh: Range<usize>,
+}
+
+impl<'a> Editor<'a> {
+    /// An editor of that request.
+    pub fn new(request: &'a [u8]) -> Self {
+        Editor {
+            request,
+            patches: Vec::new(),
+            fresh: Vec::new(),
+            growth: 0,
+        }
+    }
+
+    /// Edits the message in `field`: all changes that `edit` makes are inside of it.
+    #[inline]
+    pub fn message<R>(&mut self, field: &Field<'a>, edit: impl FnOnce(&mut Self) -> R) -> R {
+        let place = self.patches.len();
+        let growth = self.growth;
+        let Value::Bytes(body) = field.value else {
+            return edit(self);
+        };
+        // The length before the content is known only after it.
+        let body_start = field.offset + field.raw.len() - body.len();
+        self.patches.push(Patch {
+            out: field.offset..body_start,
+            fresh: 0..0,
+        });
+        let result = edit(self);
+        if self.patches.len() == place + 1 {
+            self.patches.pop();
+            return result;
+        }
+        let body_len = body.len().saturating_add_signed(self.growth - growth);
+        let start = self.fresh.len();
+        put_varint(u64::from(field.number << 3 | 2), &mut self.fresh);
+        put_varint(body_len as u64, &mut self.fresh);
+        let fresh = start..self.fresh.len();
+        if let Some(patch) = self.patches.get_mut(place) {
+            self.growth += fresh.len().wrapping_sub(patch.out.len()).cast_signed();
+            patch.fresh = fresh;
+        }
+        result
+    }
+
+    /// The changes so far.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            patches: self.patches.len(),
+            fresh: self.fresh.len(),
+            growth: self.growth,
+        }
+    }
+
+    /// Whether there were changes since.
+    #[inline]
+    pub fn changed_since(&self, mark: &Mark) -> bool {
+        self.patches.len() > mark.patches
+    }
+
+    /// Forgets all changes since.
+    pub fn rollback(&mut self, mark: &Mark) {
+        self.patches.truncate(mark.patches);
+        self.fresh.truncate(mark.fresh);
+        self.growth = mark.growth;
+    }
+
+    /// Notes the new length of a message, if there were changes since, all of them in its body: what
+    /// [`message`](Self::message) does, for who knows only afterwards whether there is anything to note. `head` is where
+    /// the message's key and length are, `body_len` the length.
+    pub fn enclose(&mut self, mark: &Mark, number: u32, head: Range<usize>, body_len: usize) {
+        if !self.changed_since(mark) {
+            return;
+        }
+        let body_len = body_len.saturating_add_signed(self.growth - mark.growth);
+        let start = self.fresh.len();
+        put_varint(u64::from(number << 3 | 2), &mut self.fresh);
+        put_varint(body_len as u64, &mut self.fresh);
+        self.insert(mark.patches, head, start..self.fresh.len());
+    }
+
+    /// Like [`splice`](Self::splice), for a range among or before changes that were made since.
+    pub fn splice_since(
+        &mut self,
+        mark: &Mark,
+        out: Range<usize>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let start = self.fresh.len();
+        write(&mut self.fresh);
+        let later = self.patches.get(mark.patches..).unwrap_or_default();
+        let at = mark.patches + later.partition_point(|patch| patch.out.start < out.start);
+        self.insert(at, out, start..self.fresh.len());
+    }
+
+    fn insert(&mut self, at: usize, out: Range<usize>, fresh: Range<usize>) {
+        self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
+        self.patches.insert(at, Patch { out, fresh });
+    }
+
+    /// Takes a field out.
+    #[inline]
+    pub fn delete(&mut self, field: &Field<'a>) {
+        self.splice(field.range(), |_| {});
+    }
+
+    /// Puts what `write` appends in the place of a field.
+    #[inline]
+    pub fn replace(&mut self, field: &Field<'a>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.splice(field.range(), write);
+    }
+
+    /// Puts what `write` appends behind the last field of a message, given as the field it is in.
+    #[inline]
+    pub fn append(&mut self, message: &Field<'a>, write: impl FnOnce(&mut Vec<u8>)) {
+        let end = message.range().end;
+        self.splice(end..end, write);
+    }
+
+    /// Puts what `write` appends in the place of a range of the request. Ranges must be given in ascending order.
+    #[inline]
+    pub fn splice(&mut self, out: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(
+            self.patches
+                .last()
+                .is_none_or(|last| last.out.end <= out.start)
+        );
+        let start = self.fresh.len();
+        write(&mut self.fresh);
+        let fresh = start..self.fresh.len();
+        self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
+        self.patches.push(Patch { out, fresh });
+    }
+
+    /// Carries the changes out; `None` when there are none.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        if self.patches.is_empty() {
+            return None;
+        }
+        let mut output = Vec::with_capacity(self.request.len().saturating_add_signed(self.growth));
+        let mut kept = 0;
+        for Patch { out, fresh } in self.patches {
+            output.extend_from_slice(self.request.get(kept..out.start).unwrap_or_default());
+            output.extend_from_slice(self.fresh.get(fresh).unwrap_or_default());
+            kept = out.end;
+        }
+        output.extend_from_slice(self.request.get(kept..).unwrap_or_default());
+        Some(output)
+    }
+}
+
+/// Appends a length-delimited field: a message, a string or bytes.
+#[inline]
+pub fn put_delimited(number: u32, body: &[u8], output: &mut Vec<u8>) {
+    put_varint(u64::from(number << 3 | 2), output);
+    put_varint(body.len() as u64, output);
+    output.extend_from_slice(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::Fields;
+
+    fn message(number: u32, body: &[u8]) -> Vec<u8> {
+        let mut output = Vec::new();
+        put_delimited(number, body, &mut output);
+        output
+    }
+
+    #[test]
+    fn lengths_on_all_levels_follow_the_content_in_both_directions() {
+        for (before, after) in [(5, 400), (400, 5), (120, 130), (130, 120), (7, 7)] {
+            let nest = |text: usize| {
+                let inner = [message(1, &vec![b'x'; text]), message(2, b"stays")].concat();
+                [message(3, b"stays"), message(4, &message(4, &inner))].concat()
+            };
+            let request = nest(before);
+            let mut editor = Editor::new(&request);
+            for outer in Fields::new(&request).flatten().filter(|f| f.number == 4) {
+                editor.message(&outer, |editor| {
+                    for inner in outer.fields().flatten() {
+                        editor.message(&inner, |editor| {
+                            for text in inner.fields().flatten().filter(|f| f.number == 1) {
+                                editor.replace(&text, |out| {
+                                    put_delimited(1, &vec![b'x'; after], out);
+                                });
+                            }
+                        });
+                    }
+                });
+            }
+            assert_eq!(editor.finish(), Some(nest(after)));
+        }
+    }
+
+    #[test]
+    fn visiting_without_changing_leaves_the_request_alone() {
+        let request = message(1, &message(2, b"text"));
+        let mut editor = Editor::new(&request);
+        for outer in Fields::new(&request).flatten() {
+            editor.message(&outer, |editor| {
+                for inner in outer.fields().flatten() {
+                    editor.message(&inner, |_| {});
+                }
+            });
+        }
+        assert_eq!(editor.finish(), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! OTLP/JSON to OTLP's bytes and back, for all four signals, driven by OTLP's own descriptors.
+//!
+//! The rules are those of the OTLP specification ("JSON Protobuf Encoding") over the ProtoJSON
+//! mapping: ids in hex, other bytes in base64, enums as integers, 64-bit integers as decimal
+//! strings (numbers are read too), `NaN` and `Infinity` as strings, `null` for absent, unknown
+//! names ignored at any depth.
+//!
+//! Where the two leave room, this module decides:
+//!
+//! - `snake_case` names are read as well, as ProtoJSON demands of parsers. OTLP calls them not
+//!   valid; to ignore them as unknown would lose data without a word.
+//! - A key that occurs twice, in either spelling, is an error, and so are two members of one
+//!   `oneof`: whichever was kept, the other would be lost without a word.
+//! - `null` inside a list is an error, as in ProtoJSON.
+//! - An enum name is an error that says the number to write.
+//! - A lone surrogate (`"\ud83d"`) becomes U+FFFD: SDKs that cut strings at a number of UTF-16
+//!   units produce it, and it must not cost the whole request. Bytes that are not UTF-8 are an
+//!   error.
+//! - Ids of any length are read, as from protobuf: what a pipeline accepts must not depend on the
+//!   encoding.
+//! - A byte order mark at the start is skipped, and a control character inside a string that should
+//!   have been escaped is read as it is.
+//!
+//! Errors never repeat a text from the request: it may hold what must not get into logs.
+
+mod decode;
+mod encode;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::Malformed;
+use super::descriptor::{Descriptors, FieldDescriptor};
+use crate::Signal;
+
+/// Why a text is not valid OTLP/JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonError {
+    /// Where, as in `resourceSpans[0].scopeSpans[1].spans[7].traceId`; empty for the request
+    /// itself.
+    pub path: String,
+    /// What is wrong and what is expected, with line and column (both from 1, the column in bytes).
+    pub reason: String,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.reason)
+        } else {
+            write!(f, "{}: {}", self.path, self.reason)
+        }
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+/// Transcodes an OTLP/JSON request to an encoded one, in one pass. The output is valid by
+/// construction.
+///
+/// # Errors
+/// At the first thing that is wrong; see the module's documentation for the rules.
+pub fn to_wire(signal: Signal, json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let request = to_wire_within(signal, json, usize::MAX)?;
+    Ok(request.unwrap_or_default())
+}
+
+/// [`to_wire`], given up with `None` when the request has more than about `limit` bytes. It is smaller than its JSON,
+/// except for lists of short numbers: `0,` can be eight bytes.
+///
+/// # Errors
+/// Those of [`to_wire`].
+pub fn to_wire_within(
+    signal: Signal,
+    json: &[u8],
+    limit: usize,
+) -> Result<Option<Vec<u8>>, JsonError> {
+    decode::to_wire(&DESCRIPTORS, signal, json, limit)
+}
+
+/// Transcodes an encoded, valid request to OTLP/JSON. Fields that OTLP does not know are dropped:
+/// JSON has no place for them.
+///
+/// # Errors
+/// When the request is not valid, which [`super::validate`] tells earlier.
+pub fn from_wire(signal: Signal, request: &[u8]) -> Result<Vec<u8>, Malformed> {
+    encode::from_wire(&DESCRIPTORS, signal, request)
+}
+
+static DESCRIPTORS: LazyLock<Descriptors> = LazyLock::new(Descriptors::load);
+
+/// How many messages may nest below the request: what prost accepts.
+const MAX_DEPTH: usize = 100;
+
+/// Whether a bytes field is written in hex: trace and span ids, and by the same rule profile ids.
+fn is_id(field: &FieldDescriptor) -> bool {
+    matches!(
+        field.name.as_str(),
+        "trace_id" | "span_id" | "parent_span_id" | "profile_id"
+    )
+}

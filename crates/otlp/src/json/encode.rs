@@ -1,0 +1,364 @@
+//! From the wire to JSON.
+
+use std::io::Write;
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use prost::encoding::{WireType, decode_key, decode_varint};
+use prost_types::field_descriptor_proto::Type;
+
+use super::{MAX_DEPTH, is_id};
+use crate::Malformed;
+use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
+use crate::{Decoded, Signal};
+
+pub(super) fn from_wire(
+    descriptors: &Descriptors,
+    signal: Signal,
+    request: &[u8],
+) -> Result<Vec<u8>, Malformed> {
+    match transcode(descriptors, signal, request) {
+        Ok(json) => Ok(json),
+        Err(Stop::Malformed(error)) => Err(error),
+        Err(Stop::NeedsMerge) => {
+            let merged = Decoded::decode(signal, request)
+                .map_err(|_| Malformed::new(0, "prost refuses the request"))?
+                .encode();
+            transcode(descriptors, signal, &merged).map_err(|stop| match stop {
+                Stop::Malformed(error) => error,
+                Stop::NeedsMerge => {
+                    Malformed::new(0, "a singular field still occurs twice after merging")
+                }
+            })
+        }
+    }
+}
+
+fn transcode(descriptors: &Descriptors, signal: Signal, request: &[u8]) -> Result<Vec<u8>, Stop> {
+    let mut transcoder = Transcoder {
+        descriptors,
+        request,
+        out: Vec::with_capacity(request.len() * 2),
+        entries: Vec::new(),
+    };
+    let root = &descriptors.messages[descriptors.root(signal)];
+    transcoder.message(root, 0..request.len(), 0)?;
+    Ok(transcoder.out)
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+enum Stop {
+    Malformed(Malformed),
+    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is
+    /// prost's business.
+    NeedsMerge,
+}
+
+struct Transcoder<'d, 'r> {
+    descriptors: &'d Descriptors,
+    request: &'r [u8],
+    out: Vec<u8>,
+    /// The fields of all messages that are being written, those of the innermost last.
+    entries: Vec<Entry<'d>>,
+}
+
+/// One occurrence of a field.
+#[derive(Clone)]
+struct Entry<'d> {
+    field: &'d FieldDescriptor,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// A number as it is on the wire.
+    Bits(u64),
+    /// A length-delimited value: where in the request.
+    Range(Range<usize>),
+}
+
+impl<'d> Transcoder<'d, '_> {
+    fn message(
+        &mut self,
+        message: &'d MessageDescriptor,
+        range: Range<usize>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        if depth > MAX_DEPTH {
+            return malformed(range.start, "nested too deep");
+        }
+        let base = self.entries.len();
+        self.scan(message, range)?;
+        let mine = &mut self.entries[base..];
+        // JSON needs all elements of a list together; the sort keeps their order. Most requests are
+        // in order already.
+        if !mine.is_sorted_by_key(|entry| entry.field.number) {
+            mine.sort_by_key(|entry| entry.field.number);
+        }
+        let mut oneofs_seen = 0_u64;
+        let mut comma = false;
+        self.out.push(b'{');
+        let mut at = base;
+        while let Some(Entry { field, .. }) = self.entries.get(at) {
+            let field = *field;
+            let count = self.entries[at..]
+                .iter()
+                .take_while(|entry| entry.field.number == field.number)
+                .count();
+            if let Some(oneof) = field.oneof {
+                let bit = 1 << (oneof % 64);
+                if oneofs_seen & bit != 0 || count > 1 {
+                    return Err(Stop::NeedsMerge);
+                }
+                oneofs_seen |= bit;
+            }
+            if field.repeated {
+                self.name(field, &mut comma);
+                self.list(field, at..at + count, depth)?;
+            } else {
+                if count > 1 && field.kind == Type::Message {
+                    return Err(Stop::NeedsMerge);
+                }
+                // The last occurrence of a singular scalar wins.
+                let content = self.entries[at + count - 1].content.clone();
+                if field.has_presence() || !is_zero(field.kind, &content) {
+                    self.name(field, &mut comma);
+                    self.value(field, content, depth)?;
+                }
+            }
+            at += count;
+        }
+        self.out.push(b'}');
+        self.entries.truncate(base);
+        Ok(())
+    }
+
+    /// Collects the fields of a message.
+    fn scan(&mut self, message: &'d MessageDescriptor, range: Range<usize>) -> Result<(), Stop> {
+        let Some(mut rest) = self.request.get(range.clone()) else {
+            return malformed(range.start, "the message is cut off");
+        };
+        while !rest.is_empty() {
+            let at = range.end - rest.len();
+            let Ok((number, wire_type)) = decode_key(&mut rest) else {
+                return malformed(at, "no valid key");
+            };
+            let at = range.end - rest.len();
+            let content = match wire_type {
+                WireType::Varint => match decode_varint(&mut rest) {
+                    Ok(value) => Content::Bits(value),
+                    Err(_) => return malformed(at, "no valid varint"),
+                },
+                WireType::SixtyFourBit => Content::Bits(u64::from_le_bytes(take(&mut rest, at)?)),
+                WireType::ThirtyTwoBit => {
+                    Content::Bits(u32::from_le_bytes(take(&mut rest, at)?).into())
+                }
+                WireType::LengthDelimited => {
+                    let Ok(length) = decode_varint(&mut rest) else {
+                        return malformed(at, "no valid length");
+                    };
+                    let at = range.end - rest.len();
+                    let Some((_, behind)) = usize::try_from(length)
+                        .ok()
+                        .and_then(|length| rest.split_at_checked(length))
+                    else {
+                        return malformed(at, "a length exceeds the message");
+                    };
+                    rest = behind;
+                    Content::Range(at..range.end - rest.len())
+                }
+                WireType::StartGroup | WireType::EndGroup => {
+                    return malformed(at, "groups are not part of OTLP");
+                }
+            };
+            let fields = &message.fields;
+            let Ok(position) = fields.binary_search_by_key(&number, |field| field.number) else {
+                continue;
+            };
+            let field = &fields[position];
+            let packed = field.repeated && wire_type == WireType::LengthDelimited;
+            if wire_type != wire_type_of(field.kind) && !packed {
+                return malformed(at, "a field has the wrong wire type");
+            }
+            match &content {
+                // No elements; and a list that is empty in the end is not written.
+                Content::Range(range) if range.is_empty() && is_number(field.kind) => {}
+                _ => self.entries.push(Entry { field, content }),
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, field: &FieldDescriptor, comma: &mut bool) {
+        if std::mem::replace(comma, true) {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(field.json_name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    fn list(
+        &mut self,
+        field: &'d FieldDescriptor,
+        entries: Range<usize>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        self.out.push(b'[');
+        for at in entries.clone() {
+            if at > entries.start {
+                self.out.push(b',');
+            }
+            match self.entries[at].content.clone() {
+                Content::Range(range) if is_number(field.kind) => self.packed(field, range)?,
+                content => self.value(field, content, depth)?,
+            }
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    fn packed(&mut self, field: &FieldDescriptor, range: Range<usize>) -> Result<(), Stop> {
+        let mut rest = &self.request[range.clone()];
+        while !rest.is_empty() {
+            let at = range.end - rest.len();
+            if at > range.start {
+                self.out.push(b',');
+            }
+            let bits = match wire_type_of(field.kind) {
+                WireType::SixtyFourBit => u64::from_le_bytes(take(&mut rest, at)?),
+                WireType::ThirtyTwoBit => u32::from_le_bytes(take(&mut rest, at)?).into(),
+                _ => match decode_varint(&mut rest) {
+                    Ok(value) => value,
+                    Err(_) => return malformed(at, "no valid varint"),
+                },
+            };
+            self.number(field.kind, bits);
+        }
+        Ok(())
+    }
+
+    fn value(
+        &mut self,
+        field: &'d FieldDescriptor,
+        content: Content,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        let range = match content {
+            Content::Bits(bits) => {
+                self.number(field.kind, bits);
+                return Ok(());
+            }
+            Content::Range(range) => range,
+        };
+        let bytes = &self.request[range.clone()];
+        match (field.kind, field.message) {
+            (_, Some(message)) => {
+                let message = &self.descriptors.messages[message];
+                self.message(message, range, depth + 1)?;
+            }
+            (Type::String, _) => match std::str::from_utf8(bytes) {
+                Ok(text) => self.text(text),
+                Err(_) => return malformed(range.start, "a string is not valid UTF-8"),
+            },
+            _ if is_id(field) => {
+                self.out.push(b'"');
+                for byte in bytes {
+                    self.out.push(HEX[usize::from(byte >> 4)]);
+                    self.out.push(HEX[usize::from(byte & 15)]);
+                }
+                self.out.push(b'"');
+            }
+            _ => self.print(format_args!("\"{}\"", STANDARD.encode(bytes))),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, kind: Type, bits: u64) {
+        // 32-bit values are what is left after truncation: negative ones take ten bytes as varints.
+        match kind {
+            Type::Bool => self.print(format_args!("{}", bits != 0)),
+            Type::Int32 | Type::Enum | Type::Sfixed32 => {
+                self.print(format_args!("{}", bits as i32))
+            }
+            Type::Uint32 | Type::Fixed32 => self.print(format_args!("{}", bits as u32)),
+            Type::Sint32 => self.print(format_args!("{}", unzigzag(bits & 0xffff_ffff))),
+            Type::Int64 | Type::Sfixed64 => self.print(format_args!("\"{}\"", bits as i64)),
+            Type::Sint64 => self.print(format_args!("\"{}\"", unzigzag(bits))),
+            Type::Double => self.double(f64::from_bits(bits)),
+            Type::Float => self.double(f32::from_bits(bits as u32).into()),
+            _ => self.print(format_args!("\"{bits}\"")),
+        }
+    }
+
+    fn double(&mut self, value: f64) {
+        if value.is_nan() {
+            self.out.extend_from_slice(b"\"NaN\"");
+        } else if value.is_infinite() {
+            let text: &[u8] = if value > 0.0 {
+                b"\"Infinity\""
+            } else {
+                b"\"-Infinity\""
+            };
+            self.out.extend_from_slice(text);
+        } else {
+            // Writing into a vector cannot fail; the shortest digits that read back as the same
+            // value.
+            let _ = serde_json::to_writer(&mut self.out, &value);
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        // Writing into a vector cannot fail.
+        let _ = serde_json::to_writer(&mut self.out, text);
+    }
+
+    fn print(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing into a vector cannot fail.
+        let _ = self.out.write_fmt(text);
+    }
+}
+
+fn malformed<T>(offset: usize, reason: &'static str) -> Result<T, Stop> {
+    Err(Stop::Malformed(Malformed::new(offset, reason)))
+}
+
+fn take<const N: usize>(rest: &mut &[u8], at: usize) -> Result<[u8; N], Stop> {
+    match rest.split_first_chunk::<N>() {
+        Some((bytes, behind)) => {
+            *rest = behind;
+            Ok(*bytes)
+        }
+        None => malformed(at, "a number exceeds the message"),
+    }
+}
+
+fn unzigzag(bits: u64) -> i64 {
+    ((bits >> 1) as i64) ^ -((bits & 1) as i64)
+}
+
+fn is_number(kind: Type) -> bool {
+    wire_type_of(kind) != WireType::LengthDelimited
+}
+
+fn wire_type_of(kind: Type) -> WireType {
+    match kind {
+        Type::Message | Type::String | Type::Bytes => WireType::LengthDelimited,
+        Type::Group => WireType::StartGroup,
+        Type::Double | Type::Fixed64 | Type::Sfixed64 => WireType::SixtyFourBit,
+        Type::Float | Type::Fixed32 | Type::Sfixed32 => WireType::ThirtyTwoBit,
+        _ => WireType::Varint,
+    }
+}
+
+fn is_zero(kind: Type, content: &Content) -> bool {
+    match (kind, content) {
+        (_, Content::Range(range)) => range.is_empty(),
+        (Type::Int32 | Type::Uint32 | Type::Sint32 | Type::Enum, Content::Bits(bits)) => {
+            *bits as u32 == 0
+        }
+        (_, Content::Bits(bits)) => *bits == 0,
+    }
+}

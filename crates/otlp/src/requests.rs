@@ -1,0 +1,84 @@
+//! Encoded requests that are one when they are concatenated.
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// One or more encoded `Export*ServiceRequest`s.
+///
+/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
+/// request: batching is appending a part, and no byte is copied until the socket. A profiles request has one
+/// dictionary: whoever gathers several as parts makes one of them (see `tributary_profiles::join`) before
+/// it hands them on.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    parts: SmallVec<[Bytes; 1]>,
+    len: usize,
+}
+
+impl Requests {
+    /// The bytes of all parts together.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The parts, in order. Each is a complete, valid request.
+    pub fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
+
+    /// Appends a request.
+    pub fn push(&mut self, part: Bytes) {
+        self.len += part.len();
+        self.parts.push(part);
+    }
+
+    /// Appends all parts of `other`.
+    pub fn append(&mut self, other: Requests) {
+        self.len += other.len;
+        self.parts.extend(other.parts);
+    }
+
+    /// One contiguous request; copies only when there are several parts.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.parts.as_slice() {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            many => {
+                let mut joined = BytesMut::with_capacity(self.len);
+                for part in many {
+                    joined.extend_from_slice(part);
+                }
+                joined.freeze()
+            }
+        }
+    }
+
+    /// The parts by value.
+    pub fn into_parts(self) -> impl ExactSizeIterator<Item = Bytes> {
+        self.parts.into_iter()
+    }
+}
+
+impl From<Bytes> for Requests {
+    fn from(part: Bytes) -> Self {
+        Requests {
+            len: part.len(),
+            parts: SmallVec::from_elem(part, 1),
+        }
+    }
+}
+
+impl FromIterator<Bytes> for Requests {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(parts: I) -> Self {
+        let parts: SmallVec<[Bytes; 1]> = parts.into_iter().collect();
+        Requests {
+            len: parts.iter().map(Bytes::len).sum(),
+            parts,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Taking resources, scopes and what they have out of a request.
+
+use super::Malformed;
+use super::edit::Editor;
+use super::reader::{Fault, Field, Fields};
+use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
+
+/// Says what stays. The first one that says no decides.
+pub trait Sieve<'a> {
+    /// Whether something of what this resource sent stays.
+    fn resource(&mut self, _entry: ResourceEntry<'a>) -> bool {
+        true
+    }
+
+    /// Whether something of what this scope of the resource at hand made stays.
+    fn scope(&mut self, _entry: ScopeEntry<'a>) -> bool {
+        true
+    }
+
+    /// Whether this span, metric, log record or profile of the scope at hand stays. What stays may be edited; of what
+    /// goes, edits are forgotten.
+    fn item(&mut self, _item: &Field<'a>, _editor: &mut Editor<'a>) -> bool {
+        true
+    }
+}
+
+/// What is left of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sieved {
+    /// All of it, unchanged.
+    Same,
+    /// This.
+    Changed(Vec<u8>),
+    /// No resource.
+    Nothing,
+}
+
+/// Takes out of a valid request of any signal what does not stay. A scope, or a resource, that becomes empty by that goes
+/// too; one that was empty before stays.
+///
+/// # Errors
+/// When the request is not valid.
+pub fn sieve<'a>(request: &'a [u8], sieve: &mut impl Sieve<'a>) -> Result<Sieved, Malformed> {
+    let mut editor = Editor::new(request);
+    let left = each(Fields::new(request), 1, &mut editor, |entry, editor| {
+        if !sieve.resource(ResourceEntry::view(message(entry))) {
+            return Ok(false);
+        }
+        each(entry.fields(), 2, editor, |scope, editor| {
+            if !sieve.scope(ScopeEntry::view(message(scope))) {
+                return Ok(false);
+            }
+            each(scope.fields(), 2, editor, |item, editor| {
+                Ok(sieve.item(item, editor))
+            })
+        })
+    });
+    match left {
+        Err(fault) => Err(Malformed::new(0, fault.text())),
+        Ok(false) => Ok(Sieved::Nothing),
+        Ok(true) => Ok(editor.finish().map_or(Sieved::Same, Sieved::Changed)),
+    }
+}
+
+fn message<'a>(field: &Field<'a>) -> Message<'a> {
+    Message::new(field.value.bytes().unwrap_or_default())
+}
+
+/// Asks for each message in the fields of that number whether it stays, and takes out those that do not. Returns whether
+/// any stays, or there was none.
+#[inline(always)]
+pub fn each<'a>(
+    fields: Fields<'a>,
+    number: u32,
+    editor: &mut Editor<'a>,
+    mut stays: impl FnMut(&Field<'a>, &mut Editor<'a>) -> Result<bool, Fault>,
+) -> Result<bool, Fault> {
+    let mut any_stays = false;
+    let mut any_goes = false;
+    for field in fields {
+        let field = field?;
+        if field.number != number || field.value.bytes().is_none() {
+            continue;
+        }
+        let mark = editor.mark();
+        if editor.message(&field, |editor| stays(&field, editor))? {
+            any_stays = true;
+        } else {
+            editor.rollback(&mark);
+            editor.delete(&field);
+            any_goes = true;
+        }
+    }
+    Ok(any_stays || !any_goes)
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    use prost::Message as _;
+
+    use super::*;
+    use crate::edit::put_delimited;
+    use crate::view;
+
+    fn request(resources: &[&[&[&str]]]) -> Vec<u8> {
+        let span = |name: &&str| Span {
+            name: (*name).to_owned(),
+            ..Span::default()
+        };
+        let scope = |names: &&[&str]| ScopeSpans {
+            spans: names.iter().map(span).collect(),
+            ..ScopeSpans::default()
+        };
+        let resource = |scopes: &&[&[&str]]| ResourceSpans {
+            scope_spans: scopes.iter().map(scope).collect(),
+            ..ResourceSpans::default()
+        };
+        let request = ExportTraceServiceRequest {
+            resource_spans: resources.iter().map(resource).collect(),
+        };
+        request.encode_to_vec()
+    }
+
+    /// Gives every span another name, and lets only those pass whose name does not begin with `-`.
+    struct Renaming;
+
+    impl<'a> Sieve<'a> for Renaming {
+        fn item(&mut self, item: &Field<'a>, editor: &mut Editor<'a>) -> bool {
+            let name = view::Span::view(message(item)).name();
+            let field = item.fields().flatten().find(|field| field.number == 5);
+            editor.replace(&field.unwrap(), |output| {
+                put_delimited(5, format!("{name}{name}").as_bytes(), output);
+            });
+            !name.starts_with('-')
+        }
+    }
+
+    #[test]
+    fn what_becomes_empty_goes_and_edits_of_what_goes_are_forgotten() {
+        let before = request(&[
+            &[&["-a", "b"], &["-c"], &[]],
+            &[&["-d"], &["-e"]],
+            &[],
+            &[&["f"]],
+        ]);
+        let after = request(&[&[&["bb"], &[]], &[], &[&["ff"]]]);
+        assert_eq!(sieve(&before, &mut Renaming), Ok(Sieved::Changed(after)));
+        let gone = request(&[&[&["-a"], &["-b"]]]);
+        assert_eq!(sieve(&gone, &mut Renaming), Ok(Sieved::Nothing));
+    }
+
+    struct Everything;
+
+    impl Sieve<'_> for Everything {}
+
+    #[test]
+    fn where_all_stays_nothing_is_copied() {
+        for before in [request(&[]), request(&[&[], &[&[]], &[&["a"]]])] {
+            assert_eq!(sieve(&before, &mut Everything), Ok(Sieved::Same));
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Stamping: who sent a request, as an attribute of its resources that the sender cannot forge.
+//!
+//! Whatever a reader could take for the stamp is removed first: every attribute of its key and, in profiles, every
+//! attribute whose key is a reference to that text in the dictionary. So is an attribute whose reference leads nowhere:
+//! nobody can read it now, but it would become the stamp's if somebody added that text to the dictionary. The stamp
+//! itself is always written out, never as a reference, for the same reason. Only resources are looked at: attributes of
+//! spans, records, points and samples are their application's own words.
+//!
+//! Nothing is decoded, not even what is ambiguous: the message that occurs twice is read as what merging would make of
+//! it. Only the result takes memory, and how much is known before it is made, so that a client cannot choose a form that
+//! costs more.
+
+use std::cell::OnceCell;
+
+use super::Malformed;
+use super::edit::put_delimited;
+use super::reader::{Fault, Field, Fields, Value, put_varint, varint_len};
+use crate::Signal;
+
+/// The attribute that says who sent a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    key: String,
+}
+
+/// What stamping will make of one request.
+#[derive(Debug)]
+pub struct Stamping<'a> {
+    request: &'a [u8],
+    marker: Marker<'a>,
+    size: Size,
+}
+
+impl Stamp {
+    /// A stamp under that key.
+    pub fn new(key: impl Into<String>) -> Self {
+        Stamp { key: key.into() }
+    }
+
+    /// Prepares to put the attribute `key` = `identity` on every resource of a valid request, in the place of whatever
+    /// is there under that key. Resources that are missing are created. Without an identity, attributes of that key are
+    /// only removed.
+    ///
+    /// # Errors
+    /// When the request is not valid.
+    pub fn prepare<'a>(
+        &'a self,
+        signal: Signal,
+        identity: Option<&str>,
+        request: &'a [u8],
+    ) -> Result<Stamping<'a>, Malformed> {
+        let marker = Marker {
+            key: self.key.as_bytes(),
+            attribute: identity.map_or_else(Vec::new, |identity| self.attribute(identity)),
+            profiles: (signal == Signal::Profiles).then_some(request),
+            names: OnceCell::new(),
+        };
+        let size = marker.request(request).map_err(malformed)?;
+        Ok(Stamping {
+            request,
+            marker,
+            size,
+        })
+    }
+
+    /// The stamp as a field of a resource.
+    fn attribute(&self, identity: &str) -> Vec<u8> {
+        let mut value = Vec::with_capacity(identity.len() + 4);
+        put_delimited(1, identity.as_bytes(), &mut value);
+        let mut attribute = Vec::with_capacity(self.key.len() + value.len() + 8);
+        put_delimited(1, self.key.as_bytes(), &mut attribute);
+        put_delimited(2, &value, &mut attribute);
+        let mut field = Vec::with_capacity(attribute.len() + 4);
+        put_delimited(1, &attribute, &mut field);
+        field
+    }
+}
+
+impl Stamping<'_> {
+    /// The bytes of the stamped request; none when it stays as it is.
+    pub fn bytes(&self) -> Option<usize> {
+        self.size.changed.then_some(self.size.bytes)
+    }
+
+    /// The stamped request; none when it stays as it is.
+    ///
+    /// # Errors
+    /// When the request is not valid.
+    pub fn write(&self) -> Result<Option<Vec<u8>>, Malformed> {
+        let Some(bytes) = self.bytes() else {
+            return Ok(None);
+        };
+        let mut output = Vec::with_capacity(bytes);
+        self.marker
+            .write_request(self.request, &mut output)
+            .map_err(malformed)?;
+        debug_assert_eq!(output.len(), bytes);
+        Ok(Some(output))
+    }
+}
+
+/// How large a message will be, and whether it will differ.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    bytes: usize,
+    changed: bool,
+}
+
+impl Size {
+    /// Adds a field that stays as it is.
+    fn keep(&mut self, field: &Field<'_>) {
+        self.bytes += field.raw.len();
+    }
+
+    /// Adds a field (with a number below 16) that holds a message of that size.
+    fn nest(&mut self, field: &Field<'_>, body: Size) {
+        if body.changed {
+            self.bytes += delimited_len(body.bytes);
+            self.changed = true;
+        } else {
+            self.keep(field);
+        }
+    }
+}
+
+/// The stamp, for one request. Sizes are computed before anything is written, top down, because a length stands before
+/// its content; what is computed again on the way down is a handful of attributes.
+#[derive(Debug)]
+struct Marker<'a> {
+    key: &'a [u8],
+    /// What to append to a resource.
+    attribute: Vec<u8>,
+    /// The request, when references into its dictionary count.
+    profiles: Option<&'a [u8]>,
+    names: OnceCell<Names>,
+}
+
+/// What references in profiles can mean.
+#[derive(Debug, Default)]
+struct Names {
+    /// How many texts the dictionary has.
+    texts: usize,
+    /// Which of them are the key, ascending.
+    keys: Vec<u32>,
+}
+
+/// What becomes of an attribute.
+enum Verdict {
+    Keep,
+    Remove,
+    /// It has several keys, the last of which counts and is another one: the others go.
+    Trim,
+}
+
+impl Marker<'_> {
+    fn request(&self, request: &[u8]) -> Result<Size, Fault> {
+        let mut size = Size::default();
+        for field in Fields::new(request) {
+            let field = field?;
+            match is_message(&field) {
+                true => size.nest(&field, self.entry(&field)?),
+                false => size.keep(&field),
+            }
+        }
+        Ok(size)
+    }
+
+    /// `ResourceSpans` and its like.
+    fn entry(&self, entry: &Field<'_>) -> Result<Size, Fault> {
+        let mut size = Size::default();
+        let last = last_resource(entry)?;
+        for field in entry.fields() {
+            let field = field?;
+            match is_message(&field) {
+                true => size.nest(&field, self.resource(&field, Some(field.offset) == last)?),
+                false => size.keep(&field),
+            }
+        }
+        if last.is_none() && !self.attribute.is_empty() {
+            size.bytes += delimited_len(self.attribute.len());
+            size.changed = true;
+        }
+        Ok(size)
+    }
+
+    fn resource(&self, resource: &Field<'_>, last: bool) -> Result<Size, Fault> {
+        let mut size = Size::default();
+        for field in resource.fields() {
+            let field = field?;
+            match self.judge(&field)? {
+                Verdict::Keep => size.keep(&field),
+                Verdict::Remove => size.changed = true,
+                Verdict::Trim => {
+                    size.bytes += delimited_len(self.trimmed(&field)?.len());
+                    size.changed = true;
+                }
+            }
+        }
+        if last && !self.attribute.is_empty() {
+            size.bytes += self.attribute.len();
+            size.changed = true;
+        }
+        Ok(size)
+    }
+
+    fn write_request(&self, request: &[u8], output: &mut Vec<u8>) -> Result<(), Fault> {
+        for field in Fields::new(request) {
+            let field = field?;
+            let size = match is_message(&field) {
+                true => self.entry(&field)?,
+                false => Size::default(),
+            };
+            if size.changed {
+                put_header(size.bytes, output);
+                self.write_entry(&field, output)?;
+            } else {
+                output.extend_from_slice(field.raw);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_entry(&self, entry: &Field<'_>, output: &mut Vec<u8>) -> Result<(), Fault> {
+        let last = last_resource(entry)?;
+        for field in entry.fields() {
+            let field = field?;
+            let is_last = Some(field.offset) == last;
+            let size = match is_message(&field) {
+                true => self.resource(&field, is_last)?,
+                false => Size::default(),
+            };
+            if size.changed {
+                put_header(size.bytes, output);
+                self.write_resource(&field, is_last, output)?;
+            } else {
+                output.extend_from_slice(field.raw);
+            }
+        }
+        if last.is_none() && !self.attribute.is_empty() {
+            put_delimited(1, &self.attribute, output);
+        }
+        Ok(())
+    }
+
+    fn write_resource(
+        &self,
+        resource: &Field<'_>,
+        last: bool,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        for field in resource.fields() {
+            let field = field?;
+            match self.judge(&field)? {
+                Verdict::Keep => output.extend_from_slice(field.raw),
+                Verdict::Remove => {}
+                Verdict::Trim => put_delimited(1, &self.trimmed(&field)?, output),
+            }
+        }
+        if last {
+            output.extend_from_slice(&self.attribute);
+        }
+        Ok(())
+    }
+
+    /// Looks at a field of a resource. In an attribute of the key every name it ever had counts if it is the last one:
+    /// that is what readers see.
+    fn judge(&self, attribute: &Field<'_>) -> Result<Verdict, Fault> {
+        if !is_message(attribute) {
+            return Ok(Verdict::Keep);
+        }
+        let (mut text, mut reference, mut any) = (false, false, false);
+        for field in attribute.fields() {
+            let field = field?;
+            let named = self.names(&field)?;
+            match field.number {
+                1 => text = named,
+                3 => reference = named,
+                _ => {}
+            }
+            any |= named;
+        }
+        Ok(match (text || reference, any) {
+            (true, _) => Verdict::Remove,
+            (false, true) => Verdict::Trim,
+            (false, false) => Verdict::Keep,
+        })
+    }
+
+    /// An attribute without the names that do not count and are the key.
+    fn trimmed(&self, attribute: &Field<'_>) -> Result<Vec<u8>, Fault> {
+        let mut body = Vec::with_capacity(attribute.raw.len());
+        for field in attribute.fields() {
+            let field = field?;
+            if !self.names(&field)? {
+                body.extend_from_slice(field.raw);
+            }
+        }
+        Ok(body)
+    }
+
+    /// Whether a field of an attribute is the key, or a reference to it.
+    fn names(&self, field: &Field<'_>) -> Result<bool, Fault> {
+        match (field.number, field.value, self.profiles) {
+            (1, Value::Bytes(key), _) => Ok(key == self.key),
+            (3, Value::Varint(index), Some(request)) => {
+                // Readers see an int32, and 0 as no reference.
+                let index = index as i32;
+                if index == 0 {
+                    return Ok(false);
+                }
+                let names = match self.names.get() {
+                    Some(names) => names,
+                    None => {
+                        let names = self.read_names(request)?;
+                        self.names.get_or_init(|| names)
+                    }
+                };
+                let Ok(index) = u32::try_from(index) else {
+                    return Ok(true);
+                };
+                Ok(index as usize >= names.texts || names.keys.binary_search(&index).is_ok())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Where the dictionary has the key. What occurs twice adds up when it is merged.
+    fn read_names(&self, request: &[u8]) -> Result<Names, Fault> {
+        let mut names = Names::default();
+        for field in Fields::new(request) {
+            let dictionary = field?;
+            if dictionary.number != 2 {
+                continue;
+            }
+            for field in dictionary.fields() {
+                let field = field?;
+                if let (5, Value::Bytes(text)) = (field.number, field.value) {
+                    if text == self.key
+                        && let Ok(index) = u32::try_from(names.texts)
+                    {
+                        names.keys.push(index);
+                    }
+                    names.texts += 1;
+                }
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Where the last resource of an entry is; what occurs before it is merged into it.
+fn last_resource(entry: &Field<'_>) -> Result<Option<usize>, Fault> {
+    let mut last = None;
+    for field in entry.fields() {
+        let field = field?;
+        if is_message(&field) {
+            last = Some(field.offset);
+        }
+    }
+    Ok(last)
+}
+
+/// Entries, their resources and a resource's attributes have the number 1, each in its own message.
+fn is_message(field: &Field<'_>) -> bool {
+    field.number == 1 && field.value.bytes().is_some()
+}
+
+/// The bytes of a field (with a number below 16) that holds so many.
+fn delimited_len(body: usize) -> usize {
+    1 + varint_len(body as u64) + body
+}
+
+fn put_header(body: usize, output: &mut Vec<u8>) {
+    output.push(0x0a);
+    put_varint(body as u64, output);
+}
+
+fn malformed(fault: Fault) -> Malformed {
+    Malformed::new(0, fault.text())
+}

@@ -1,0 +1,136 @@
+//! Resources, scopes, attributes and their values.
+
+use super::message::{Each, Message, View, scalar, text, view};
+use crate::reader::Value;
+
+view! {
+    /// Where telemetry comes from.
+    Resource {
+        /// What describes it.
+        attributes: each<Attribute> = 1;
+        /// How many attributes were dropped before they were sent.
+        dropped_attributes_count: uint32 = 2;
+        /// The entities it consists of.
+        entity_refs: each<EntityRef> = 3;
+    }
+}
+
+view! {
+    /// An entity, by the attributes of its resource that make it up.
+    EntityRef {
+        /// The schema of the entity.
+        schema_url: text = 1;
+        /// Its type, such as `host`.
+        kind: text = 2;
+        /// Keys of the attributes that identify it.
+        id_keys: texts = 3;
+        /// Keys of the attributes that describe it.
+        description_keys: texts = 4;
+    }
+}
+
+view! {
+    /// The instrumentation that made telemetry.
+    Scope {
+        /// Its name.
+        name: text = 1;
+        /// Its version.
+        version: text = 2;
+        /// What else describes it.
+        attributes: each<Attribute> = 3;
+        /// How many attributes were dropped before they were sent.
+        dropped_attributes_count: uint32 = 4;
+    }
+}
+
+view! {
+    /// A key and its value.
+    Attribute {
+        /// The key.
+        key: text = 1;
+        /// The value; may be missing.
+        value: one<AnyValue> = 2;
+        /// In profiles, the key as a position in the string table of the dictionary.
+        key_strindex: int32 = 3;
+    }
+}
+
+impl<'a> Attribute<'a> {
+    /// The key, without looking whether it is UTF-8 (it is).
+    #[inline]
+    pub fn key_bytes(&self) -> &'a [u8] {
+        match plain_key(self.message().encoded()) {
+            Some(key) => key,
+            None => self.message().bytes(1),
+        }
+    }
+}
+
+/// The key of an attribute that has one key, one value behind it and nothing else, as all writers make them: found without
+/// reading the value.
+#[inline]
+fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
+    let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
+        return None;
+    };
+    let (key, rest) = rest.split_at_checked(usize::from(*key_len))?;
+    let value_len = match rest {
+        [0x12, len @ 0..0x80, ..] => 2 + usize::from(*len),
+        [0x12, low, high @ 1..0x80, ..] => 3 + (usize::from(*low & 0x7f) | usize::from(*high) << 7),
+        _ => return None,
+    };
+    (rest.len() == value_len).then_some(key)
+}
+
+/// A set of attributes.
+pub type Attributes<'a> = Each<'a, Attribute<'a>>;
+
+/// The value of an attribute in a set.
+pub fn attribute<'a>(mut attributes: Attributes<'a>, key: &str) -> Option<AnyValue<'a>> {
+    attributes
+        .find(|attribute| attribute.key_bytes() == key.as_bytes())
+        .and_then(|attribute| attribute.value())
+}
+
+/// Any value.
+#[derive(Debug, Clone)]
+pub enum AnyValue<'a> {
+    /// No value.
+    Empty,
+    /// A text.
+    String(&'a str),
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A floating-point number.
+    Double(f64),
+    /// A list of values.
+    Array(Each<'a, AnyValue<'a>>),
+    /// Values by key.
+    Map(Attributes<'a>),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// In profiles, a text as a position in the string table of the dictionary.
+    StringIndex(i32),
+}
+
+impl<'a> View<'a> for AnyValue<'a> {
+    /// The members form a `oneof`: the last one is the value.
+    fn view(message: Message<'a>) -> Self {
+        let members = message
+            .values()
+            .filter(|(number, _)| (1..=8).contains(number));
+        match members.last() {
+            Some((1, Value::Bytes(bytes))) => AnyValue::String(text(bytes)),
+            Some((2, value)) => AnyValue::Bool(scalar(value) != 0),
+            Some((3, value)) => AnyValue::Int(scalar(value).cast_signed()),
+            Some((4, value)) => AnyValue::Double(f64::from_bits(scalar(value))),
+            Some((5, Value::Bytes(list))) => AnyValue::Array(Message::new(list).each(1)),
+            Some((6, Value::Bytes(list))) => AnyValue::Map(Message::new(list).each(1)),
+            Some((7, Value::Bytes(bytes))) => AnyValue::Bytes(bytes),
+            Some((8, value)) => AnyValue::StringIndex((scalar(value) as u32).cast_signed()),
+            _ => AnyValue::Empty,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Metrics and their data points.
+
+use super::common::Attribute;
+use super::message::{Each, Message, scalar, view};
+use crate::count::is_metric_data;
+use crate::reader::Value;
+
+view! {
+    /// A metric.
+    Metric {
+        /// Its name.
+        name: text = 1;
+        /// What it means.
+        description: text = 2;
+        /// Its unit, as UCUM writes it.
+        unit: text = 3;
+        /// What else describes it.
+        metadata: each<Attribute> = 12;
+    }
+}
+
+/// The data of a metric.
+#[derive(Debug, Clone)]
+pub enum Data<'a> {
+    /// Values at points in time.
+    Gauge {
+        /// The data points.
+        points: Each<'a, NumberPoint<'a>>,
+    },
+    /// Sums over time.
+    Sum {
+        /// The data points.
+        points: Each<'a, NumberPoint<'a>>,
+        /// `AggregationTemporality`.
+        temporality: i32,
+        /// Whether it only grows.
+        monotonic: bool,
+    },
+    /// Distributions over given buckets.
+    Histogram {
+        /// The data points.
+        points: Each<'a, HistogramPoint<'a>>,
+        /// `AggregationTemporality`.
+        temporality: i32,
+    },
+    /// Distributions over exponential buckets.
+    ExponentialHistogram {
+        /// The data points.
+        points: Each<'a, ExponentialHistogramPoint<'a>>,
+        /// `AggregationTemporality`.
+        temporality: i32,
+    },
+    /// Quantiles that somebody else computed.
+    Summary {
+        /// The data points.
+        points: Each<'a, SummaryPoint<'a>>,
+    },
+}
+
+impl<'a> Metric<'a> {
+    /// The data points with what holds for all of them. The forms of data form a `oneof`: the last one is the data.
+    pub fn data(&self) -> Option<Data<'a>> {
+        let fields = self.message().values();
+        let (number, value) = fields
+            .filter(|(number, _)| is_metric_data(*number))
+            .last()?;
+        let data = Message::new(value.bytes()?);
+        let temporality = data.int32(2);
+        Some(match number {
+            5 => Data::Gauge {
+                points: data.each(1),
+            },
+            7 => Data::Sum {
+                points: data.each(1),
+                temporality,
+                monotonic: data.boolean(3),
+            },
+            9 => Data::Histogram {
+                points: data.each(1),
+                temporality,
+            },
+            10 => Data::ExponentialHistogram {
+                points: data.each(1),
+                temporality,
+            },
+            _ => Data::Summary {
+                points: data.each(1),
+            },
+        })
+    }
+}
+
+/// A number in the form it was measured in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A floating-point number.
+    Double(f64),
+    /// A whole number.
+    Int(i64),
+}
+
+/// A `oneof` of a `double` and an `sfixed64`: the last one is the value.
+fn number(message: Message<'_>, double: u32, int: u32) -> Option<Number> {
+    let fields = message.values();
+    fields
+        .filter_map(|(number, value): (u32, Value<'_>)| match number {
+            _ if number == double => Some(Number::Double(f64::from_bits(scalar(value)))),
+            _ if number == int => Some(Number::Int(scalar(value).cast_signed())),
+            _ => None,
+        })
+        .last()
+}
+
+view! {
+    /// A data point of a gauge or a sum.
+    NumberPoint {
+        /// Start of what it stands for, in nanoseconds since 1970.
+        start_time_unix_nano: uint64 = 2;
+        /// When it was measured, in nanoseconds since 1970.
+        time_unix_nano: uint64 = 3;
+        /// Single measurements, as examples.
+        exemplars: each<Exemplar> = 5;
+        /// What tells it from other points.
+        attributes: each<Attribute> = 7;
+        /// `DataPointFlags`.
+        flags: uint32 = 8;
+    }
+}
+
+impl NumberPoint<'_> {
+    /// The value; missing when nothing was recorded.
+    pub fn value(&self) -> Option<Number> {
+        number(self.message(), 4, 6)
+    }
+}
+
+view! {
+    /// A data point of a histogram.
+    HistogramPoint {
+        /// Start of what it stands for, in nanoseconds since 1970.
+        start_time_unix_nano: uint64 = 2;
+        /// When it was measured, in nanoseconds since 1970.
+        time_unix_nano: uint64 = 3;
+        /// How many values.
+        count: uint64 = 4;
+        /// Their sum.
+        sum: some_double = 5;
+        /// How many values in each bucket.
+        bucket_counts: fixed64s = 6;
+        /// The upper bounds of all buckets but the last.
+        explicit_bounds: doubles = 7;
+        /// Single measurements, as examples.
+        exemplars: each<Exemplar> = 8;
+        /// What tells it from other points.
+        attributes: each<Attribute> = 9;
+        /// `DataPointFlags`.
+        flags: uint32 = 10;
+        /// The smallest value.
+        min: some_double = 11;
+        /// The largest value.
+        max: some_double = 12;
+    }
+}
+
+view! {
+    /// A data point of an exponential histogram.
+    ExponentialHistogramPoint {
+        /// What tells it from other points.
+        attributes: each<Attribute> = 1;
+        /// Start of what it stands for, in nanoseconds since 1970.
+        start_time_unix_nano: uint64 = 2;
+        /// When it was measured, in nanoseconds since 1970.
+        time_unix_nano: uint64 = 3;
+        /// How many values.
+        count: uint64 = 4;
+        /// Their sum.
+        sum: some_double = 5;
+        /// The resolution: bucket bounds are powers of 2 to the power of 2 to the power of -scale.
+        scale: sint32 = 6;
+        /// How many values are zero.
+        zero_count: uint64 = 7;
+        /// The buckets of positive values; may be missing.
+        positive: one<Buckets> = 8;
+        /// The buckets of negative values; may be missing.
+        negative: one<Buckets> = 9;
+        /// `DataPointFlags`.
+        flags: uint32 = 10;
+        /// Single measurements, as examples.
+        exemplars: each<Exemplar> = 11;
+        /// The smallest value.
+        min: some_double = 12;
+        /// The largest value.
+        max: some_double = 13;
+        /// Up to which distance from zero values count as zero.
+        zero_threshold: double = 14;
+    }
+}
+
+view! {
+    /// Adjacent buckets of an exponential histogram.
+    Buckets {
+        /// The index of the first one.
+        offset: sint32 = 1;
+        /// How many values in each.
+        bucket_counts: uint64s = 2;
+    }
+}
+
+view! {
+    /// A data point of a summary.
+    SummaryPoint {
+        /// Start of what it stands for, in nanoseconds since 1970.
+        start_time_unix_nano: uint64 = 2;
+        /// When it was measured, in nanoseconds since 1970.
+        time_unix_nano: uint64 = 3;
+        /// How many values.
+        count: uint64 = 4;
+        /// Their sum.
+        sum: double = 5;
+        /// The quantiles.
+        quantile_values: each<Quantile> = 6;
+        /// What tells it from other points.
+        attributes: each<Attribute> = 7;
+        /// `DataPointFlags`.
+        flags: uint32 = 8;
+    }
+}
+
+view! {
+    /// A quantile of a summary.
+    Quantile {
+        /// Which one, from 0 to 1.
+        quantile: double = 1;
+        /// The value at it.
+        value: double = 2;
+    }
+}
+
+view! {
+    /// A single measurement that stands for others.
+    Exemplar {
+        /// When it was measured, in nanoseconds since 1970.
+        time_unix_nano: uint64 = 2;
+        /// 8 bytes, or none.
+        span_id: bytes = 4;
+        /// 16 bytes, or none.
+        trace_id: bytes = 5;
+        /// Attributes that its data point does not have.
+        filtered_attributes: each<Attribute> = 7;
+    }
+}
+
+impl Exemplar<'_> {
+    /// The value.
+    pub fn value(&self) -> Option<Number> {
+        number(self.message(), 3, 6)
+    }
+}

@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use proptest::prelude::*;
+use regex::Regex;
+use tributary_otlp::Signal;
+use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source, Type};
+
+use crate::oracle::edits_like_prost;
+use crate::request;
+
+/// The keys that the generator uses most.
+fn key() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["a", "b", "c", "d", "text.7"]).prop_map(str::to_owned)
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop_oneof![
+        key().prop_map(Source::Attribute),
+        key().prop_map(|key| Source::AttributeOr(key, Value::IntValue(7))),
+        any::<i64>().prop_map(|number| Source::Value(Value::IntValue(number))),
+        (0..300_usize).prop_map(|length| Source::Value(Value::StringValue("v".repeat(length)))),
+        any::<bool>().prop_map(|flag| Source::Value(Value::BoolValue(flag))),
+        (-1e9..1e9).prop_map(|number| Source::Value(Value::DoubleValue(number))),
+    ]
+}
+
+/// Matches some of them, and others.
+fn pattern() -> impl Strategy<Value = Arc<Regex>> {
+    let patterns = vec!["^[ab]$", "^text", "", "[c7]$", "^no such key$"];
+    prop::sample::select(patterns).prop_map(|pattern| Arc::new(Regex::new(pattern).unwrap()))
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let operation = prop_oneof![
+        source().prop_map(Operation::Insert),
+        source().prop_map(Operation::Update),
+        source().prop_map(Operation::Upsert),
+        Just(Operation::Delete),
+        pattern().prop_map(Operation::DeleteMatching),
+        Just(Operation::Hash),
+        pattern().prop_map(Operation::HashMatching),
+        Just(Operation::Extract(Arc::new(
+            Regex::new("^(?P<a>t)?(?P<new>.)").unwrap()
+        ))),
+        prop::sample::select(vec![Type::String, Type::Int, Type::Double])
+            .prop_map(Operation::Convert),
+    ];
+    (key(), operation).prop_map(|(key, operation)| Action { key, operation })
+}
+
+proptest! {
+    #[test]
+    fn editing_on_the_wire_equals_decoding_editing_and_encoding(
+        (signal, request) in request(),
+        actions in prop::collection::vec(action(), 1..5),
+        resources in any::<bool>(),
+    ) {
+        let level = if resources { Level::Resources } else { Level::Items };
+        edits_like_prost(signal, &request, level, &Actions::new(actions));
+    }
+}
+
+fn delete(key: &str) -> Actions {
+    Actions::new(vec![Action {
+        key: key.to_owned(),
+        operation: Operation::Delete,
+    }])
+}
+
+#[test]
+fn unknown_fields_survive_an_edit() {
+    // A span with an attribute that has the unknown field 99, and with that field itself.
+    let span = |attributes: &[&[u8]]| {
+        let mut request = [&attributes.concat()[..], &[0x98, 0x06, 7]].concat();
+        for tag in [0x12, 0x12, 0x0a] {
+            request = [&[tag, request.len() as u8], &request[..]].concat();
+        }
+        request
+    };
+    let stays: &[u8] = &[0x4a, 6, 0x0a, 1, b'a', 0x98, 0x06, 7];
+    let goes: &[u8] = &[0x4a, 6, 0x98, 0x06, 7, 0x0a, 1, b'b'];
+    let edited = delete("b").apply(Signal::Traces, Level::Items, &span(&[stays, goes]));
+    assert_eq!(edited, Ok(Some(span(&[stays]).into())));
+}
+
+#[test]
+fn a_key_that_is_overridden_in_its_attribute_does_not_count() {
+    // An attribute with two keys: readers see the last one.
+    let attribute: &[u8] = &[0x0a, 1, b'a', 0x0a, 1, b'b'];
+    let mut request = [&[0x4a, 6], attribute].concat();
+    for tag in [0x12, 0x12, 0x0a] {
+        request = [&[tag, request.len() as u8], &request[..]].concat();
+    }
+    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("a"));
+    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("b"));
+}

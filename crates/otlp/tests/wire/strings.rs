@@ -1,0 +1,106 @@
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+use tributary_otlp::strings::{Change, Place, Places, Rewriter, Tables, rewrite};
+use tributary_otlp::{Decoded, Signal};
+
+use crate::generator::{Entropy, Generator};
+
+// Twice, this is too long for an id.
+const SECRET: &str = "s3cr3t-99";
+const OTHER: &str = "<taken out>";
+/// Not looked at, or looked at by others.
+const SPARED: &[&str] = &[
+    "schema_url",
+    "string_table",
+    "original_payload",
+    "original_payload_format",
+];
+
+/// Puts another text in the place of the secret, or takes out all of the string.
+struct Test {
+    remove: bool,
+}
+
+impl Rewriter for Test {
+    type Refusal = Infallible;
+
+    fn text(&mut self, _: Place, text: &[u8]) -> Result<Change, Infallible> {
+        let text = std::str::from_utf8(text).unwrap();
+        Ok(match (text.contains(SECRET), self.remove) {
+            (false, _) => Change::Keep,
+            (true, false) => Change::Replace(text.replace(SECRET, OTHER)),
+            (true, true) => Change::Remove,
+        })
+    }
+}
+
+fn generator(planted: &'static str, wild: bool, spared: &'static [&'static str]) -> Generator {
+    let mut generator = Generator::new(wild);
+    generator.overlong = false;
+    generator.planted = Some((planted, spared));
+    generator
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|part| part == text.as_bytes())
+}
+
+fn entropy() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..3000)
+}
+
+proptest! {
+    /// The same request is made with the other text instead: that is what has to come out, byte by byte.
+    #[test]
+    fn what_is_found_is_replaced_and_everything_else_is_byte_identical(
+        entropy in entropy(), signal in 0..4_usize, wild in any::<bool>(),
+    ) {
+        const KEPT: &[&str] = &["schema_url", "string_table", "original_payload",
+            "original_payload_format", "unknown"];
+        let signal = Signal::ALL[signal];
+        let make = |planted| generator(planted, wild, KEPT).request(signal, &mut Entropy(&entropy));
+        let request = make(SECRET);
+        let expected = make(OTHER);
+        let tables = Tables::new(Places::ALL, false);
+        let output = rewrite(&tables, signal, &request, &mut Test { remove: false }).unwrap();
+        prop_assert_eq!(output.is_some(), request != expected);
+        prop_assert_eq!(output.as_deref().unwrap_or(&request), &expected[..]);
+        prop_assert_eq!(rewrite(&tables, signal, &expected, &mut Test { remove: false }), Ok(None));
+    }
+
+    #[test]
+    fn no_secret_survives_in_any_place_encoding_or_unknown_field(
+        entropy in entropy(), signal in 0..4_usize, remove in any::<bool>(),
+    ) {
+        let signal = Signal::ALL[signal];
+        let mut generator = generator(SECRET, true, SPARED);
+        generator.overlong = true;
+        let request = generator.request(signal, &mut Entropy(&entropy));
+        let tables = Tables::new(Places::ALL, true);
+        let output = rewrite(&tables, signal, &request, &mut Test { remove }).unwrap();
+        let output = output.map_or(request, Into::into);
+        prop_assert!(!contains(&output, SECRET));
+        prop_assert!(tributary_otlp::check(signal, &output).is_ok());
+        prop_assert_eq!(rewrite(&tables, signal, &output, &mut Test { remove }), Ok(None));
+        if !remove {
+            generator.planted = Some((OTHER, SPARED));
+            let expected = generator.request(signal, &mut Entropy(&entropy));
+            let decoded = |request: &[u8]| format!("{:?}", Decoded::decode(signal, request).unwrap());
+            prop_assert_eq!(decoded(&output), decoded(&expected));
+        }
+    }
+}
+
+#[test]
+fn places_that_were_not_chosen_are_left_alone() {
+    let entropy: Vec<u8> = (0..3000_u32).map(|at| ((at * 7919) >> 3) as u8).collect();
+    for signal in Signal::ALL {
+        let request = generator(SECRET, true, SPARED).request(signal, &mut Entropy(&entropy));
+        let tables = Tables::new(Places::default(), false);
+        let output = rewrite(&tables, signal, &request, &mut Test { remove: false });
+        assert_eq!(output, Ok(None));
+    }
+}

@@ -1,0 +1,285 @@
+//! What a condition says of a resource, a scope or an item, worked out once for all that is in it.
+//!
+//! A resource may be a megabyte, and have a million log records: to look into it for each of them would take hours. So
+//! what asks of the resource at hand is replaced by the answer, and likewise for scopes, and for spans and metrics where
+//! there are conditions for what is in them.
+
+use std::borrow::Cow;
+
+use super::eval::{Undecided, Value};
+use super::path::Depth;
+use super::{Condition, Here, Operand, Test};
+
+/// The conditions for what is in the part of a request at hand. `None` when none of them asks something of it.
+pub fn within(conditions: &[Condition], depth: Depth, here: &Here<'_>) -> Option<Vec<Condition>> {
+    let known = conditions.iter();
+    let known: Vec<_> = known
+        .map(|condition| condition.within(depth, here))
+        .collect();
+    let any = known.iter().any(Option::is_some);
+    any.then(|| {
+        let all = known.into_iter().zip(conditions);
+        all.map(|(known, condition)| known.unwrap_or_else(|| condition.clone()))
+            .collect()
+    })
+}
+
+impl Condition {
+    /// The condition for what is in the part of a request at hand, which is at that depth. `None` when it asks nothing of
+    /// it. What it is in in turn must have been asked before.
+    pub fn within(&self, depth: Depth, here: &Here<'_>) -> Option<Condition> {
+        let asks = self.context.depth() > depth && self.test.asks(depth);
+        asks.then(|| Condition {
+            context: self.context,
+            test: self.test.within(depth, here),
+            text: self.text.clone(),
+        })
+    }
+}
+
+impl Test {
+    /// Whether it asks something of a part of a request at that depth, or above it.
+    fn asks(&self, depth: Depth) -> bool {
+        self.any_depth(&|other| other <= depth)
+    }
+
+    /// Whether it asks something of a part below that depth.
+    fn asks_below(&self, depth: Depth) -> bool {
+        self.any_depth(&|other| other > depth)
+    }
+
+    fn any_depth(&self, is: &dyn Fn(Depth) -> bool) -> bool {
+        match self {
+            Test::Constant(_) | Test::Undecided(_) => false,
+            Test::Not(test) => test.any_depth(is),
+            Test::All(tests) | Test::Any(tests) => tests.iter().any(|test| test.any_depth(is)),
+            Test::Compare(left, _, right)
+            | Test::HasPrefix(left, right)
+            | Test::HasSuffix(left, right) => left.any_depth(is) || right.any_depth(is),
+            Test::IsMatch(target, _) => target.any_depth(is),
+            // Of spans and metrics.
+            Test::IsRootSpan | Test::HasAttribute { .. } => is(Depth::Item),
+        }
+    }
+
+    fn within(&self, depth: Depth, here: &Here<'_>) -> Test {
+        if !self.asks(depth) {
+            return self.clone();
+        }
+        if !self.asks_below(depth) {
+            return match self.eval(here) {
+                Ok(answer) => Test::Constant(answer),
+                Err(why) => Test::Undecided(why),
+            };
+        }
+        let all = |tests: &[Test]| tests.iter().map(|test| test.within(depth, here)).collect();
+        let operand = |operand: &Operand| operand.within(depth, here);
+        match self {
+            Test::Not(test) => Test::Not(Box::new(test.within(depth, here))),
+            Test::All(tests) => Test::All(all(tests)),
+            Test::Any(tests) => Test::Any(all(tests)),
+            Test::Compare(left, comparison, right) => {
+                Test::Compare(operand(left), *comparison, operand(right))
+            }
+            Test::HasPrefix(target, prefix) => Test::HasPrefix(operand(target), operand(prefix)),
+            Test::HasSuffix(target, suffix) => Test::HasSuffix(operand(target), operand(suffix)),
+            Test::IsMatch(target, pattern) => Test::IsMatch(operand(target), pattern.clone()),
+            Test::Constant(_)
+            | Test::Undecided(_)
+            | Test::IsRootSpan
+            | Test::HasAttribute { .. } => self.clone(),
+        }
+    }
+}
+
+impl Operand {
+    fn asks(&self, depth: Depth) -> bool {
+        self.any_depth(&|other| other <= depth)
+    }
+
+    fn asks_below(&self, depth: Depth) -> bool {
+        self.any_depth(&|other| other > depth)
+    }
+
+    fn any_depth(&self, is: &dyn Fn(Depth) -> bool) -> bool {
+        match self {
+            Operand::Path(path) | Operand::Time(path) => is(path.context.depth()),
+            Operand::Len(target) => target.any_depth(is),
+            Operand::Math(first, rest) => {
+                first.any_depth(is) || rest.iter().any(|(_, operand)| operand.any_depth(is))
+            }
+            _ => false,
+        }
+    }
+
+    fn within(&self, depth: Depth, here: &Here<'_>) -> Operand {
+        match self {
+            _ if !self.asks(depth) => self.clone(),
+            Operand::Math(first, rest) if self.asks_below(depth) => {
+                let rest = rest.iter();
+                let rest = rest.map(|(operator, operand)| (*operator, operand.within(depth, here)));
+                Operand::Math(Box::new(first.within(depth, here)), rest.collect())
+            }
+            Operand::Len(target) if self.asks_below(depth) => {
+                Operand::Len(Box::new(target.within(depth, here)))
+            }
+            _ => Operand::of(self.value(here)),
+        }
+    }
+
+    /// What is known of a value for good.
+    fn of(value: Result<Value<'_>, Undecided>) -> Operand {
+        match value {
+            Err(why) => Operand::Undecided(why),
+            Ok(Value::Nil) => Operand::Nil,
+            Ok(Value::Bool(value)) => Operand::Bool(value),
+            Ok(Value::Int(value)) => Operand::Int(value),
+            Ok(Value::Double(value)) => Operand::Double(value),
+            Ok(Value::Time(time)) => Operand::Moment(time),
+            Ok(Value::Duration(duration)) => Operand::Duration(duration),
+            Ok(Value::Text(Cow::Borrowed(text))) => Operand::Text(text.into()),
+            Ok(Value::Text(Cow::Owned(text))) => Operand::Text(text.into()),
+            Ok(Value::Bytes(bytes)) => Operand::Bytes(bytes.into()),
+            Ok(Value::Id(id)) => Operand::Id(id.into()),
+            Ok(Value::Other(value)) => Operand::Structure(value.to_text().into()),
+            Ok(Value::Structure(text)) => Operand::Structure(text.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+    use opentelemetry_proto::tonic::common::v1::{
+        AnyValue, ArrayValue, InstrumentationScope, KeyValue,
+    };
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+    use opentelemetry_proto::tonic::trace::v1::span::Event;
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    use prost::Message as _;
+
+    use super::super::parse;
+    use super::*;
+    use tributary_otlp::Signal;
+    use tributary_otlp::view::Message;
+
+    fn attribute(key: &str, value: Any) -> KeyValue {
+        KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(value) }),
+            key_strindex: 0,
+        }
+    }
+
+    fn text(key: &str, value: &str) -> KeyValue {
+        attribute(key, Any::StringValue(value.to_owned()))
+    }
+
+    fn list(key: &str) -> KeyValue {
+        let value = |number| AnyValue {
+            value: Some(Any::IntValue(number)),
+        };
+        let values = vec![value(1), value(2)];
+        attribute(key, Any::ArrayValue(ArrayValue { values }))
+    }
+
+    /// True, false, and neither, of everything that is around a span event.
+    const CONDITIONS: [&str; 22] = [
+        r#"resource.attributes["service.name"] == "a" and spanevent.name == "retry""#,
+        r#"resource.attributes["service.name"] == "b" or spanevent.name == "retry""#,
+        r#"spanevent.name == "other" and resource.attributes["list"][7] == 1"#,
+        r#"spanevent.name == "retry" and resource.attributes["list"][7] == 1"#,
+        r#"resource.attributes["list"][7] == 1 or spanevent.name == "retry""#,
+        r#"not (resource.attributes["list"] == spanevent.attributes["list"])"#,
+        r#"resource.attributes["list"] == scope.attributes["list"] and spanevent.name == "retry""#,
+        r#"span.attributes["list"] == spanevent.attributes["list"]"#,
+        r#"resource.attributes["service.name"] == spanevent.attributes["service"]"#,
+        r#"resource.attributes["none"] == spanevent.attributes["none"]"#,
+        r#"HasPrefix(spanevent.name, resource.attributes["prefix"])"#,
+        r#"HasSuffix(spanevent.name, scope.name)"#,
+        r#"HasPrefix(resource.attributes["list"], spanevent.name)"#,
+        r#"IsMatch(scope.version, "^1") and IsMatch(spanevent.name, "^re")"#,
+        r#"Len(resource.attributes["list"]) == 2 and spanevent.name == "retry""#,
+        r#"Len(resource.attributes["list"]) + spanevent.attributes["n"] == 5"#,
+        r#"resource.attributes["n"] / (spanevent.attributes["n"] - 3) == 1"#,
+        r#"span.kind == SPAN_KIND_SERVER and IsRootSpan() and spanevent.name == "retry""#,
+        r#"spanevent.time - span.start_time >= Duration("1ns")"#,
+        r#"span.trace_id == TraceID(0x00000000000000000000000000000001) and spanevent.name == "x""#,
+        r#"span.span_id != spanevent.attributes["list"]"#,
+        r#"scope.dropped_attributes_count < spanevent.attributes["n"]"#,
+    ];
+
+    #[test]
+    fn what_is_known_of_the_parts_around_needs_no_look_at_them_again() {
+        let event = Event {
+            time_unix_nano: 9,
+            name: "retry".to_owned(),
+            attributes: vec![
+                text("service", "a"),
+                list("list"),
+                attribute("n", Any::IntValue(3)),
+            ],
+            ..Event::default()
+        };
+        let span = Span {
+            trace_id: 1_u128.to_be_bytes().into(),
+            start_time_unix_nano: 4,
+            kind: 2,
+            attributes: vec![list("list")],
+            ..Span::default()
+        };
+        let resource = ResourceSpans {
+            resource: Some(Resource {
+                attributes: vec![
+                    text("service.name", "a"),
+                    text("prefix", "re"),
+                    list("list"),
+                    attribute("n", Any::IntValue(3)),
+                ],
+                ..Resource::default()
+            }),
+            ..ResourceSpans::default()
+        };
+        let scope = ScopeSpans {
+            scope: Some(InstrumentationScope {
+                name: "try".to_owned(),
+                version: "1.2".to_owned(),
+                attributes: vec![list("list")],
+                ..InstrumentationScope::default()
+            }),
+            ..ScopeSpans::default()
+        };
+        let (resource, scope) = (resource.encode_to_vec(), scope.encode_to_vec());
+        let (span, event) = (span.encode_to_vec(), event.encode_to_vec());
+        let around = Here {
+            resource: Message::new(&resource),
+            scope: Message::new(&scope),
+            item: Message::new(&span),
+            ..Here::default()
+        };
+        // Nothing is around it, so nothing can be looked at.
+        let event = Here {
+            inner: Message::new(&event),
+            ..Here::default()
+        };
+        let mut outcomes = Vec::new();
+        for text in CONDITIONS {
+            let condition = parse(text, Signal::Traces, None).unwrap();
+            let whole = Here {
+                inner: event.inner,
+                ..around
+            };
+            let expected = condition.is_true(&whole);
+            let mut known = condition;
+            for depth in [Depth::Resource, Depth::Scope, Depth::Item] {
+                known = known.within(depth, &around).unwrap_or(known);
+                assert!(!known.test.asks(depth), "{text}: {known:?}");
+                assert!(known.within(depth, &around).is_none(), "{text}");
+            }
+            assert_eq!(known.is_true(&event), expected, "{text}");
+            outcomes.push(expected);
+        }
+        assert!(outcomes.contains(&Ok(true)) && outcomes.contains(&Ok(false)));
+        assert!(outcomes.iter().any(Result::is_err));
+    }
+}

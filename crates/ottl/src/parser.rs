@@ -1,0 +1,593 @@
+//! From a text to a condition.
+
+use std::sync::Arc;
+
+use super::lexer::{Kind, Token, tokens};
+use super::path::{Context, Depth, Field, Key, Path, fields, number};
+use super::{Condition, Mistake, Operand, Operator, Test};
+use tributary_config::re2;
+use tributary_config::units::Duration;
+use tributary_otlp::Signal;
+
+/// How deep conditions may nest.
+const DEEPEST: usize = 64;
+
+/// Reads a condition for requests of a signal. Paths without a context in front belong to `context`; where there is none,
+/// all must have one, and the deepest says where the condition is evaluated.
+pub fn parse(text: &str, signal: Signal, context: Option<Context>) -> Result<Condition, Mistake> {
+    let tokens = tokens(text)?;
+    let mut parser = Parser {
+        end: text.len(),
+        rest: &tokens,
+        signal,
+        context,
+        deepest: None,
+        depth: 0,
+    };
+    let test = parser.any()?;
+    if let Some(token) = parser.rest.first() {
+        return Err(parser.mistake_at(token, "`and`, `or` or the end is expected here"));
+    }
+    match context.or(parser.deepest) {
+        Some(context) => Ok(Condition {
+            context,
+            test,
+            text: text.into(),
+        }),
+        None => Err(Mistake {
+            at: 0,
+            message: "names no path: say with `context` what it is about".to_owned(),
+        }),
+    }
+}
+
+struct Parser<'t> {
+    end: usize,
+    rest: &'t [Token],
+    signal: Signal,
+    context: Option<Context>,
+    /// The deepest context that was named.
+    deepest: Option<Context>,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn mistake_at(&self, token: &Token, message: impl Into<String>) -> Mistake {
+        Mistake {
+            at: token.at,
+            message: message.into(),
+        }
+    }
+
+    fn mistake(&self, message: impl Into<String>) -> Mistake {
+        Mistake {
+            at: self.rest.first().map_or(self.end, |token| token.at),
+            message: message.into(),
+        }
+    }
+
+    fn next(&mut self) -> Option<&'t Token> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    fn takes(&mut self, kind: &Kind) -> bool {
+        let found = self.rest.first().is_some_and(|token| token.kind == *kind);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    fn takes_word(&mut self, word: &str) -> bool {
+        self.takes(&Kind::Name(word.to_owned()))
+    }
+
+    fn expect(&mut self, sign: char) -> Result<(), Mistake> {
+        if self.takes(&Kind::Sign(sign)) {
+            return Ok(());
+        }
+        Err(self.mistake(format!("`{sign}` is expected here")))
+    }
+
+    fn any(&mut self) -> Result<Test, Mistake> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.mistake("parentheses nest too deep"));
+        }
+        let mut tests = vec![self.all()?];
+        while self.takes_word("or") {
+            tests.push(self.all()?);
+        }
+        self.depth -= 1;
+        Ok(one_or(tests, Test::Any))
+    }
+
+    fn all(&mut self) -> Result<Test, Mistake> {
+        let mut tests = vec![self.test()?];
+        while self.takes_word("and") {
+            tests.push(self.test()?);
+        }
+        Ok(one_or(tests, Test::All))
+    }
+
+    fn test(&mut self) -> Result<Test, Mistake> {
+        if self.takes_word("not") {
+            return Ok(Test::Not(Box::new(self.plain_test()?)));
+        }
+        self.plain_test()
+    }
+
+    fn plain_test(&mut self) -> Result<Test, Mistake> {
+        if !self.calculates() && self.takes(&Kind::Sign('(')) {
+            let test = self.any()?;
+            self.expect(')')?;
+            return Ok(test);
+        }
+        if let [
+            Token {
+                at,
+                kind: Kind::Symbol(name),
+            },
+            Token {
+                kind: Kind::Sign('('),
+                ..
+            },
+            ..,
+        ] = self.rest
+            && let Some(test) = self.function(*at, name)?
+        {
+            return Ok(test);
+        }
+        let left = self.operand()?;
+        if let Some(Token {
+            kind: Kind::Compare(comparison),
+            ..
+        }) = self.rest.first()
+        {
+            self.next();
+            let right = self.operand()?;
+            return Ok(Test::Compare(left, *comparison, right));
+        }
+        match left {
+            Operand::Bool(value) => Ok(Test::Constant(value)),
+            _ => Err(self.mistake("a comparison such as `==` is expected here")),
+        }
+    }
+
+    /// Whether a parenthesis begins here that is a value, and no test: something is compared or calculated with it.
+    fn calculates(&self) -> bool {
+        let mut open = 0_usize;
+        let mut tokens = self.rest.iter();
+        let closing = tokens.find(|token| {
+            match token.kind {
+                Kind::Sign('(') => open += 1,
+                Kind::Sign(')') => open = open.saturating_sub(1),
+                _ => {}
+            }
+            open == 0
+        });
+        let parenthesised = closing.is_some_and(|token| token.kind == Kind::Sign(')'));
+        let after = tokens.next().map(|token| &token.kind);
+        parenthesised
+            && matches!(
+                after,
+                Some(Kind::Compare(_) | Kind::Sign('+' | '-' | '*' | '/'))
+            )
+    }
+
+    /// A function that is true or false; `None` for others.
+    fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, Mistake> {
+        let wrong = |message: &str| Mistake {
+            at,
+            message: message.to_owned(),
+        };
+        let test = match name {
+            "IsMatch" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                let place = self.rest.first().map_or(self.end, |token| token.at);
+                let target = self.operand()?;
+                if matches!(target, Operand::Time(_) | Operand::Duration(_)) {
+                    return Err(Mistake {
+                        at: place,
+                        message: "a pattern cannot be asked of a time".to_owned(),
+                    });
+                }
+                self.expect(',')?;
+                let place = self.rest.first().map_or(self.end, |token| token.at);
+                let pattern = self.text()?;
+                let pattern = re2::compile(&pattern).map_err(|wrong| Mistake {
+                    at: place,
+                    message: wrong.to_string(),
+                })?;
+                Test::IsMatch(target, Arc::new(pattern))
+            }
+            "HasPrefix" | "HasSuffix" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                let target = self.text_operand()?;
+                self.expect(',')?;
+                let part = self.text_operand()?;
+                match name {
+                    "HasPrefix" => Test::HasPrefix(target, part),
+                    _ => Test::HasSuffix(target, part),
+                }
+            }
+            "IsRootSpan" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                if self
+                    .context
+                    .or(self.deepest)
+                    .is_some_and(|context| context != Context::Span)
+                {
+                    return Err(wrong("IsRootSpan is for conditions about spans"));
+                }
+                self.reaches(Context::Span, at)?;
+                Test::IsRootSpan
+            }
+            "HasAttrKeyOnDatapoint" | "HasAttrOnDatapoint" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                self.reaches(Context::Metric, at)?;
+                let key = self.text()?;
+                let value = match name {
+                    "HasAttrOnDatapoint" => {
+                        self.expect(',')?;
+                        Some(self.text()?)
+                    }
+                    _ => None,
+                };
+                Test::HasAttribute { key, value }
+            }
+            "TraceID" | "SpanID" | "Duration" | "Len" => return Ok(None),
+            _ => return Err(wrong(&unsupported(name))),
+        };
+        self.expect(')')?;
+        Ok(Some(test))
+    }
+
+    fn text(&mut self) -> Result<String, Mistake> {
+        match self.rest.first() {
+            Some(Token {
+                kind: Kind::Text(text),
+                ..
+            }) => {
+                self.next();
+                Ok(text.clone())
+            }
+            _ => Err(self.mistake("a text in double quotes is expected here")),
+        }
+    }
+
+    /// A value that may be a text.
+    fn text_operand(&mut self) -> Result<Operand, Mistake> {
+        let at = self.rest.first().map_or(self.end, |token| token.at);
+        match self.operand()? {
+            operand @ (Operand::Text(_) | Operand::Path(_)) => Ok(operand),
+            _ => Err(Mistake {
+                at,
+                message: "a text or a path is expected here".to_owned(),
+            }),
+        }
+    }
+
+    /// Sums of products of values.
+    fn operand(&mut self) -> Result<Operand, Mistake> {
+        let first = self.product()?;
+        let mut rest = Vec::new();
+        while let Some(operator) = self.takes_operator('+', '-') {
+            rest.push((operator, self.product()?));
+        }
+        self.math(first, rest)
+    }
+
+    fn product(&mut self) -> Result<Operand, Mistake> {
+        let first = self.factor()?;
+        let mut rest = Vec::new();
+        while let Some(operator) = self.takes_operator('*', '/') {
+            rest.push((operator, self.factor()?));
+        }
+        self.math(first, rest)
+    }
+
+    fn takes_operator(&mut self, first: char, second: char) -> Option<Operator> {
+        let sign = [first, second]
+            .into_iter()
+            .find(|sign| self.takes(&Kind::Sign(*sign)));
+        Some(match sign? {
+            '+' => Operator::Add,
+            '-' => Operator::Subtract,
+            '*' => Operator::Multiply,
+            _ => Operator::Divide,
+        })
+    }
+
+    /// A value, with a sign or in parentheses.
+    fn factor(&mut self) -> Result<Operand, Mistake> {
+        if let Some(operator) = self.takes_operator('+', '-') {
+            self.enter()?;
+            let operand = self.factor()?;
+            self.depth -= 1;
+            return match (operator, operand) {
+                // It says nothing, not even that a number follows.
+                (Operator::Add, operand) => Ok(operand),
+                (_, Operand::Int(number)) => Ok(Operand::Int(number.wrapping_neg())),
+                (_, Operand::Double(number)) => Ok(Operand::Double(-number)),
+                (_, Operand::Duration(_)) => {
+                    Err(self.mistake("before this a duration has a sign: subtract it instead"))
+                }
+                (operator, operand) => self.math(Operand::Int(0), vec![(operator, operand)]),
+            };
+        }
+        if self.takes(&Kind::Sign('(')) {
+            self.enter()?;
+            let operand = self.operand()?;
+            self.depth -= 1;
+            self.expect(')')?;
+            return Ok(operand);
+        }
+        self.value()
+    }
+
+    fn enter(&mut self) -> Result<(), Mistake> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.mistake("parentheses nest too deep"));
+        }
+        Ok(())
+    }
+
+    /// What is calculated, unless it is nothing but a value.
+    fn math(&self, first: Operand, rest: Vec<(Operator, Operand)>) -> Result<Operand, Mistake> {
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        let mut operands = std::iter::once(&first).chain(rest.iter().map(|(_, operand)| operand));
+        let never = |operand: &Operand| {
+            matches!(
+                operand,
+                Operand::Nil
+                    | Operand::Bool(_)
+                    | Operand::Text(_)
+                    | Operand::Bytes(_)
+                    | Operand::Id(_)
+            )
+        };
+        if operands.any(never) {
+            return Err(self.mistake("before this something is calculated that is no number"));
+        }
+        Ok(Operand::Math(Box::new(first), rest))
+    }
+
+    fn value(&mut self) -> Result<Operand, Mistake> {
+        let Some(token) = self.rest.first() else {
+            return Err(self.mistake("a path or a value is expected here"));
+        };
+        let operand = match &token.kind {
+            Kind::Text(text) => Operand::Text(text.as_str().into()),
+            Kind::Int(value) => Operand::Int(*value),
+            Kind::Double(value) => Operand::Double(*value),
+            Kind::Bytes(bytes) => Operand::Bytes(bytes.as_slice().into()),
+            Kind::Name(word) => match word.as_str() {
+                "nil" => Operand::Nil,
+                "true" => Operand::Bool(true),
+                "false" => Operand::Bool(false),
+                "and" | "or" | "not" => {
+                    return Err(self.mistake("a path or a value is expected here"));
+                }
+                _ => return self.path(),
+            },
+            Kind::Symbol(name) if name == "Duration" => return self.duration(),
+            Kind::Symbol(name) if name == "Len" => return self.length(),
+            Kind::Symbol(name) if name == "TraceID" || name == "SpanID" => return self.id(name),
+            Kind::Symbol(name) => match number(name) {
+                Some(number) => Operand::Int(number),
+                None => {
+                    let message = format!(
+                        "{name} is no name of a number, and no function, that is supported"
+                    );
+                    return Err(self.mistake(message));
+                }
+            },
+            Kind::Sign(_) | Kind::Compare(_) => {
+                return Err(self.mistake("a path or a value is expected here"));
+            }
+        };
+        self.next();
+        Ok(operand)
+    }
+
+    fn id(&mut self, name: &str) -> Result<Operand, Mistake> {
+        let length = if name == "TraceID" { 16 } else { 8 };
+        self.next();
+        self.expect('(')?;
+        let id = match self.rest.first().map(|token| &token.kind) {
+            Some(Kind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
+            _ => {
+                let digits = 2 * length;
+                return Err(self.mistake(format!(
+                    "0x and {digits} hexadecimal digits are expected here"
+                )));
+            }
+        };
+        self.next();
+        self.expect(')')?;
+        Ok(Operand::Id(id.into()))
+    }
+
+    fn length(&mut self) -> Result<Operand, Mistake> {
+        self.next();
+        self.expect('(')?;
+        let target = self.text_operand()?;
+        self.expect(')')?;
+        Ok(Operand::Len(Box::new(target)))
+    }
+
+    fn duration(&mut self) -> Result<Operand, Mistake> {
+        self.next();
+        self.expect('(')?;
+        let at = self.rest.first().map_or(self.end, |token| token.at);
+        let duration: Duration = self
+            .text()?
+            .parse()
+            .map_err(|message| Mistake { at, message })?;
+        self.expect(')')?;
+        // At most 2^63 - 1 ns.
+        let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        Ok(Operand::Duration(nanoseconds))
+    }
+
+    fn path(&mut self) -> Result<Operand, Mistake> {
+        let start = self.rest.first().map_or(self.end, |token| token.at);
+        let mut words: Vec<&str> = Vec::new();
+        while let Some(Token {
+            kind: Kind::Name(word),
+            ..
+        }) = self.rest.first()
+        {
+            words.push(word);
+            self.next();
+            if !self.takes(&Kind::Sign('.')) {
+                break;
+            }
+        }
+        let prefix = words.first().copied().and_then(Context::of_name);
+        let (context, words) = match (prefix, self.context) {
+            (Some(context), _) => (context, words.get(1..).unwrap_or_default()),
+            (None, Some(context)) => (context, words.as_slice()),
+            (None, None) => {
+                let contexts: Vec<&str> = self.contexts().collect();
+                return Err(Mistake {
+                    at: start,
+                    message: format!(
+                        "`{}` does not say what it is about: put one of these in front: {}",
+                        words.join("."),
+                        contexts.join(", ")
+                    ),
+                });
+            }
+        };
+        self.reaches(context, start)?;
+        let name = words.join(".");
+        let known = fields(context);
+        // `start_time` is as a time what `start_time_unix_nano` is as a number.
+        let is_time = name.ends_with("time");
+        let number = if is_time {
+            format!("{name}_unix_nano")
+        } else {
+            name.clone()
+        };
+        let Some((_, field)) = known.iter().find(|(known, _)| *known == number) else {
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            return Err(Mistake {
+                at: start,
+                message: format!(
+                    "a {} has no `{name}` here; it has {}",
+                    context.name(),
+                    known.join(", ")
+                ),
+            });
+        };
+        let keys = self.keys(*field)?;
+        match (field, keys.is_empty()) {
+            (Field::Attributes, true) => Err(Mistake {
+                at: start,
+                message: "needs a key: attributes[\"key\"]".to_owned(),
+            }),
+            (Field::Attributes | Field::Body, _) | (_, true) => {
+                let path = Path {
+                    context,
+                    field: *field,
+                    keys,
+                };
+                Ok(match is_time {
+                    true => Operand::Time(path),
+                    false => Operand::Path(path),
+                })
+            }
+            (_, false) => Err(Mistake {
+                at: start,
+                message: format!("`{name}` has no keys"),
+            }),
+        }
+    }
+
+    /// What stands in brackets; in attributes, keys first.
+    fn keys(&mut self, field: Field) -> Result<Vec<Key>, Mistake> {
+        let mut keys = Vec::new();
+        while self.takes(&Kind::Sign('[')) {
+            match self.rest.first().map(|token| &token.kind) {
+                Some(Kind::Text(_)) => keys.push(Key::Name(self.text()?)),
+                Some(Kind::Int(position)) if field != Field::Attributes || !keys.is_empty() => {
+                    keys.push(Key::Position(*position));
+                    self.next();
+                }
+                _ => return Err(self.mistake("a key in double quotes is expected here")),
+            }
+            self.expect(']')?;
+        }
+        Ok(keys)
+    }
+
+    fn contexts(&self) -> impl Iterator<Item = &'static str> {
+        let signal = self.signal;
+        let names = Context::NAMES.into_iter();
+        names
+            .filter(move |(_, context)| context.is_of(signal))
+            .map(|(name, _)| name)
+    }
+
+    /// The condition looks at this context.
+    fn reaches(&mut self, context: Context, at: usize) -> Result<(), Mistake> {
+        if !context.is_of(self.signal) {
+            let message = format!("{} have no {}", self.signal, context.name());
+            return Err(Mistake { at, message });
+        }
+        let depth = |context: Option<Context>| context.map_or(Depth::Resource, Context::depth);
+        if let Some(given) = self.context
+            && given.depth() < context.depth()
+        {
+            let message = format!(
+                "a condition about a {} cannot look at a {}: there are several",
+                given.name(),
+                context.name()
+            );
+            return Err(Mistake { at, message });
+        }
+        if self.deepest.is_none() || depth(self.deepest) < context.depth() {
+            self.deepest = Some(context);
+        }
+        Ok(())
+    }
+}
+
+/// What to say of a function that is not here.
+fn unsupported(name: &str) -> String {
+    let instead = match name {
+        "ToLowerCase" | "ToUpperCase" => "write `IsMatch(x, \"(?i)^text$\")`",
+        "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
+            "values of another type are not equal anyway; for a key that is there write `x != nil`"
+        }
+        "Int" | "Double" | "String" | "Concat" | "Substring" => {
+            "IsMatch reads any value as text, and whole and other numbers compare as numbers"
+        }
+        "ParseJSON" | "ExtractPatterns" => {
+            "write `IsMatch(x, \"pattern\")`, which reads the text as it is"
+        }
+        _ => {
+            "these are: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, Len, \
+             TraceID, SpanID, Duration"
+        }
+    };
+    format!("the function {name} is not supported; {instead}")
+}
+
+fn one_or(mut tests: Vec<Test>, several: fn(Vec<Test>) -> Test) -> Test {
+    match tests.pop() {
+        Some(test) if tests.is_empty() => test,
+        Some(test) => {
+            tests.push(test);
+            several(tests)
+        }
+        None => Test::Constant(false),
+    }
+}

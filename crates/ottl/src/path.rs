@@ -1,0 +1,280 @@
+//! The paths that conditions may name.
+
+use tributary_otlp::Signal;
+
+/// The part of a request that a path begins at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// `resource`.
+    Resource,
+    /// `scope`, or `instrumentation_scope`.
+    Scope,
+    /// `span`.
+    Span,
+    /// `spanevent`.
+    SpanEvent,
+    /// `metric`.
+    Metric,
+    /// `datapoint`.
+    DataPoint,
+    /// `log`.
+    Log,
+    /// `profile`.
+    Profile,
+}
+
+/// The nesting levels of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Resources.
+    Resource,
+    /// Instrumentation scopes.
+    Scope,
+    /// Spans, metrics, log records, profiles.
+    Item,
+    /// Span events, data points.
+    Inner,
+}
+
+impl Context {
+    /// The contexts with their names. A scope has two.
+    pub const NAMES: [(&'static str, Context); 9] = [
+        ("resource", Context::Resource),
+        ("scope", Context::Scope),
+        ("instrumentation_scope", Context::Scope),
+        ("span", Context::Span),
+        ("spanevent", Context::SpanEvent),
+        ("metric", Context::Metric),
+        ("datapoint", Context::DataPoint),
+        ("log", Context::Log),
+        ("profile", Context::Profile),
+    ];
+
+    /// The context of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let mut names = Context::NAMES.iter();
+        names
+            .find(|(known, _)| *known == name)
+            .map(|(_, context)| *context)
+    }
+
+    /// The name in the language.
+    pub fn name(self) -> &'static str {
+        let mut names = Context::NAMES.iter();
+        names
+            .find(|(_, context)| *context == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// The level at which items of this context are nested.
+    pub fn depth(self) -> Depth {
+        match self {
+            Context::Resource => Depth::Resource,
+            Context::Scope => Depth::Scope,
+            Context::Span | Context::Metric | Context::Log | Context::Profile => Depth::Item,
+            Context::SpanEvent | Context::DataPoint => Depth::Inner,
+        }
+    }
+
+    /// Whether requests of a signal have it.
+    pub fn is_of(self, signal: Signal) -> bool {
+        match self {
+            Context::Resource | Context::Scope => true,
+            Context::Span | Context::SpanEvent => signal == Signal::Traces,
+            Context::Metric | Context::DataPoint => signal == Signal::Metrics,
+            Context::Log => signal == Signal::Logs,
+            Context::Profile => signal == Signal::Profiles,
+        }
+    }
+}
+
+/// Something that can be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub context: Context,
+    pub field: Field,
+    /// What stands in brackets behind it.
+    pub keys: Vec<Key>,
+}
+
+/// What stands in brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// Of a map.
+    Name(String),
+    /// In a list, from 0.
+    Position(i64),
+}
+
+/// A field of a context. `true` in it asks for the text of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Attributes,
+    DroppedAttributes,
+    Name,
+    Version,
+    TraceId(bool),
+    SpanId(bool),
+    ParentSpanId(bool),
+    ProfileId(bool),
+    TraceState,
+    Kind,
+    KindText,
+    StartTime,
+    EndTime,
+    Time,
+    ObservedTime,
+    DroppedEvents,
+    DroppedLinks,
+    StatusCode,
+    StatusMessage,
+    Flags,
+    SeverityNumber,
+    SeverityText,
+    Body,
+    BodyText,
+    EventName,
+    Description,
+    Unit,
+    Type,
+    Temporality,
+    IsMonotonic,
+    ValueInt,
+    ValueDouble,
+    Count,
+    Sum,
+    Duration,
+    Period,
+    PayloadFormat,
+}
+
+/// The fields of a context with their names.
+pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
+    match context {
+        Context::Resource => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+        ],
+        Context::Scope => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+            ("name", Field::Name),
+            ("version", Field::Version),
+        ],
+        Context::Span => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+            ("name", Field::Name),
+            ("trace_id", Field::TraceId(false)),
+            ("trace_id.string", Field::TraceId(true)),
+            ("span_id", Field::SpanId(false)),
+            ("span_id.string", Field::SpanId(true)),
+            ("parent_span_id", Field::ParentSpanId(false)),
+            ("parent_span_id.string", Field::ParentSpanId(true)),
+            ("trace_state", Field::TraceState),
+            ("kind", Field::Kind),
+            ("kind.string", Field::KindText),
+            ("start_time_unix_nano", Field::StartTime),
+            ("end_time_unix_nano", Field::EndTime),
+            ("dropped_events_count", Field::DroppedEvents),
+            ("dropped_links_count", Field::DroppedLinks),
+            ("status.code", Field::StatusCode),
+            ("status.message", Field::StatusMessage),
+            ("flags", Field::Flags),
+        ],
+        Context::SpanEvent => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+            ("name", Field::Name),
+            ("time_unix_nano", Field::Time),
+        ],
+        Context::Metric => &[
+            ("name", Field::Name),
+            ("description", Field::Description),
+            ("unit", Field::Unit),
+            ("type", Field::Type),
+            ("aggregation_temporality", Field::Temporality),
+            ("is_monotonic", Field::IsMonotonic),
+        ],
+        Context::DataPoint => &[
+            ("attributes", Field::Attributes),
+            ("start_time_unix_nano", Field::StartTime),
+            ("time_unix_nano", Field::Time),
+            ("value_int", Field::ValueInt),
+            ("value_double", Field::ValueDouble),
+            ("count", Field::Count),
+            ("sum", Field::Sum),
+            ("flags", Field::Flags),
+        ],
+        Context::Log => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+            ("trace_id", Field::TraceId(false)),
+            ("trace_id.string", Field::TraceId(true)),
+            ("span_id", Field::SpanId(false)),
+            ("span_id.string", Field::SpanId(true)),
+            ("time_unix_nano", Field::Time),
+            ("observed_time_unix_nano", Field::ObservedTime),
+            ("severity_number", Field::SeverityNumber),
+            ("severity_text", Field::SeverityText),
+            ("body", Field::Body),
+            ("body.string", Field::BodyText),
+            ("flags", Field::Flags),
+            ("event_name", Field::EventName),
+        ],
+        Context::Profile => &[
+            ("attributes", Field::Attributes),
+            ("dropped_attributes_count", Field::DroppedAttributes),
+            ("profile_id", Field::ProfileId(false)),
+            ("profile_id.string", Field::ProfileId(true)),
+            ("time_unix_nano", Field::Time),
+            ("duration_unix_nano", Field::Duration),
+            ("period", Field::Period),
+            ("original_payload_format", Field::PayloadFormat),
+        ],
+    }
+}
+
+/// A number by the name that the language has for it.
+pub(super) fn number(name: &str) -> Option<i64> {
+    const SEVERITIES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+    const NAMES: [(&str, i64); 20] = [
+        ("SPAN_KIND_UNSPECIFIED", 0),
+        ("SPAN_KIND_INTERNAL", 1),
+        ("SPAN_KIND_SERVER", 2),
+        ("SPAN_KIND_CLIENT", 3),
+        ("SPAN_KIND_PRODUCER", 4),
+        ("SPAN_KIND_CONSUMER", 5),
+        ("STATUS_CODE_UNSET", 0),
+        ("STATUS_CODE_OK", 1),
+        ("STATUS_CODE_ERROR", 2),
+        ("AGGREGATION_TEMPORALITY_UNSPECIFIED", 0),
+        ("AGGREGATION_TEMPORALITY_DELTA", 1),
+        ("AGGREGATION_TEMPORALITY_CUMULATIVE", 2),
+        ("METRIC_DATA_TYPE_NONE", 0),
+        ("METRIC_DATA_TYPE_GAUGE", 1),
+        ("METRIC_DATA_TYPE_SUM", 2),
+        ("METRIC_DATA_TYPE_HISTOGRAM", 3),
+        ("METRIC_DATA_TYPE_EXPONENTIAL_HISTOGRAM", 4),
+        ("METRIC_DATA_TYPE_SUMMARY", 5),
+        ("FLAG_NONE", 0),
+        ("FLAG_NO_RECORDED_VALUE", 1),
+    ];
+    if let Some(severity) = name.strip_prefix("SEVERITY_NUMBER_") {
+        if severity == "UNSPECIFIED" {
+            return Some(0);
+        }
+        let (word, step) = match severity.split_at_checked(severity.len().saturating_sub(1)) {
+            Some((word, "2")) => (word, 1),
+            Some((word, "3")) => (word, 2),
+            Some((word, "4")) => (word, 3),
+            _ => (severity, 0),
+        };
+        let at = SEVERITIES.iter().position(|known| *known == word)?;
+        return i64::try_from(at).ok().map(|at| 4 * at + 1 + step);
+    }
+    let mut names = NAMES.iter();
+    names
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number)
+}

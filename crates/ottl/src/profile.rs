@@ -1,0 +1,132 @@
+//! Profiles as conditions see them: without references to the dictionary of their request. Samples are not looked at.
+
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development as proto;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+
+use super::ProfileFields;
+use tributary_otlp::edit::put_delimited;
+use tributary_otlp::reader::{Fields, Value};
+use tributary_profiles::entries::{Entries, numbers};
+use tributary_profiles::references::References;
+use tributary_profiles::reindex::{Fault, Table};
+
+/// The entries of the dictionary of a request, which may be in several parts.
+pub fn dictionary(request: &[u8]) -> Result<Entries<'_>, Fault> {
+    let mut entries = Entries::default();
+    for part in messages(request, 2) {
+        entries.add(part)?;
+    }
+    Ok(entries)
+}
+
+/// The messages in a field of a valid message.
+pub fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    Fields::new(message)
+        .map_while(Result::ok)
+        .filter(move |field| field.number == number)
+        .filter_map(|field| field.value.bytes())
+}
+
+/// Reads what conditions ask for.
+pub struct Reader<'e, 'r> {
+    attributes: &'e [&'r [u8]],
+    references: References<'e, &'r [u8]>,
+}
+
+impl<'e, 'r> Reader<'e, 'r> {
+    /// With the dictionary of the request.
+    pub fn new(entries: &'e Entries<'r>) -> Self {
+        Reader {
+            attributes: entries.table(Table::Attribute),
+            references: References::new(entries.table(Table::String)),
+        }
+    }
+
+    /// A `ResourceProfiles` with nothing but its resource, whose strings are where the references were.
+    pub fn resource(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut resource = merged::<Resource>(entry, "a resource")?;
+        if let Some(resource) = &mut resource {
+            self.references.resolve(&mut resource.attributes)?;
+        }
+        Ok(head(resource))
+    }
+
+    /// A `ScopeProfiles` with nothing but its scope.
+    pub fn scope(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut scope = merged::<InstrumentationScope>(entry, "a scope")?;
+        if let Some(scope) = &mut scope {
+            self.references.resolve(&mut scope.attributes)?;
+        }
+        Ok(head(scope))
+    }
+
+    /// A profile.
+    pub fn profile(&mut self, profile: &[u8]) -> Result<ProfileFields, Fault> {
+        const PLACE: &str = "a profile";
+        let mut found = ProfileFields::default();
+        let mut attributes = Vec::new();
+        for field in Fields::new(profile).map_while(Result::ok) {
+            match (field.number, field.value) {
+                (3, Value::Fixed64(time)) => found.time = time,
+                (4, Value::Varint(duration)) => found.duration = duration,
+                (6, Value::Varint(period)) => found.period = period.cast_signed(),
+                (7, Value::Bytes(id)) => found.profile_id = id.to_vec(),
+                (8, Value::Varint(count)) => found.dropped_attributes = count as u32,
+                (9, Value::Bytes(format)) => {
+                    found.payload_format = String::from_utf8_lossy(format).into_owned();
+                }
+                (11, _) => numbers(field, PLACE, |index| {
+                    attributes.extend(self.attribute(index as i32)?);
+                    Ok(())
+                })?,
+                _ => {}
+            }
+        }
+        self.references.resolve(&mut attributes)?;
+        let attributes = Resource {
+            attributes,
+            ..Resource::default()
+        };
+        found.attributes = attributes.encode_to_vec();
+        Ok(found)
+    }
+
+    /// An attribute of the table; none for index 0.
+    fn attribute(&self, index: i32) -> Result<Option<KeyValue>, Fault> {
+        if index == 0 {
+            return Ok(None);
+        }
+        let found = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.attributes.get(at));
+        let table = Table::Attribute;
+        let entry = found.ok_or(Fault::Dangling { table, index })?;
+        let entry =
+            proto::KeyValueAndUnit::decode(*entry).map_err(|_| Fault::Malformed("an attribute"))?;
+        Ok(Some(KeyValue {
+            key: String::new(),
+            key_strindex: entry.key_strindex,
+            value: entry.value.or(Some(AnyValue::default())),
+        }))
+    }
+}
+
+/// What stands in field 1, which may be there several times.
+fn merged<M: Message + Default>(entry: &[u8], place: &'static str) -> Result<Option<M>, Fault> {
+    let mut message: Option<M> = None;
+    for part in messages(entry, 1) {
+        let merged = message.get_or_insert_default().merge(part);
+        merged.map_err(|_| Fault::Malformed(place))?;
+    }
+    Ok(message)
+}
+
+fn head<M: Message>(message: Option<M>) -> Vec<u8> {
+    let mut head = Vec::new();
+    if let Some(message) = message {
+        put_delimited(1, &message.encode_to_vec(), &mut head);
+    }
+    head
+}

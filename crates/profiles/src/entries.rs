@@ -1,0 +1,297 @@
+//! Where everything is in an encoded dictionary: one pass over it, in which nothing is copied.
+
+use smallvec::SmallVec;
+
+use super::decoded::Shape;
+use super::reindex::{Fault, Table};
+use super::table::emptied;
+use tributary_otlp::reader::{Field, Fields, Value, varint};
+
+/// The tables of an encoded `ProfilesDictionary`, entry by entry.
+#[derive(Debug, Default)]
+pub struct Entries<'r> {
+    /// `mapping_table`.
+    pub mappings: Vec<&'r [u8]>,
+    /// `location_table`.
+    pub locations: Vec<&'r [u8]>,
+    /// `function_table`.
+    pub functions: Vec<&'r [u8]>,
+    /// `link_table`.
+    pub links: Vec<&'r [u8]>,
+    /// `string_table`.
+    pub strings: Vec<&'r [u8]>,
+    /// `attribute_table`.
+    pub attributes: Vec<&'r [u8]>,
+    /// `stack_table`.
+    pub stacks: Vec<&'r [u8]>,
+    /// Whether there are fields that are not known.
+    pub(super) unknown: bool,
+}
+
+impl<'r> Entries<'r> {
+    /// The entries of one dictionary.
+    ///
+    /// # Errors
+    /// These bytes are no dictionary.
+    pub fn new(dictionary: &'r [u8]) -> Result<Self, Fault> {
+        let mut entries = Entries::default();
+        entries.add(dictionary)?;
+        Ok(entries)
+    }
+
+    /// The entries of all that is the dictionary of a request, and the encoded `ResourceProfiles` beside it.
+    ///
+    /// # Errors
+    /// These bytes are no request.
+    pub fn of_request(request: &'r [u8]) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+        let mut entries = Entries::default();
+        let resources = entries.add_request(request)?;
+        Ok((entries, resources))
+    }
+
+    /// The same of a request of this shape: there is room for all of them at once.
+    ///
+    /// # Errors
+    /// As [`Self::of_request`].
+    pub fn of_shape(request: &'r [u8], shape: &Shape) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+        let room = |table: usize| Vec::with_capacity(shape.tables[table]);
+        let mut entries = Entries {
+            mappings: room(1),
+            locations: room(2),
+            functions: room(3),
+            links: room(4),
+            strings: room(5),
+            attributes: room(6),
+            stacks: room(7),
+            unknown: false,
+        };
+        let resources = entries.add_request(request)?;
+        Ok((entries, resources))
+    }
+
+    /// The same, into entries that are here already.
+    pub(super) fn add_request(&mut self, request: &'r [u8]) -> Result<Vec<&'r [u8]>, Fault> {
+        const PLACE: &str = "the request";
+        let mut resources = Vec::new();
+        for field in fields(request, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => resources.push(bytes(field, PLACE)?),
+                2 => self.add(bytes(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(resources)
+    }
+
+    /// More of them: protobuf puts the fields of a message together that is there twice.
+    pub fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
+        const PLACE: &str = "the dictionary";
+        for field in fields(dictionary, PLACE) {
+            let field = field?;
+            let table = match field.number {
+                1 => &mut self.mappings,
+                2 => &mut self.locations,
+                3 => &mut self.functions,
+                4 => &mut self.links,
+                5 => &mut self.strings,
+                6 => &mut self.attributes,
+                7 => &mut self.stacks,
+                _ => {
+                    self.unknown = true;
+                    continue;
+                }
+            };
+            table.push(bytes(field, PLACE)?);
+        }
+        Ok(())
+    }
+
+    /// The encoded entries of one table.
+    pub fn table(&self, table: Table) -> &[&'r [u8]] {
+        match table {
+            Table::Mapping => &self.mappings,
+            Table::Location => &self.locations,
+            Table::Function => &self.functions,
+            Table::Link => &self.links,
+            Table::String => &self.strings,
+            Table::Attribute => &self.attributes,
+            Table::Stack => &self.stacks,
+        }
+    }
+
+    /// Whether what the tables of functions, strings and attributes are referred to for is in them. Where it is not, adding to a
+    /// table would make something else of what leads nowhere.
+    ///
+    /// # Errors
+    /// The first reference that leads nowhere, or what cannot be read.
+    pub(super) fn no_dangling(&self) -> Result<(), Fault> {
+        let there = |table: Table, at: u64| {
+            let index = at as i32;
+            let found = usize::try_from(index).is_ok_and(|at| at < self.table(table).len());
+            match index == 0 || found {
+                true => Ok(()),
+                false => Err(Fault::Dangling { table, index }),
+            }
+        };
+        let attributes =
+            |field, place| numbers(field, place, |index| there(Table::Attribute, index));
+        for mapping in &self.mappings {
+            const PLACE: &str = "a mapping";
+            for field in fields(mapping, PLACE) {
+                let field = field?;
+                match field.number {
+                    4 => there(Table::String, number(field, PLACE)?)?,
+                    5 => attributes(field, PLACE)?,
+                    _ => {}
+                }
+            }
+        }
+        for location in &self.locations {
+            const PLACE: &str = "a location";
+            for field in fields(location, PLACE) {
+                let field = field?;
+                match field.number {
+                    3 => {
+                        for field in fields(bytes(field, PLACE)?, PLACE) {
+                            let field = field?;
+                            if field.number == 1 {
+                                there(Table::Function, number(field, PLACE)?)?;
+                            }
+                        }
+                    }
+                    4 => attributes(field, PLACE)?,
+                    _ => {}
+                }
+            }
+        }
+        for function in &self.functions {
+            const PLACE: &str = "a function";
+            for field in fields(function, PLACE) {
+                let field = field?;
+                if let 1..=3 = field.number {
+                    there(Table::String, number(field, PLACE)?)?;
+                }
+            }
+        }
+        for attribute in &self.attributes {
+            const PLACE: &str = "an attribute";
+            for field in fields(attribute, PLACE) {
+                let field = field?;
+                if let 1 | 3 = field.number {
+                    there(Table::String, number(field, PLACE)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Without anything, for another dictionary.
+    pub(super) fn emptied<'o>(self) -> Entries<'o> {
+        Entries {
+            mappings: emptied(self.mappings),
+            locations: emptied(self.locations),
+            functions: emptied(self.functions),
+            links: emptied(self.links),
+            strings: emptied(self.strings),
+            attributes: emptied(self.attributes),
+            stacks: emptied(self.stacks),
+            unknown: false,
+        }
+    }
+}
+
+/// The fields of a message.
+#[inline(always)]
+pub(super) fn fields<'m>(
+    message: &'m [u8],
+    place: &'static str,
+) -> impl Iterator<Item = Result<Field<'m>, Fault>> {
+    Fields::new(message).map(move |field| field.map_err(|_| Fault::Malformed(place)))
+}
+
+/// A message, a string, or bytes.
+#[inline(always)]
+pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], Fault> {
+    field.value.bytes().ok_or(Fault::Malformed(place))
+}
+
+pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str, Fault> {
+    str::from_utf8(bytes(field, place)?).map_err(|_| Fault::Malformed(place))
+}
+
+/// An integer of 64 bits.
+#[inline(always)]
+pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Fault> {
+    match field.value {
+        Value::Varint(value) => Ok(value),
+        _ => Err(Fault::Malformed(place)),
+    }
+}
+
+/// An integer of 64 bits with a sign.
+#[inline(always)]
+pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, Fault> {
+    number(field, place).map(u64::cast_signed)
+}
+
+/// An index. Of integers with more bits the lower 32 count, as everywhere in protobuf.
+#[inline(always)]
+pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault> {
+    number(field, place).map(|value| value as i32)
+}
+
+/// Integers: packed, or one by one.
+#[inline(always)]
+pub fn numbers(
+    field: Field<'_>,
+    place: &'static str,
+    mut each: impl FnMut(u64) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    match field.value {
+        Value::Varint(value) => each(value),
+        Value::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                let (value, rest) = varint(packed).map_err(|_| Fault::Malformed(place))?;
+                packed = rest;
+                each(value)?;
+            }
+            Ok(())
+        }
+        _ => Err(Fault::Malformed(place)),
+    }
+}
+
+/// Indices into tables, as they are in one entry: mostly a few.
+pub(super) type Indices = SmallVec<[i32; 16]>;
+
+/// A list of indices.
+pub(super) fn indices(
+    field: Field<'_>,
+    place: &'static str,
+    into: &mut Indices,
+) -> Result<(), Fault> {
+    numbers(field, place, |value| {
+        into.push(value as i32);
+        Ok(())
+    })
+}
+
+/// Integers of 64 bits and fixed length: packed, or one by one.
+pub(super) fn fixed(
+    field: Field<'_>,
+    place: &'static str,
+    into: &mut Vec<u64>,
+) -> Result<(), Fault> {
+    match field.value {
+        Value::Fixed64(value) => into.push(value),
+        Value::Bytes(packed) => {
+            let (values, []) = packed.as_chunks::<8>() else {
+                return Err(Fault::Malformed(place));
+            };
+            into.extend(values.iter().map(|value| u64::from_le_bytes(*value)));
+        }
+        _ => return Err(Fault::Malformed(place)),
+    }
+    Ok(())
+}

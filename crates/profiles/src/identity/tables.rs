@@ -1,0 +1,464 @@
+//! Hashes of a dictionary's entries, computed when something refers to them.
+
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use prost::Message as _;
+use smallvec::SmallVec;
+
+use super::hash;
+use crate::entries::{Entries, Indices, bytes, fields, index, indices, number, signed};
+use crate::names;
+use crate::references::References;
+use crate::reindex::{Fault, Table};
+use tributary_otlp::reader::{Value, varint};
+
+/// The hashes of what is in the tables of a request.
+#[derive(Debug)]
+pub(super) struct Tables<'e, 'r> {
+    entries: &'e Entries<'r>,
+    /// For the strings that resources, scopes and values refer to.
+    pub(super) references: References<'e, &'r [u8]>,
+    strings: Memo<'e>,
+    /// Those that say nothing have the hash 0.
+    attributes: Memo<'e>,
+    /// The keys of attributes.
+    keys: Memo<'e>,
+    /// Of their binaries, wherever they are in memory.
+    mappings: Memo<'e>,
+    /// The first addresses of mappings.
+    starts: Memo<'e>,
+    functions: Memo<'e>,
+    locations: Memo<'e>,
+    stacks: Memo<'e>,
+    /// Whether there were fields that are not known.
+    pub(super) unknown: bool,
+    /// The hash of a string without anything in it.
+    nothing: u128,
+}
+
+/// The hashes of a table's entries; 0 for those that were not asked for.
+#[derive(Debug)]
+struct Memo<'m>(&'m mut [u128]);
+
+impl<'m> Memo<'m> {
+    /// For a table of so many entries, out of memory for several.
+    fn of(entries: usize, memory: &mut &'m mut [u128]) -> Self {
+        let (memo, rest) = std::mem::take(memory).split_at_mut(entries);
+        *memory = rest;
+        Memo(memo)
+    }
+
+    #[inline(always)]
+    fn get(&self, index: i32) -> Option<u128> {
+        self.0.get(at(index)).copied().filter(|hash| *hash != 0)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, index: i32, hash: u128) -> u128 {
+        if let Some(place) = self.0.get_mut(at(index)) {
+            *place = hash;
+        }
+        hash
+    }
+}
+
+impl<'e, 'r> Tables<'e, 'r> {
+    /// `memory` is for the hashes: one piece for all of them, because profiles are often small.
+    pub(super) fn new(entries: &'e Entries<'r>, memory: &'e mut Vec<u128>) -> Self {
+        let strings = entries.strings.len();
+        let attributes = entries.attributes.len();
+        let mappings = entries.mappings.len();
+        let functions = entries.functions.len();
+        let locations = entries.locations.len();
+        let stacks = entries.stacks.len();
+        let all = strings + 2 * attributes + 2 * mappings + functions + locations + stacks;
+        *memory = vec![0; all];
+        let memory = &mut memory.as_mut_slice();
+        Tables {
+            entries,
+            references: References::new(&entries.strings),
+            strings: Memo::of(strings, memory),
+            attributes: Memo::of(attributes, memory),
+            keys: Memo::of(attributes, memory),
+            mappings: Memo::of(mappings, memory),
+            starts: Memo::of(mappings, memory),
+            functions: Memo::of(functions, memory),
+            locations: Memo::of(locations, memory),
+            stacks: Memo::of(stacks, memory),
+            unknown: entries.unknown,
+            nothing: hash(b""),
+        }
+    }
+
+    /// The entry of a table. With index 0 there is nothing in it, whatever is there, and even if the table is empty.
+    #[inline]
+    fn entry(&self, table: Table, index: i32) -> Result<&'r [u8], Fault> {
+        if index == 0 {
+            return Ok(&[]);
+        }
+        let entry = self.entries.table(table).get(at(index));
+        entry.copied().ok_or(Fault::Dangling { table, index })
+    }
+
+    #[inline]
+    pub(super) fn string(&mut self, index: i32) -> Result<u128, Fault> {
+        if index == 0 {
+            return Ok(self.nothing);
+        }
+        match self.strings.get(index) {
+            Some(hash) => Ok(hash),
+            None => self.new_string(index),
+        }
+    }
+
+    fn new_string(&mut self, index: i32) -> Result<u128, Fault> {
+        let string = self.entry(Table::String, index)?;
+        Ok(self.strings.set(index, hash(string)))
+    }
+
+    /// A set of attributes: their order says nothing, and of several with one key the first counts.
+    #[inline]
+    pub(super) fn attribute_set(&mut self, indices: &[i32]) -> Result<u128, Fault> {
+        match indices {
+            [] => Ok(0),
+            [index] => self.attribute(*index),
+            indices => self.several_attributes(indices),
+        }
+    }
+
+    fn several_attributes(&mut self, indices: &[i32]) -> Result<u128, Fault> {
+        let mut set: SmallVec<[(u128, u128); 8]> = SmallVec::new();
+        for index in indices {
+            let hash = self.attribute(*index)?;
+            if hash != 0 {
+                set.push((self.key(*index), hash));
+            }
+        }
+        // Stable: the first of a key stays.
+        set.sort_by_key(|(key, _)| *key);
+        set.dedup_by_key(|(key, _)| *key);
+        let hashes = set.iter().map(|(_, hash)| *hash);
+        Ok(hashes.fold(0, u128::wrapping_add))
+    }
+
+    /// The key of an attribute that was hashed.
+    fn key(&self, index: i32) -> u128 {
+        self.keys.get(index).unwrap_or_default()
+    }
+
+    #[inline]
+    fn attribute(&mut self, index: i32) -> Result<u128, Fault> {
+        match self.attributes.get(index) {
+            Some(hash) => Ok(hash),
+            None => self.new_attribute(index),
+        }
+    }
+
+    fn new_attribute(&mut self, of: i32) -> Result<u128, Fault> {
+        const PLACE: &str = "an attribute";
+        let (mut key, mut unit) = (0, 0);
+        let mut value: SmallVec<[&[u8]; 1]> = SmallVec::new();
+        for field in fields(self.entry(Table::Attribute, of)?, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => key = index(field, PLACE)?,
+                2 => value.push(bytes(field, PLACE)?),
+                3 => unit = index(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        let (key, unit) = (self.string(key)?, self.string(unit)?);
+        self.keys.set(of, key);
+        let mut said = Vec::with_capacity(128);
+        said.extend_from_slice(&key.to_le_bytes());
+        said.extend_from_slice(&unit.to_le_bytes());
+        self.value(&value, &mut said)?;
+        if key == self.nothing && unit == self.nothing && said.len() == 2 * size_of::<u128>() {
+            return Ok(0);
+        }
+        Ok(self.attributes.set(of, hash(&said)))
+    }
+
+    /// A value as it is encoded without references to strings, and without a byte more than needed.
+    fn value(&mut self, parts: &[&[u8]], said: &mut Vec<u8>) -> Result<(), Fault> {
+        const PLACE: &str = "an attribute";
+        if let [value] = parts
+            && is_plain(value)
+        {
+            said.extend_from_slice(value);
+            return Ok(());
+        }
+        let mut value = AnyValue::default();
+        for part in parts {
+            value.merge(*part).map_err(|_| Fault::Malformed(PLACE))?;
+        }
+        let encoded = parts.iter().map(|part| part.len()).sum::<usize>();
+        self.unknown |= value.encoded_len() != encoded;
+        self.references.resolve_value(&mut value)?;
+        said.extend(value.encode_to_vec());
+        Ok(())
+    }
+
+    /// A mapping's binary, by the rule of [`Dictionary::binary`](crate::Dictionary::binary), and its first
+    /// address.
+    #[inline]
+    fn mapping(&mut self, of: i32) -> Result<(u128, u64), Fault> {
+        let hash = match self.mappings.get(of) {
+            Some(hash) => hash,
+            None => self.new_mapping(of)?,
+        };
+        let start = self.starts.get(of).unwrap_or_default();
+        Ok((hash, start as u64))
+    }
+
+    fn new_mapping(&mut self, of: i32) -> Result<u128, Fault> {
+        const PLACE: &str = "a mapping";
+        const PAGE: u64 = 0x1000;
+        let (mut start, mut limit, mut offset, mut filename) = (0_u64, 0_u64, 0_u64, 0);
+        let mut attributes = Indices::new();
+        for field in fields(self.entry(Table::Mapping, of)?, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => start = number(field, PLACE)?,
+                2 => limit = number(field, PLACE)?,
+                3 => offset = number(field, PLACE)?,
+                4 => filename = index(field, PLACE)?,
+                5 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        self.starts.set(of, u128::from(start));
+        let mut said = [0; 48];
+        let pages = limit.wrapping_sub(start).div_ceil(PAGE);
+        said[..8].copy_from_slice(&pages.to_le_bytes());
+        said[8..16].copy_from_slice(&offset.to_le_bytes());
+        match self.build_id(&attributes)? {
+            Some(build_id) => said[16..32].copy_from_slice(&build_id.to_le_bytes()),
+            None => said[32..].copy_from_slice(&self.string(filename)?.to_le_bytes()),
+        }
+        Ok(self.mappings.set(of, hash(&said)))
+    }
+
+    fn build_id(&mut self, attributes: &[i32]) -> Result<Option<u128>, Fault> {
+        for index in attributes {
+            self.attribute(*index)?;
+        }
+        for name in names::BUILD_IDS {
+            let name = hash(name.as_bytes());
+            let found = attributes.iter().find(|index| self.key(**index) == name);
+            if let Some(index) = found {
+                return self.attribute(*index).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn function(&mut self, of: i32) -> Result<u128, Fault> {
+        match self.functions.get(of) {
+            Some(hash) => Ok(hash),
+            None => self.new_function(of),
+        }
+    }
+
+    fn new_function(&mut self, of: i32) -> Result<u128, Fault> {
+        const PLACE: &str = "a function";
+        let mut strings = [0; 3];
+        let mut start_line = 0;
+        for field in fields(self.entry(Table::Function, of)?, PLACE) {
+            let field = field?;
+            let [name, system_name, filename] = &mut strings;
+            match field.number {
+                1 => *name = index(field, PLACE)?,
+                2 => *system_name = index(field, PLACE)?,
+                3 => *filename = index(field, PLACE)?,
+                4 => start_line = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        let mut said = [0; 56];
+        for (part, string) in said.as_chunks_mut::<16>().0.iter_mut().zip(strings) {
+            *part = self.string(string)?.to_le_bytes();
+        }
+        said[48..].copy_from_slice(&start_line.to_le_bytes());
+        Ok(self.functions.set(of, hash(&said)))
+    }
+
+    #[inline(always)]
+    fn location(&mut self, of: i32) -> Result<u128, Fault> {
+        match self.locations.get(of) {
+            Some(hash) => Ok(hash),
+            None => self.new_location(of),
+        }
+    }
+
+    /// A location, relative to its mapping.
+    #[inline(never)]
+    fn new_location(&mut self, of: i32) -> Result<u128, Fault> {
+        const PLACE: &str = "a location";
+        let (mut mapping, mut address) = (0, 0_u64);
+        let mut attributes = Indices::new();
+        let mut lines = Sequence::default();
+        for field in fields(self.entry(Table::Location, of)?, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => mapping = index(field, PLACE)?,
+                2 => address = number(field, PLACE)?,
+                3 => lines.push(self.line(bytes(field, PLACE)?)?),
+                4 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        let (mapping, start) = self.mapping(mapping)?;
+        let attributes = self.attribute_set(&attributes)?;
+        let mut said = [0; 56];
+        said[..16].copy_from_slice(&mapping.to_le_bytes());
+        said[16..32].copy_from_slice(&attributes.to_le_bytes());
+        said[32..48].copy_from_slice(&lines.to_le_bytes());
+        said[48..].copy_from_slice(&address.wrapping_sub(start).to_le_bytes());
+        Ok(self.locations.set(of, hash(&said)))
+    }
+
+    #[inline]
+    fn line(&mut self, from: &[u8]) -> Result<u128, Fault> {
+        const PLACE: &str = "a line";
+        let (mut function, mut line, mut column) = (0, 0, 0);
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => function = index(field, PLACE)?,
+                2 => line = signed(field, PLACE)?,
+                3 => column = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        let mut said = [0; 32];
+        said[..16].copy_from_slice(&self.function(function)?.to_le_bytes());
+        said[16..24].copy_from_slice(&line.to_le_bytes());
+        said[24..].copy_from_slice(&column.to_le_bytes());
+        Ok(hash(&said))
+    }
+
+    #[inline]
+    pub(super) fn stack(&mut self, of: i32) -> Result<u128, Fault> {
+        match self.stacks.get(of) {
+            Some(hash) => Ok(hash),
+            None => self.new_stack(of),
+        }
+    }
+
+    fn new_stack(&mut self, of: i32) -> Result<u128, Fault> {
+        const PLACE: &str = "a stack";
+        let mut sequence = Sequence::default();
+        for field in fields(self.entry(Table::Stack, of)?, PLACE) {
+            let field = field?;
+            match (field.number, field.value) {
+                (1, Value::Bytes(packed)) => sequence = self.packed_locations(packed, sequence)?,
+                (1, Value::Varint(location)) => sequence.push(self.location(location as i32)?),
+                (1, _) => return Err(Fault::Malformed(PLACE)),
+                _ => self.unknown = true,
+            }
+        }
+        Ok(self.stacks.set(of, hash(&sequence.to_le_bytes())))
+    }
+
+    fn packed_locations(
+        &mut self,
+        mut packed: &[u8],
+        mut into: Sequence,
+    ) -> Result<Sequence, Fault> {
+        while !packed.is_empty() {
+            packed = self.known_locations(packed, &mut into);
+            if !packed.is_empty() {
+                let (location, rest) = varint(packed).map_err(|_| Fault::Malformed("a stack"))?;
+                into.push(self.location(location as i32)?);
+                packed = rest;
+            }
+        }
+        Ok(into)
+    }
+
+    /// The innermost loop: locations up to one that was not seen before. Returns the rest.
+    fn known_locations<'p>(&self, mut packed: &'p [u8], into: &mut Sequence) -> &'p [u8] {
+        let hashes = &*self.locations.0;
+        let mut sequence = *into;
+        while let Ok((location, rest)) = varint(packed)
+            // Below 0 there is none, nor where these would be.
+            && let Some(hash) = hashes.get(location as u32 as usize)
+            && *hash != 0
+        {
+            sequence.push(*hash);
+            packed = rest;
+        }
+        *into = sequence;
+        packed
+    }
+
+    /// A link: the ids of its trace and its span. Ids of another length than the protocol's count as none.
+    pub(super) fn link(&mut self, of: i32) -> Result<[u8; 24], Fault> {
+        const PLACE: &str = "a link";
+        let mut ids = [0; 24];
+        let (trace, span) = ids.split_at_mut(16);
+        for field in fields(self.entry(Table::Link, of)?, PLACE) {
+            let field = field?;
+            let into = match field.number {
+                1 => &mut *trace,
+                2 => &mut *span,
+                _ => {
+                    self.unknown = true;
+                    continue;
+                }
+            };
+            let id = bytes(field, PLACE)?;
+            match id.len() == into.len() {
+                true => into.copy_from_slice(id),
+                false => into.fill(0),
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// Hashes, one behind the other, as a polynomial for each half of them: to hash them again would cost more than all else
+/// about a stack. They are mixed well, and what comes of them is hashed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sequence {
+    low: u64,
+    high: u64,
+}
+
+impl Sequence {
+    #[inline(always)]
+    fn push(&mut self, hash: u128) {
+        // Odd, so that nothing gets lost: multipliers of generators of random numbers, Knuth's and that of PCG.
+        self.low = self
+            .low
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(hash as u64);
+        self.high = self
+            .high
+            .wrapping_mul(0x2360_ed05_1fc6_5da5)
+            .wrapping_add((hash >> 64) as u64);
+    }
+
+    fn to_le_bytes(self) -> [u8; 16] {
+        (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
+    }
+}
+
+/// Whether a value is a short text or a number that is not negative, in no more bytes than it needs: what most are.
+fn is_plain(value: &[u8]) -> bool {
+    match value {
+        [0x0a, length, text @ ..] => *length < 0x80 && text.len() == usize::from(*length),
+        [0x18, more @ .., last] => {
+            let minimal = more.is_empty() || *last > 0;
+            *last < 0x80 && minimal && more.len() < 9 && more.iter().all(|byte| *byte >= 0x80)
+        }
+        _ => false,
+    }
+}
+
+/// The position in a table; one that no table has for an index below 0.
+#[inline(always)]
+fn at(index: i32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,303 @@
+//! Layouts of profiles before OTLP 1.10, which number the same fields differently: to read them as they are not would
+//! give nonsense.
+
+use tributary_otlp::reader::{Field, Fields, Value};
+
+/// A message is of a version that is not understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "these profiles have the layout of OTLP {version}, which is not understood: {evidence}. OTLP 1.10 or later is; \
+     update what sends them"
+)]
+pub struct OldLayout {
+    /// The versions: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
+    pub version: &'static str,
+    /// What gives it away.
+    pub evidence: &'static str,
+}
+
+const V1_9: &str = "1.9 or earlier";
+const V1_8: &str = "1.8 or earlier";
+const V1_7: &str = "1.7 or earlier";
+
+/// How many entries of each kind are looked at: a sender has one layout for all.
+const ENOUGH: usize = 64;
+
+/// Looks for what OTLP 1.10 cannot have, but an older version has. `request` is an encoded request or `ProfilesData`.
+///
+/// # Errors
+/// There is such a thing. Without an error the message may still be an old one that can be taken for a new one, or be no
+/// message at all: those are for others to find.
+pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
+    // The tables first: they tell more.
+    for dictionary in nested(request, 2) {
+        tables(dictionary)?;
+    }
+    for resource in nested(request, 1) {
+        for scope in nested(resource, 2) {
+            for body in nested(scope, 2).take(ENOUGH) {
+                profile(body)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many samples of a request that is valid are looked at.
+const GLANCE: usize = 8;
+
+/// Looks for an old layout in a request that is valid as one of OTLP 1.10, at a cost that does not grow with its size:
+/// only at the first samples of its first profile that has any.
+///
+/// All other differences between the versions make a request invalid: for those there is [`recognise`]. What is left are
+/// values where 1.10 has attributes, in samples without attributes of their own. One such sample may be a mistake of
+/// somebody who speaks 1.10; when all of the first are like that, it is the layout.
+///
+/// # Errors
+/// It is an old one.
+pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
+    let profiles = nested(request, 1)
+        .flat_map(|resource| nested(resource, 2))
+        .flat_map(|scope| nested(scope, 2))
+        .take(GLANCE);
+    for profile in profiles {
+        let mut samples = nested(profile, 2).take(GLANCE).peekable();
+        if samples.peek().is_some() {
+            return match samples.all(values_for_attributes) {
+                true => Err(VALUES_FOR_ATTRIBUTES),
+                false => Ok(()),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Looks for an old layout in a request as JSON. Names that are not known are left out when it is read: with `sample`,
+/// which is `samples` since 1.9, that would be all there is.
+///
+/// # Errors
+/// It is an old one.
+pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
+    let name = br#""sample""#;
+    let mut found = memchr::memmem::find_iter(request, name);
+    let old = found.any(|at| {
+        // In a text the quotes would be escaped, and it may be a whole text, which no colon follows.
+        let after = request.get(at + name.len()..).unwrap_or_default();
+        after.trim_ascii_start().first() == Some(&b':')
+    });
+    match old {
+        true => Err(OldLayout {
+            version: V1_8,
+            evidence: "its samples are called `sample`",
+        }),
+        false => Ok(()),
+    }
+}
+
+fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
+    for entry in nested(dictionary, 6).take(ENOUGH) {
+        refuse(entry, V1_7, "an attribute's key is a string", |field| {
+            field.number == 1 && is_bytes(field)
+        })?;
+    }
+    Ok(())
+}
+
+// Only fields that 1.10 has, with types that it does not allow: a number that is not known may belong to a later version.
+fn profile(profile: &[u8]) -> Result<(), OldLayout> {
+    let early = "a profile's time, duration and period are numbered as before the tables had a place of their own";
+    refuse(profile, V1_7, early, |field| match field.number {
+        3 => !matches!(field.value, Value::Fixed64(_)),
+        4 | 6 => is_bytes(field),
+        5 => is_varint(field),
+        _ => false,
+    })?;
+    let early = "a profile's fields are numbered as before `comment_strindices` was removed";
+    refuse(profile, V1_8, early, |field| match field.number {
+        8 => is_bytes(field),
+        9 => is_varint(field),
+        _ => false,
+    })?;
+    for sample in nested(profile, 2).take(ENOUGH) {
+        refuse(
+            sample,
+            V1_9,
+            "a sample has a list where its link is",
+            |field| field.number == 3 && is_bytes(field),
+        )?;
+        refuse(
+            sample,
+            V1_7,
+            "a sample has a number where its timestamps are",
+            |field| field.number == 5 && is_varint(field),
+        )?;
+        if values_for_attributes(sample) {
+            return Err(VALUES_FOR_ATTRIBUTES);
+        }
+    }
+    Ok(())
+}
+
+const VALUES_FOR_ATTRIBUTES: OldLayout = OldLayout {
+    version: V1_9,
+    evidence: "a sample has no values, but attributes where its values were",
+};
+
+fn values_for_attributes(sample: &[u8]) -> bool {
+    has(sample, 2) && !has(sample, 4) && !has(sample, 5)
+}
+
+fn refuse(
+    message: &[u8],
+    version: &'static str,
+    evidence: &'static str,
+    old: impl Fn(&Field<'_>) -> bool,
+) -> Result<(), OldLayout> {
+    if fields(message).any(|field| old(&field)) {
+        return Err(OldLayout { version, evidence });
+    }
+    Ok(())
+}
+
+fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    Fields::new(message).map_while(Result::ok)
+}
+
+fn nested(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    fields(message)
+        .filter(move |field| field.number == number)
+        .filter_map(|field| field.value.bytes())
+}
+
+fn has(message: &[u8], number: u32) -> bool {
+    fields(message).any(|field| field.number == number)
+}
+
+fn is_bytes(field: &Field<'_>) -> bool {
+    field.value.bytes().is_some()
+}
+
+fn is_varint(field: &Field<'_>) -> bool {
+    matches!(field.value, Value::Varint(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_otlp::reader::put_varint;
+
+    enum Part {
+        Number(u64),
+        Fixed(u64),
+        Bytes(Vec<u8>),
+    }
+    use Part::{Bytes, Fixed, Number};
+
+    fn encode(parts: Vec<(u32, Part)>) -> Vec<u8> {
+        let mut output = Vec::new();
+        for (field, part) in parts {
+            let mut tag = |wire: u32| put_varint(u64::from(field << 3 | wire), &mut output);
+            match part {
+                Number(number) => {
+                    tag(0);
+                    put_varint(number, &mut output);
+                }
+                Fixed(number) => {
+                    tag(1);
+                    output.extend_from_slice(&number.to_le_bytes());
+                }
+                Bytes(bytes) => {
+                    tag(2);
+                    put_varint(bytes.len() as u64, &mut output);
+                    output.extend_from_slice(&bytes);
+                }
+            }
+        }
+        output
+    }
+
+    fn request(profile: Vec<(u32, Part)>, dictionary: Vec<(u32, Part)>) -> Vec<u8> {
+        let scope = encode(vec![(2, Bytes(encode(profile)))]);
+        let resource = encode(vec![(2, Bytes(scope))]);
+        encode(vec![(1, Bytes(resource)), (2, Bytes(encode(dictionary)))])
+    }
+
+    #[test]
+    fn layouts_before_1_10_are_recognised_by_their_version() {
+        let sample = |parts| (2, Bytes(encode(parts)));
+        let cases = [
+            // Location indices, time, duration, period type: as in 1.7.
+            (vec![(3, Bytes(vec![1, 2]))], V1_7),
+            (vec![(4, Number(5)), (5, Number(6))], V1_7),
+            (vec![(6, Bytes(vec![]))], V1_7),
+            // The profile's id, the number of dropped attributes: as in 1.8.
+            (vec![(3, Fixed(1)), (8, Bytes(vec![7; 16]))], V1_8),
+            (vec![(9, Number(1))], V1_8),
+            // Samples as until 1.9: stack, values, attributes, link, timestamps.
+            (
+                vec![sample(vec![(1, Number(1)), (2, Bytes(vec![5]))])],
+                V1_9,
+            ),
+            (
+                vec![sample(vec![(2, Bytes(vec![5])), (3, Bytes(vec![1]))])],
+                V1_9,
+            ),
+        ];
+        for (profile, version) in cases {
+            let old = recognise(&request(profile, vec![])).unwrap_err();
+            assert_eq!(old.version, version);
+            assert!(old.to_string().contains("update what sends them"));
+        }
+        let attribute = encode(vec![(1, Bytes(b"key".to_vec()))]);
+        let old = recognise(&request(vec![], vec![(6, Bytes(attribute))]));
+        assert_eq!(old.unwrap_err().version, V1_7);
+    }
+
+    #[test]
+    fn the_current_layout_and_what_later_ones_may_add_are_let_through() {
+        let sample = encode(vec![
+            (1, Number(1)),
+            (2, Bytes(vec![1])),
+            (3, Number(1)),
+            (4, Bytes(vec![1])),
+            (9, Number(1)),
+        ]);
+        let profile = vec![
+            (2, Bytes(sample)),
+            (3, Fixed(1)),
+            (4, Number(1)),
+            (5, Bytes(vec![])),
+            (6, Number(1)),
+            (7, Bytes(vec![7; 16])),
+            (8, Number(1)),
+            (12, Bytes(vec![])),
+            (20, Number(1)),
+        ];
+        assert_eq!(recognise(&request(profile, vec![])), Ok(()));
+        assert_eq!(recognise(b""), Ok(()));
+        assert_eq!(recognise(b"\xff\xff"), Ok(()), "no message at all");
+    }
+
+    #[test]
+    fn a_valid_request_is_of_an_old_layout_if_its_first_samples_all_are() {
+        let values = || (2, Bytes(encode(vec![(1, Number(1)), (2, Bytes(vec![5]))])));
+        let current = || (2, Bytes(encode(vec![(1, Number(1)), (4, Bytes(vec![5]))])));
+        let of = |samples| glance(&request(samples, vec![]));
+        assert_eq!(of(vec![values(), values()]).unwrap_err().version, V1_9);
+        assert_eq!(of(vec![values(), current()]), Ok(()));
+        assert_eq!(of(vec![]), Ok(()));
+        assert_eq!(glance(b""), Ok(()));
+    }
+
+    #[test]
+    fn an_old_layout_as_json_is_recognised_by_the_name_of_its_samples() {
+        let of = |text: &str| recognise_json(text.as_bytes());
+        assert_eq!(
+            of(r#"{"profiles":[{"sample" : []}]}"#).unwrap_err().version,
+            V1_8
+        );
+        assert_eq!(of(r#"{"profiles":[{"samples":[]}]}"#), Ok(()));
+        assert_eq!(of(r#"{"stringTable":["","sample"]}"#), Ok(()));
+        assert_eq!(of(r#"{"stringTable":["\"sample\":"]}"#), Ok(()));
+    }
+}

@@ -1,0 +1,226 @@
+//! Which locations have the address behind a call, where a profiler sends callers as they are on the stack.
+
+use super::unnamed::entries;
+use crate::entries::{Entries, bytes, fields, number, numbers};
+use crate::reindex::Fault;
+
+/// The locations of a request whose addresses are return addresses. The instruction there is the one behind the call:
+/// it may be of another line, of another inlined function, or, behind a call that never returns, of the next function.
+///
+/// Only callers have one. A location that is anywhere the innermost frame of a stack, or a caller in a profile of
+/// whoever adjusts addresses, is none: it was the instruction that ran there, or is in the call already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReturnAddresses {
+    /// By the place of a location.
+    is_one: Vec<bool>,
+}
+
+/// What a stack is used by. Both may be so.
+#[derive(Debug, Clone, Copy, Default)]
+struct Uses {
+    /// Profiles with return addresses.
+    returned_to: bool,
+    /// Profiles with addresses that are adjusted.
+    adjusted: bool,
+}
+
+impl ReturnAddresses {
+    /// For a request of those who adjust addresses: there are none.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// For a request of those who do not. Samples are not looked at.
+    ///
+    /// # Errors
+    /// When these bytes are no request.
+    pub fn of_all(request: &[u8]) -> Result<Self, Fault> {
+        let entries = entries(request)?;
+        let uses = Uses {
+            returned_to: true,
+            adjusted: false,
+        };
+        Self::find(&entries, &vec![uses; entries.stacks.len()])
+    }
+
+    /// For a request with profiles of both. `has_return_addresses` says it by the name of a profile's scope. What no
+    /// sample refers to is none.
+    ///
+    /// # Errors
+    /// When these bytes are no request.
+    pub fn of_scopes(
+        request: &[u8],
+        has_return_addresses: impl Fn(&[u8]) -> bool,
+    ) -> Result<Self, Fault> {
+        const PLACE: &str = "a scope's profiles";
+        let entries = entries(request)?;
+        let mut uses = vec![Uses::default(); entries.stacks.len()];
+        for resource in messages(request, 1, "the request") {
+            for scope in messages(resource?, 2, "a resource's profiles") {
+                let scope = scope?;
+                let mut name: &[u8] = &[];
+                for identity in messages(scope, 1, PLACE) {
+                    for said in messages(identity?, 1, "a scope") {
+                        name = said?;
+                    }
+                }
+                let returned_to = has_return_addresses(name);
+                for profile in messages(scope, 2, PLACE) {
+                    for sample in messages(profile?, 2, "a profile") {
+                        let stack = stack(sample?)?;
+                        if let Some(uses) = uses.get_mut(stack) {
+                            uses.returned_to |= returned_to;
+                            uses.adjusted |= !returned_to;
+                        }
+                    }
+                }
+            }
+        }
+        Self::find(&entries, &uses)
+    }
+
+    fn find(entries: &Entries<'_>, uses: &[Uses]) -> Result<Self, Fault> {
+        const PLACE: &str = "a stack";
+        let locations = entries.locations.len();
+        let (mut is_one, mut is_none) = (vec![false; locations], vec![false; locations]);
+        for (stack, uses) in entries.stacks.iter().zip(uses) {
+            let mut innermost = true;
+            for field in fields(stack, PLACE) {
+                let field = field?;
+                if field.number != 1 {
+                    continue;
+                }
+                numbers(field, PLACE, |location| {
+                    let location = usize::try_from(location).unwrap_or(usize::MAX);
+                    let mark = |marks: &mut Vec<bool>| {
+                        if let Some(mark) = marks.get_mut(location) {
+                            *mark = true;
+                        }
+                    };
+                    if innermost || uses.adjusted {
+                        mark(&mut is_none);
+                    } else if uses.returned_to {
+                        mark(&mut is_one);
+                    }
+                    innermost = false;
+                    Ok(())
+                })?;
+            }
+        }
+        for (is_one, is_none) in is_one.iter_mut().zip(is_none) {
+            *is_one &= !is_none;
+        }
+        Ok(ReturnAddresses { is_one })
+    }
+
+    /// Whether the location at that place of the table has one.
+    pub fn has(&self, location: usize) -> bool {
+        self.is_one.get(location).copied().unwrap_or_default()
+    }
+}
+
+/// The messages, or strings, that a message has in a field.
+fn messages<'m>(
+    message: &'m [u8],
+    wanted: u32,
+    place: &'static str,
+) -> impl Iterator<Item = Result<&'m [u8], Fault>> {
+    fields(message, place).filter_map(move |field| match field {
+        Ok(field) if field.number != wanted => None,
+        field => Some(field.and_then(|field| bytes(field, place))),
+    })
+}
+
+/// The stack of a sample.
+fn stack(sample: &[u8]) -> Result<usize, Fault> {
+    const PLACE: &str = "a sample";
+    let mut stack = 0;
+    for field in fields(sample, PLACE) {
+        let field = field?;
+        if field.number == 1 {
+            stack = number(field, PLACE)?;
+        }
+    }
+    Ok(usize::try_from(stack).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+    use opentelemetry_proto::tonic::profiles::v1development as proto;
+    use prost::Message as _;
+
+    use super::*;
+
+    /// Five locations; one profile for each of these scopes, with samples of these stacks.
+    fn request(stacks: &[&[i32]], scopes: &[(&str, &[i32])]) -> Vec<u8> {
+        let stacks = stacks.iter().map(|locations| proto::Stack {
+            location_indices: locations.to_vec(),
+        });
+        let scopes = scopes.iter().map(|(name, stacks)| {
+            let samples = stacks.iter().map(|stack| proto::Sample {
+                stack_index: *stack,
+                values: vec![1],
+                ..proto::Sample::default()
+            });
+            proto::ScopeProfiles {
+                scope: Some(InstrumentationScope {
+                    name: (*name).to_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                profiles: vec![proto::Profile {
+                    samples: samples.collect(),
+                    ..proto::Profile::default()
+                }],
+                ..proto::ScopeProfiles::default()
+            }
+        });
+        let request = ExportProfilesServiceRequest {
+            resource_profiles: vec![proto::ResourceProfiles {
+                scope_profiles: scopes.collect(),
+                ..proto::ResourceProfiles::default()
+            }],
+            dictionary: Some(proto::ProfilesDictionary {
+                location_table: vec![proto::Location::default(); 6],
+                stack_table: [proto::Stack::default()]
+                    .into_iter()
+                    .chain(stacks)
+                    .collect(),
+                ..proto::ProfilesDictionary::default()
+            }),
+        };
+        request.encode_to_vec()
+    }
+
+    fn found(addresses: &ReturnAddresses) -> Vec<usize> {
+        (0..9).filter(|location| addresses.has(*location)).collect()
+    }
+
+    #[test]
+    fn callers_have_return_addresses_unless_they_are_innermost_somewhere() {
+        let request = request(&[&[1, 2, 3], &[2, 3, 4], &[5], &[1, 9]], &[]);
+        let all = ReturnAddresses::of_all(&request).unwrap();
+        assert_eq!(found(&all), [3, 4]);
+        assert_eq!(found(&ReturnAddresses::none()), [0; 0]);
+    }
+
+    #[test]
+    fn callers_in_a_profile_of_those_who_adjust_have_none() {
+        let stacks: [&[i32]; 3] = [&[1, 2, 3], &[1, 3, 4], &[1, 5]];
+        let request = request(&stacks, &[("raw", &[1]), ("adjusted", &[2]), ("raw", &[9])]);
+        let of =
+            |raw: fn(&[u8]) -> bool| found(&ReturnAddresses::of_scopes(&request, raw).unwrap());
+        // Location 3 is in both, and nobody has a sample of the third stack.
+        assert_eq!(of(|scope| scope == b"raw"), [2]);
+        assert_eq!(of(|_| true), [2, 3, 4]);
+        assert_eq!(of(|_| false), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_no_request_is_an_error() {
+        let whole = request(&[&[1, 2]], &[("raw", &[1])]);
+        assert!(ReturnAddresses::of_all(&whole[..whole.len() - 1]).is_err());
+        assert!(ReturnAddresses::of_scopes(&[0x0a, 2, 0x12, 9], |_| true).is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! Which locations have no names, and of which binaries they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::entries::{Entries, bytes, fields, number, numbers};
+use crate::names::{BUILD_ID_GNU, BUILD_ID_GO};
+use crate::reindex::Fault;
+use tributary_otlp::reader::Value;
+
+/// The locations of a request that have an address and no lines, and whose mapping says of which binary they are.
+#[derive(Debug, Default)]
+pub struct Unnamed {
+    /// The binaries that have such locations. Two of them may be the same one, where a request says it twice.
+    pub binaries: Vec<UnnamedBinary>,
+    /// How many locations have neither lines nor a build id: nobody can ever name them.
+    pub without_build_id: usize,
+}
+
+/// A binary with locations that have no names.
+#[derive(Debug, Default)]
+pub struct UnnamedBinary {
+    /// Its GNU build id.
+    pub gnu_build_id: Option<Arc<str>>,
+    /// Its Go build id.
+    pub go_build_id: Option<Arc<str>>,
+    /// Its mappings that have such locations.
+    pub mappings: Vec<UnnamedMapping>,
+}
+
+/// A mapping with locations that have no names.
+#[derive(Debug, Default)]
+pub struct UnnamedMapping {
+    /// Its place in the table.
+    pub(super) index: usize,
+    /// Where it is in memory, and where it begins in its file.
+    pub memory_start: u64,
+    /// The address behind it.
+    pub memory_limit: u64,
+    /// Where it begins in its file, in bytes.
+    pub file_offset: u64,
+    /// The addresses, with the places of their locations in the table; in the order of the addresses.
+    pub locations: Vec<(u64, usize)>,
+}
+
+impl Unnamed {
+    /// Reads the dictionary of a request. Takes time in proportion to its length, whatever refers to what in it.
+    ///
+    /// # Errors
+    /// When these bytes are no request, or refer to functions, strings or attributes that are not there: they would be those
+    /// that names add to the tables.
+    pub fn read(request: &[u8]) -> Result<Self, Fault> {
+        let entries = entries(request)?;
+        let unnamed = Self::find(&entries)?;
+        if !unnamed.binaries.is_empty() {
+            entries.no_dangling()?;
+        }
+        Ok(unnamed)
+    }
+
+    fn find(entries: &Entries<'_>) -> Result<Self, Fault> {
+        let mut unnamed = Unnamed::default();
+        // By the index of a mapping, where its locations are in `found`.
+        let mut places: Vec<Option<usize>> = vec![None; entries.mappings.len()];
+        let mut found: Vec<UnnamedMapping> = Vec::new();
+        for (at, location) in entries.locations.iter().enumerate() {
+            let Some((mapping, address)) = address_without_lines(location)? else {
+                continue;
+            };
+            let Some(place) = places.get_mut(mapping).filter(|_| mapping != 0) else {
+                unnamed.without_build_id += 1;
+                continue;
+            };
+            let place = *place.get_or_insert_with(|| {
+                found.push(UnnamedMapping {
+                    index: mapping,
+                    ..UnnamedMapping::default()
+                });
+                found.len() - 1
+            });
+            if let Some(mapping) = found.get_mut(place) {
+                mapping.locations.push((address, at));
+            }
+        }
+        let mut build_ids = BuildIds {
+            entries,
+            known: HashMap::default(),
+        };
+        let mut binaries: HashMap<_, usize, RandomState> = HashMap::default();
+        for mut mapping in found {
+            let entry = entries.mappings.get(mapping.index).copied();
+            let says = mapping.read(entry.unwrap_or_default(), &mut build_ids)?;
+            if says == Says::default() {
+                unnamed.without_build_id += mapping.locations.len();
+                continue;
+            }
+            let binary = *binaries.entry(says).or_insert_with(|| {
+                unnamed.binaries.push(UnnamedBinary {
+                    gnu_build_id: build_ids.text(says.gnu),
+                    go_build_id: build_ids.text(says.go),
+                    mappings: Vec::new(),
+                });
+                unnamed.binaries.len() - 1
+            });
+            mapping.locations.sort_unstable();
+            if let Some(binary) = unnamed.binaries.get_mut(binary) {
+                binary.mappings.push(mapping);
+            }
+        }
+        Ok(unnamed)
+    }
+
+    /// How many locations could be named.
+    pub fn unnamed(&self) -> usize {
+        self.binaries.iter().map(UnnamedBinary::unnamed).sum()
+    }
+}
+
+impl UnnamedBinary {
+    /// How many locations could be named.
+    pub fn unnamed(&self) -> usize {
+        self.mappings.iter().map(|m| m.locations.len()).sum()
+    }
+}
+
+impl UnnamedMapping {
+    /// Reads where it is. Returns of which binary.
+    fn read(&mut self, entry: &[u8], build_ids: &mut BuildIds<'_, '_>) -> Result<Says, Fault> {
+        const PLACE: &str = "a mapping";
+        let mut says = Says::default();
+        for field in fields(entry, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => self.memory_start = number(field, PLACE)?,
+                2 => self.memory_limit = number(field, PLACE)?,
+                3 => self.file_offset = number(field, PLACE)?,
+                5 => numbers(field, PLACE, |attribute| {
+                    match build_ids.get(attribute)? {
+                        BuildId::Gnu(text) => says.gnu = text.as_ref().map(|_| attribute),
+                        BuildId::Go(text) => says.go = text.as_ref().map(|_| attribute),
+                        BuildId::None => {}
+                    }
+                    Ok(())
+                })?,
+                _ => {}
+            }
+        }
+        Ok(says)
+    }
+}
+
+/// The attributes with the build ids of a mapping.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Says {
+    gnu: Option<u64>,
+    go: Option<u64>,
+}
+
+/// The attributes that mappings refer to, each read once: a mapping may refer to the same one again and again.
+struct BuildIds<'e, 'r> {
+    entries: &'e Entries<'r>,
+    known: HashMap<u64, BuildId, RandomState>,
+}
+
+/// What an attribute says of a binary. One whose text is none of a build id says so all the same.
+enum BuildId {
+    Gnu(Option<Arc<str>>),
+    Go(Option<Arc<str>>),
+    None,
+}
+
+/// In bytes. A GNU build id has 128 digits at most, one of Go's about 83 characters.
+const LONGEST_BUILD_ID: usize = 512;
+
+impl BuildIds<'_, '_> {
+    fn get(&mut self, attribute: u64) -> Result<&BuildId, Fault> {
+        if !self.known.contains_key(&attribute) {
+            let read = Attribute::read(self.entries, attribute)?;
+            let text = read.text.filter(|text| text.len() <= LONGEST_BUILD_ID);
+            let text = text.and_then(|text| str::from_utf8(text).ok());
+            let text = text.filter(|text| !text.is_empty());
+            let id = if read.key == BUILD_ID_GNU.as_bytes() {
+                BuildId::Gnu(text.map(Arc::from))
+            } else if read.key == BUILD_ID_GO.as_bytes() {
+                BuildId::Go(text.map(Arc::from))
+            } else {
+                BuildId::None
+            };
+            self.known.insert(attribute, id);
+        }
+        Ok(self.known.get(&attribute).unwrap_or(&BuildId::None))
+    }
+
+    fn text(&self, attribute: Option<u64>) -> Option<Arc<str>> {
+        match self.known.get(&attribute?)? {
+            BuildId::Gnu(text) | BuildId::Go(text) => text.clone(),
+            BuildId::None => None,
+        }
+    }
+}
+
+/// The tables of a request's dictionaries.
+pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, Fault> {
+    let mut entries = Entries::default();
+    for field in fields(request, "the request") {
+        let field = field?;
+        if let (2, Value::Bytes(dictionary)) = (field.number, field.value) {
+            entries.add(dictionary)?;
+        }
+    }
+    Ok(entries)
+}
+
+/// The mapping and the address of a location, if it has an address and no lines.
+fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, Fault> {
+    const PLACE: &str = "a location";
+    let (mut mapping, mut address) = (0, 0);
+    for field in fields(location, PLACE) {
+        let field = field?;
+        match field.number {
+            1 => mapping = number(field, PLACE)?,
+            2 => address = number(field, PLACE)?,
+            3 => return Ok(None),
+            _ => {}
+        }
+    }
+    let mapping = usize::try_from(mapping).unwrap_or(usize::MAX);
+    Ok((address != 0).then_some((mapping, address)))
+}
+
+/// An attribute, as far as it matters here. Neither is looked at for what it is not compared with: both may be long,
+/// and many attributes may refer to the same ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Attribute<'r> {
+    pub(super) key: &'r [u8],
+    text: Option<&'r [u8]>,
+}
+
+impl<'r> Attribute<'r> {
+    /// The attribute with that index; one that is not there is empty.
+    pub(super) fn read(entries: &Entries<'r>, index: u64) -> Result<Self, Fault> {
+        const PLACE: &str = "an attribute";
+        let string = |index: u64| {
+            let index = usize::try_from(index).ok();
+            index.and_then(|index| entries.strings.get(index).copied())
+        };
+        let index = usize::try_from(index).ok().filter(|index| *index != 0);
+        let entry = index.and_then(|index| entries.attributes.get(index));
+        let mut attribute = Attribute::default();
+        for field in fields(entry.copied().unwrap_or_default(), PLACE) {
+            let field = field?;
+            match (field.number, field.value) {
+                (1, Value::Varint(key)) => attribute.key = string(key).unwrap_or_default(),
+                (2, Value::Bytes(value)) => {
+                    for field in fields(value, PLACE) {
+                        let field = field?;
+                        attribute.text = match (field.number, field.value) {
+                            (1, _) => Some(bytes(field, PLACE)?),
+                            (8, Value::Varint(index)) => string(index),
+                            _ => None,
+                        };
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(attribute)
+    }
+}

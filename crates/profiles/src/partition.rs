@@ -1,0 +1,159 @@
+//! One request of profiles becomes several, by where each profile is to go.
+
+use bytes::Bytes;
+
+use super::dictionary::Dictionary;
+use super::join::profiles;
+use super::model::{Profile, Profiles, ResourceProfiles, ScopeProfiles};
+use super::write::Encoder;
+use tributary_otlp::Signal;
+use tributary_otlp::count;
+
+/// What a destination is asked for: a profile in its place, or a scope or resource without one.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'p> {
+    /// What everything refers to.
+    pub dictionary: &'p Dictionary,
+    /// The resource; of what it sent nothing can be said.
+    pub resource: &'p ResourceProfiles,
+    /// The scope; of its profiles nothing can be said.
+    pub scope: Option<&'p ScopeProfiles>,
+    /// The profile.
+    pub profile: Option<&'p Profile>,
+}
+
+/// Takes a valid request apart between its profiles. What goes to one destination is one request, with the dictionary
+/// entries that it uses and no others; the number of its samples comes with it, and destinations come in the order of
+/// their first profiles. Where there is only one, the request is returned as it is, without a copy.
+///
+/// Nothing is returned for what cannot be read without a loss: see [`join`](super::join()).
+pub fn partition(
+    request: &Bytes,
+    mut destination: impl FnMut(&Place<'_>) -> usize,
+) -> Option<Vec<(usize, usize, Bytes)>> {
+    let Profiles {
+        dictionary,
+        resources,
+    } = profiles(request)?;
+    let mut shares: Vec<(usize, Vec<ResourceProfiles>)> = Vec::new();
+    for mut resource in resources {
+        let scopes = std::mem::take(&mut resource.scopes);
+        let at = Place {
+            dictionary: &dictionary,
+            resource: &resource,
+            scope: None,
+            profile: None,
+        };
+        // Those of this resource, by destination.
+        let mut pieces: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
+        if scopes.is_empty() {
+            of(&mut pieces, destination(&at));
+        }
+        for mut scope in scopes {
+            let profiles = std::mem::take(&mut scope.profiles);
+            let at = Place {
+                scope: Some(&scope),
+                ..at
+            };
+            let mut parts: Vec<(usize, Vec<Profile>)> = Vec::new();
+            if profiles.is_empty() {
+                of(&mut parts, destination(&at));
+            }
+            for profile in profiles {
+                let to = destination(&Place {
+                    profile: Some(&profile),
+                    ..at
+                });
+                of(&mut parts, to).push(profile);
+            }
+            for (to, profiles) in parts {
+                of(&mut pieces, to).push(ScopeProfiles {
+                    scope: scope.scope.clone(),
+                    schema_url: scope.schema_url.clone(),
+                    profiles,
+                });
+            }
+        }
+        for (to, scopes) in pieces {
+            of(&mut shares, to).push(ResourceProfiles {
+                resource: resource.resource.clone(),
+                schema_url: resource.schema_url.clone(),
+                scopes,
+            });
+        }
+    }
+    if let [(to, _)] = shares.as_slice() {
+        let items = count(Signal::Profiles, request);
+        return Some(vec![(*to, items, request.clone())]);
+    }
+    let mut encoder = Encoder::new(&dictionary);
+    let encoded = shares.into_iter().map(|(to, resources)| {
+        let request = encoder.encode(&resources);
+        (to, count(Signal::Profiles, &request), request)
+    });
+    Some(encoded.collect())
+}
+
+/// What goes to that destination.
+fn of<T>(shares: &mut Vec<(usize, Vec<T>)>, to: usize) -> &mut Vec<T> {
+    let at = shares.iter().position(|(other, _)| *other == to);
+    let at = at.unwrap_or_else(|| {
+        shares.push((to, Vec::new()));
+        shares.len() - 1
+    });
+    &mut shares[at].1
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::join;
+    use crate::testing_requests::{named, sample_names};
+
+    fn service(place: &Place<'_>) -> String {
+        let attributes = &place.resource.resource.as_ref().unwrap().attributes;
+        format!("{:?}", attributes[0].value)
+    }
+
+    #[test]
+    fn each_share_has_its_profiles_and_of_the_dictionary_what_they_use() {
+        let requests = [("a", "x"), ("b", "y"), ("a", "z")].map(|(service, name)| {
+            let request = named(service, 1, [name, "shared"]);
+            Bytes::from(request.encode_to_vec())
+        });
+        let joined = join(&requests, usize::MAX).remove(0).request;
+        let shares = partition(&joined, |place| usize::from(service(place).contains('b'))).unwrap();
+        let names: Vec<_> = shares
+            .iter()
+            .map(|(to, items, request)| (*to, *items, sample_names(request)))
+            .collect();
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            names,
+            [
+                (0, 4, owned(&["x", "shared", "z", "shared"])),
+                (1, 2, owned(&["y", "shared"]))
+            ]
+        );
+        let text = |request: &Bytes, text: &[u8]| request.windows(text.len()).any(|at| at == text);
+        assert!(text(&joined, b"y") && !text(&shares[0].2, b"\x01y"));
+    }
+
+    #[test]
+    fn what_goes_to_one_destination_is_not_copied() {
+        let request = Bytes::from(named("a", 1, ["x", "y"]).encode_to_vec());
+        let shares = partition(&request, |_| 7).unwrap();
+        assert_eq!((shares.len(), shares[0].0, shares[0].1), (1, 7, 2));
+        assert_eq!(shares[0].2.as_ptr(), request.as_ptr());
+    }
+
+    #[test]
+    fn what_cannot_be_read_without_a_loss_is_left_to_the_caller() {
+        // A sample whose stack is not in the table.
+        let mut request = named("a", 1, ["x"]);
+        request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 99;
+        assert!(partition(&request.encode_to_vec().into(), |_| 0).is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! What comes where pprof files are expected, and is none.
+
+use tributary_otlp::reader::varint;
+
+/// What these bytes are that are no pprof file, if they are something well known.
+pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
+    const OTLP: &str = "OTLP profiles; a receiver `otlp` takes those";
+    recognise(bytes).or_else(|| begins_like_otlp(bytes).then_some(OTLP))
+}
+
+/// Whether there is a `ResourceProfiles` with a resource or with profiles where pprof has a `ValueType`, of two integers.
+fn begins_like_otlp(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(&[0x0a]) else {
+        return false;
+    };
+    varint(rest).is_ok_and(|(_, message)| matches!(message, [0x0a | 0x12, ..]))
+}
+
+/// What these bytes are, if they are something well known by how it begins.
+pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
+    let text = bytes.trim_ascii_start();
+    let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
+    if starts(&[
+        "heap profile:",
+        "goroutine profile:",
+        "threadcreate profile:",
+    ]) {
+        return Some("Go's text for people; leave out `debug=` when you fetch it");
+    }
+    if starts(&[
+        "--- contention",
+        "--- mutex:",
+        "--- heapz",
+        "--- Heapz",
+        "--- threadz",
+        "--- Threadz",
+    ]) || starts(&["--- contentionz", "--- growthz", "--- profile"])
+    {
+        return Some("text of gperftools or an old Go; `pprof -proto` converts it");
+    }
+    if starts(&["<!DOCTYPE", "<!doctype", "<html", "<HTML"]) {
+        return Some("an HTML page");
+    }
+    if starts(&["{"]) {
+        return Some("JSON");
+    }
+    if bytes.starts_with(b"FLR\0") {
+        return Some("a recording of Java's Flight Recorder");
+    }
+    if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return Some("compressed with zstd; pprof uses gzip");
+    }
+    // gperftools: words of 4 or 8 bytes in either order; the first is 0, the second 3.
+    let words: [&[u8]; 4] = [
+        &[0, 0, 0, 0, 3, 0, 0, 0],
+        &[0, 0, 0, 0, 0, 0, 0, 3],
+        &[0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0],
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3],
+    ];
+    if words.iter().any(|words| bytes.starts_with(words)) {
+        return Some("a CPU profile of gperftools; `pprof -proto` converts it");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn otlp_profiles_are_called_by_their_name_and_sample_types_are_not() {
+        let otlp = [0x0a, 4, 0x12, 2, 0x12, 0];
+        assert!(instead(&otlp).unwrap_or_default().contains("OTLP"));
+        for pprof in [&[0x0a, 4, 8, 1, 16, 2][..], &[0x0a, 0], &[0x0a], b""] {
+            assert_eq!(instead(pprof), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_pprof_file_is_called_by_its_name() {
+        let named = |bytes: &[u8], word: &str| {
+            let name = recognise(bytes).unwrap_or_default();
+            assert!(name.contains(word), "{name}");
+        };
+        named(b"heap profile: 1: 2 [3: 4] @ heap/1048576\n", "debug=");
+        named(b"--- contention:\ncycles/second = 1\n", "gperftools");
+        named(b"\n<!doctype html><p>404", "HTML");
+        named(b"{\"resourceProfiles\":[]}", "JSON");
+        named(b"FLR\0\0\x02", "Java");
+        named(
+            &[0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
+            "gperftools",
+        );
+        assert_eq!(recognise(&[0x0a, 4, 8, 1, 16, 2]), None);
+        assert_eq!(recognise(b""), None);
+    }
+}

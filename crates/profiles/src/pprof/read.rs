@@ -1,0 +1,371 @@
+//! From a pprof file to profiles over a dictionary.
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue,
+};
+use smallvec::SmallVec;
+
+use super::super::dictionary::{Dictionary, SampleKey};
+use super::super::id::{AttributeSetId, Id as _, LocationId, MappingId, SampleId};
+use super::super::model::{Header, Profile, Samples, ScopeProfiles};
+use super::super::names;
+use super::super::references;
+use super::super::relocations::Relocations;
+use super::super::table::Records;
+use super::error::Error;
+use super::labels::Labels;
+use super::legacy;
+use super::links::LinkLabels;
+use super::source::{Memo, Source, wire};
+use super::tables::{Tables, integers};
+use tributary_compression::Codec;
+use tributary_compression::decompress::decompress;
+use tributary_memory::Permit;
+use tributary_otlp::reader::{Fields, Value};
+
+/// How files are converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The most bytes a file may have, decompressed; never more than 4 GiB. The default is 64 MiB.
+    pub limit: usize,
+    /// Which labels become links.
+    pub links: LinkLabels,
+    /// Whether the file itself goes along, in the first profile. Nothing that is done to the profiles later is done to
+    /// that, so it is off by default.
+    pub keep_original: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            limit: 64 << 20,
+            links: LinkLabels::default(),
+            keep_original: false,
+        }
+    }
+}
+
+/// What a file became.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Converted {
+    /// One profile per sample type, in the file's order, in a scope without a name. The profiles of all sample types
+    /// are there, so that none is lost on the way back; one without any value has a single sample of 0.
+    pub profiles: ScopeProfiles,
+    /// The mapping of the program itself, which is the first one in a pprof file, if anything refers to it. In OTLP
+    /// mappings have no order: [`write`](super::write) takes the one whose file the resource names.
+    pub main: Option<MappingId>,
+    /// What was mended.
+    pub repairs: Repairs,
+}
+
+/// What was mended, because it has no place in OTLP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Strings that are not UTF-8: what is not became U+FFFD.
+    pub strings: u64,
+    /// Lines, columns, periods and times below 0, which became 0.
+    pub negative: u64,
+    /// Mappings that end before they start, which got one byte; and references to mappings that are not there, as
+    /// often as a location has one.
+    pub mappings: u64,
+    /// Labels without a key, which were left out.
+    pub labels: u64,
+    /// Sums of equal samples that did not fit and stand at the most there can be.
+    pub saturated: u64,
+}
+
+impl Repairs {
+    /// Whether nothing was mended.
+    pub fn is_empty(&self) -> bool {
+        *self == Repairs::default()
+    }
+}
+
+/// Reads files. Its memory is used again for the next one.
+#[derive(Debug, Default)]
+pub struct Reader {
+    tables: Tables<'static>,
+    memo: Memo,
+    stack: Vec<LocationId>,
+    labels: Vec<u8>,
+    keys: Records<SampleId, SampleKey>,
+    /// All values of the first key, all of the second, and so on.
+    totals: Vec<i64>,
+}
+
+impl Reader {
+    /// Nothing read yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The profiles of a file, with or without gzip. What they refer to goes into `into`, and only that; addresses
+    /// move where there are `relocations`.
+    ///
+    /// While this runs, `permit` is for the decompressed file, too, and for what many small entries take beyond their
+    /// bytes. What comes out of it is the caller's to account for. Equal samples become one.
+    ///
+    /// # Errors
+    /// See [`Error`]. Entries that are already in the dictionary stay, and are not written unless something refers to
+    /// them.
+    pub fn read(
+        &mut self,
+        file: &[u8],
+        options: &Options,
+        permit: &mut Permit,
+        into: &mut Dictionary,
+        relocations: Option<&mut Relocations>,
+    ) -> Result<Converted, Error> {
+        let limit = options.limit.min(u32::MAX as usize);
+        let held = permit.bytes();
+        let decompressed = match file.starts_with(&[0x1f, 0x8b]) {
+            true => Some(decompress(Codec::Gzip, file, limit, permit)?),
+            false => None,
+        };
+        let bytes = decompressed.as_deref().unwrap_or(file);
+        let converted = match bytes.len() {
+            0 => Err(Error::Empty),
+            len if len > limit => Err(Error::TooLarge(limit)),
+            _ => self
+                .convert(bytes, options, permit, into, relocations)
+                .map_err(|error| match error {
+                    Error::NoRoom(_) => error,
+                    error => legacy::instead(bytes).map_or(error, Error::Foreign),
+                }),
+        };
+        drop(decompressed);
+        permit.shrink_to(held);
+        let mut converted = converted?;
+        if options.keep_original
+            && let Some(first) = converted.profiles.profiles.first_mut()
+        {
+            first.header.original = Some(("pprof".to_owned(), file.to_vec()));
+        }
+        Ok(converted)
+    }
+
+    fn convert(
+        &mut self,
+        bytes: &[u8],
+        options: &Options,
+        permit: &mut Permit,
+        into: &mut Dictionary,
+        relocations: Option<&mut Relocations>,
+    ) -> Result<Converted, Error> {
+        let tables = Tables::new(bytes, std::mem::take(&mut self.tables), permit)?;
+        let mut memo = std::mem::take(&mut self.memo);
+        let mut source = Source::new(&tables, into, &mut memo, relocations);
+        let profiles = self.profiles(&mut source, options, permit);
+        let (main, repairs) = (source.main(), source.repairs);
+        self.memo = memo;
+        self.tables = tables.emptied();
+        Ok(Converted {
+            profiles: profiles?,
+            main,
+            repairs,
+        })
+    }
+
+    fn profiles(
+        &mut self,
+        source: &mut Source<'_, '_>,
+        options: &Options,
+        permit: &mut Permit,
+    ) -> Result<ScopeProfiles, Error> {
+        let header = header(source)?;
+        let mut sample_types = Vec::new();
+        for message in &source.tables.sample_types {
+            sample_types.push(source.value_type(message)?);
+        }
+        let types = sample_types.len();
+        self.samples(source, types, options)?;
+        // A value is a byte in the file, and a sample with its key in each profile.
+        let filled = self.totals.iter().filter(|total| **total != 0).count();
+        permit.grow(filled.saturating_mul(Samples::BYTES))?;
+        let columns = (0..types).map(|of| column(self.keys.entries(), &self.totals, types, of));
+        let profiles = sample_types.into_iter().zip(columns);
+        let profiles: Vec<Profile> = profiles
+            .map(|(sample_type, samples)| Profile {
+                header: Header {
+                    sample_type,
+                    ..header.clone()
+                },
+                samples,
+            })
+            .collect();
+        Ok(ScopeProfiles {
+            scope: scope(source, profiles.len())?,
+            schema_url: String::new(),
+            profiles,
+        })
+    }
+
+    /// The keys of the samples, and the totals of each.
+    fn samples(
+        &mut self,
+        source: &mut Source<'_, '_>,
+        types: usize,
+        options: &Options,
+    ) -> Result<(), Error> {
+        const PLACE: &str = "a sample";
+        let mut labels = Labels::new(source, &options.links);
+        self.keys.clear();
+        self.totals.clear();
+        let mut values: SmallVec<[i64; 8]> = SmallVec::new();
+        for message in &source.tables.samples {
+            self.stack.clear();
+            self.labels.clear();
+            values.clear();
+            for field in Fields::new(message) {
+                let field = field.map_err(wire(PLACE))?;
+                match (field.number, field.value) {
+                    (1, value) => integers(PLACE, 1, value, |id| {
+                        self.stack.push(source.location(id)?);
+                        Ok(())
+                    })?,
+                    (2, value) => integers(PLACE, 2, value, |value| {
+                        values.push(value.cast_signed());
+                        Ok(())
+                    })?,
+                    (3, Value::Bytes(_)) => self.labels.extend_from_slice(field.raw),
+                    (3, _) => {
+                        return Err(Error::FieldType {
+                            place: PLACE,
+                            field: 3,
+                        });
+                    }
+                    _ => {}
+                }
+            }
+            if values.len() != types {
+                let values = values.len();
+                return Err(Error::Values { values, types });
+            }
+            if values.iter().all(|value| *value == 0) {
+                continue;
+            }
+            let (attributes, link) = match self.labels.as_slice() {
+                [] => Default::default(),
+                fields => labels.convert(source, fields)?,
+            };
+            let key = self.keys.intern(SampleKey {
+                stack: source.into.stack(&self.stack),
+                attributes,
+                link,
+            });
+            let at = key.index() * types;
+            match self.totals.get_mut(at..at + types) {
+                None => self.totals.extend_from_slice(&values),
+                Some(totals) => {
+                    for (total, value) in totals.iter_mut().zip(&values) {
+                        let sum = total.checked_add(*value);
+                        source.repairs.saturated += u64::from(sum.is_none());
+                        *total = sum.unwrap_or_else(|| total.saturating_add(*value));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The samples of one sample type.
+fn column(keys: &[SampleKey], totals: &[i64], types: usize, of: usize) -> Samples {
+    let mut samples = Samples::default();
+    let values = || totals.iter().skip(of).step_by(types);
+    samples.reserve(values().filter(|value| **value != 0).count());
+    for (key, value) in keys.iter().zip(values()) {
+        if *value != 0 {
+            samples.push(*key, &[*value], &[]);
+        }
+    }
+    // An empty profile looks like an accident, and some readers refuse it.
+    if let (true, Some(key)) = (samples.is_empty(), keys.first()) {
+        samples.push(*key, &[0], &[]);
+    }
+    samples
+}
+
+/// What all profiles of a file have in common.
+fn header(source: &mut Source<'_, '_>) -> Result<Header, Error> {
+    let tables = source.tables;
+    Ok(Header {
+        period_type: source.value_type(tables.period_type)?,
+        period: source.positive(tables.period.cast_unsigned()),
+        time: source.positive(tables.time.cast_unsigned()).cast_unsigned(),
+        duration: source
+            .positive(tables.duration.cast_unsigned())
+            .cast_unsigned(),
+        attributes: attributes(source)?,
+        ..Header::default()
+    })
+}
+
+fn attributes(source: &mut Source<'_, '_>) -> Result<AttributeSetId, Error> {
+    let tables = source.tables;
+    let mut attributes = Vec::new();
+    let texts = [
+        (names::DOC_URL, tables.doc_url),
+        (names::DROP_FRAMES, tables.drop_frames),
+        (names::KEEP_FRAMES, tables.keep_frames),
+    ];
+    for (key, index) in texts {
+        let text = source.string(index)?;
+        if text.index() != 0 {
+            let text = source.into.text(text).to_owned();
+            attributes.push(source.into.string_attribute(key, &text));
+        }
+    }
+    let mut comments = Vec::new();
+    let mut left = references::LIMIT;
+    for index in &tables.comments {
+        let text = source.string(*index)?;
+        let text = source.into.text(text).to_owned();
+        left = left
+            .checked_sub(text.len() + size_of::<AnyValue>())
+            .ok_or(Error::Expansion(references::LIMIT))?;
+        comments.push(any(Any::StringValue(text)));
+    }
+    if !comments.is_empty() {
+        let list = any(Any::ArrayValue(ArrayValue { values: comments }));
+        attributes.push(source.into.any_attribute(names::COMMENT, &list));
+    }
+    Ok(source.into.attribute_set(&attributes))
+}
+
+/// The scope says what no single profile can.
+fn scope(
+    source: &mut Source<'_, '_>,
+    profiles: usize,
+) -> Result<Option<InstrumentationScope>, Error> {
+    let order = (0..).take(profiles).map(|at| any(Any::IntValue(at)));
+    let order = Any::ArrayValue(ArrayValue {
+        values: order.collect(),
+    });
+    let mut attributes = vec![key_value(names::SAMPLE_TYPE_ORDER, order)];
+    let default = source.string(source.tables.default_sample_type)?;
+    if default.index() != 0 {
+        let default = source.into.text(default).to_owned();
+        attributes.push(key_value(
+            names::DEFAULT_SAMPLE_TYPE,
+            Any::StringValue(default),
+        ));
+    }
+    Ok(Some(InstrumentationScope {
+        attributes,
+        ..InstrumentationScope::default()
+    }))
+}
+
+fn key_value(key: &str, value: Any) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(any(value)),
+        key_strindex: 0,
+    }
+}
+
+fn any(value: Any) -> AnyValue {
+    AnyValue { value: Some(value) }
+}

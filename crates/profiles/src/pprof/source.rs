@@ -1,0 +1,388 @@
+//! Entries of a file's tables, carried over into a dictionary as they are asked for.
+
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use smallvec::SmallVec;
+
+use super::super::carried::Carried;
+use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, Mapping, ValueType};
+use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
+use super::super::names;
+use super::super::relocations::Relocations;
+use super::build_id;
+use super::error::{Error, Table};
+use super::read::Repairs;
+use super::tables::{Tables, bytes, integer};
+use tributary_otlp::reader::{Fields, Value};
+
+/// Which entries have been carried over, and to where. Its memory is used again for the next file.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    strings: Carried<StringId>,
+    /// The strings as values of attributes.
+    values: Carried<ValueId>,
+    functions: Carried<FunctionId>,
+    mappings: Carried<MappingId>,
+    /// How far the addresses of each mapping move.
+    shifts: Vec<u64>,
+    locations: Carried<LocationId>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
+    lines: Vec<Line>,
+}
+
+/// A file's tables, on the way into a dictionary.
+#[derive(Debug)]
+pub(super) struct Source<'s, 'f> {
+    pub(super) tables: &'s Tables<'f>,
+    pub(super) into: &'s mut Dictionary,
+    pub(super) repairs: Repairs,
+    memo: &'s mut Memo,
+    relocations: Option<&'s mut Relocations>,
+}
+
+impl<'s, 'f> Source<'s, 'f> {
+    pub(super) fn new(
+        tables: &'s Tables<'f>,
+        into: &'s mut Dictionary,
+        memo: &'s mut Memo,
+        relocations: Option<&'s mut Relocations>,
+    ) -> Self {
+        memo.strings.reset(tables.strings.len());
+        memo.values.reset(tables.strings.len());
+        memo.functions.reset(tables.functions.len());
+        memo.mappings.reset(tables.mappings.len());
+        memo.shifts.clear();
+        memo.shifts.resize(tables.mappings.len(), 0);
+        memo.locations.reset(tables.locations.len());
+        memo.approached = 0;
+        Source {
+            tables,
+            into,
+            repairs: Repairs::default(),
+            memo,
+            relocations,
+        }
+    }
+
+    pub(super) fn string(&mut self, index: u64) -> Result<StringId, Error> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: u64, likely: StringId) -> Result<StringId, Error> {
+        if index == 0 {
+            return Ok(StringId::default());
+        }
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(id) = self.memo.strings.get(at) {
+            return Ok(id);
+        }
+        let table = Table::String;
+        let Some(bytes) = self.tables.strings.get(at) else {
+            return Err(Error::Dangling { table, id: index });
+        };
+        let id = match self.into.likely_string(bytes, likely) {
+            Some(id) => id,
+            None => {
+                self.repairs.strings += 1;
+                self.into.string(&String::from_utf8_lossy(bytes))
+            }
+        };
+        self.memo.strings.note(at, id);
+        Ok(id)
+    }
+
+    /// A string as the value of an attribute.
+    pub(super) fn value(&mut self, index: u64) -> Result<ValueId, Error> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(id) = self.memo.values.get(at) {
+            return Ok(id);
+        }
+        let string = self.string(index)?;
+        let text = self.into.text(string).to_owned();
+        let id = self.into.value(&AnyValue {
+            value: Some(Any::StringValue(text)),
+        });
+        self.memo.values.note(at, id);
+        Ok(id)
+    }
+
+    pub(super) fn value_type(&mut self, message: &[u8]) -> Result<ValueType, Error> {
+        const PLACE: &str = "a value type";
+        let mut value_type = ValueType::default();
+        for field in Fields::new(message) {
+            let field = field.map_err(wire(PLACE))?;
+            let string = |source: &mut Self| {
+                let index = integer(PLACE, field.number, field.value)?;
+                source.string(index)
+            };
+            match field.number {
+                1 => value_type.kind = string(self)?,
+                2 => value_type.unit = string(self)?,
+                _ => {}
+            }
+        }
+        Ok(value_type)
+    }
+
+    /// The location with this id.
+    #[inline(always)]
+    pub(super) fn location(&mut self, id: u64) -> Result<LocationId, Error> {
+        let table = Table::Location;
+        let Some(at) = self.tables.locations.position(id) else {
+            return Err(Error::Dangling { table, id });
+        };
+        match self.memo.locations.get(at) {
+            Some(id) => Ok(id),
+            None => self.new_location(at),
+        }
+    }
+
+    #[inline(never)]
+    fn new_location(&mut self, at: usize) -> Result<LocationId, Error> {
+        const PLACE: &str = "a location";
+        if at >= self.memo.approached {
+            self.approach(at);
+        }
+        let mut lines = std::mem::take(&mut self.memo.lines);
+        lines.clear();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
+        let (mut mapping, mut address, mut folded) = (0, 0, false);
+        for field in Fields::new(self.tables.locations.get(at)) {
+            let field = field.map_err(wire(PLACE))?;
+            let (number, value) = (field.number, field.value);
+            match number {
+                2 => mapping = integer(PLACE, number, value)?,
+                3 => address = integer(PLACE, number, value)?,
+                4 => messages.push(bytes(PLACE, number, value)?),
+                5 => folded = integer(PLACE, number, value)? != 0,
+                _ => {}
+            }
+        }
+        let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
+        let mut location = Location {
+            mapping,
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
+            attributes: AttributeSetId::default(),
+        };
+        // Where nothing is known, a flag that is not set tells the location from none.
+        if folded || location == Location::default() {
+            location.attributes = self.flags(&[(names::IS_FOLDED, folded)]);
+        }
+        let id = match location == like {
+            true => likely,
+            false => self.into.location(location),
+        };
+        self.memo.lines = lines;
+        self.memo.locations.note(at, id);
+        Ok(id)
+    }
+
+    /// Prepares for some locations, from this one on: most files are in the order in which samples refer to them.
+    fn approach(&mut self, at: usize) {
+        let end = self.tables.locations.len().min(at + AHEAD);
+        let mut places = [Default::default(); AHEAD];
+        for (place, at) in places.iter_mut().zip(at..end) {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (2, Value::Varint(value)) => mapping = value,
+                    (3, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let mapping = self.tables.mappings.position(mapping);
+            let (mapping, shift) = mapping.map_or(Default::default(), |at| {
+                let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
+                (self.memo.mappings.get(at).unwrap_or_default(), shift)
+            });
+            *place = (mapping, address.wrapping_add(shift));
+        }
+        self.into.approach(&places);
+        self.memo.approached = end;
+    }
+
+    /// A line, which is probably in this function.
+    fn line(&mut self, message: &[u8], likely: FunctionId) -> Result<Line, Error> {
+        const PLACE: &str = "a line";
+        let mut line = Line::default();
+        for field in Fields::new(message) {
+            let field = field.map_err(wire(PLACE))?;
+            let (number, value) = (field.number, field.value);
+            match number {
+                1 => {
+                    let id = integer(PLACE, number, value)?;
+                    line.function = self.function(id, likely)?;
+                }
+                2 => line.line = self.positive(integer(PLACE, number, value)?),
+                3 => line.column = self.positive(integer(PLACE, number, value)?),
+                _ => {}
+            }
+        }
+        Ok(line)
+    }
+
+    /// The function with this id, which is probably this one.
+    fn function(&mut self, id: u64, likely: FunctionId) -> Result<FunctionId, Error> {
+        const PLACE: &str = "a function";
+        let table = Table::Function;
+        if id == 0 {
+            return Ok(FunctionId::default());
+        }
+        let Some(at) = self.tables.functions.position(id) else {
+            return Err(Error::Dangling { table, id });
+        };
+        if let Some(id) = self.memo.functions.get(at) {
+            return Ok(id);
+        }
+        let mut function = Function::default();
+        let like = self.into.get_function(likely);
+        for field in Fields::new(self.tables.functions.get(at)) {
+            let field = field.map_err(wire(PLACE))?;
+            let (number, value) = (field.number, field.value);
+            let index = || integer(PLACE, number, value);
+            match number {
+                2 => function.name = self.likely_string(index()?, like.name)?,
+                3 => {
+                    function.system_name = self.likely_string(index()?, like.system_name)?;
+                }
+                4 => function.filename = self.likely_string(index()?, like.filename)?,
+                5 => function.start_line = self.positive(index()?),
+                _ => {}
+            }
+        }
+        // A function without any name is none: the line where it starts helps nobody.
+        let named = [function.name, function.system_name, function.filename];
+        let id = match named.iter().any(|name| name.index() != 0) {
+            true => self.into.likely_function(function, likely),
+            false => FunctionId::default(),
+        };
+        self.memo.functions.note(at, id);
+        Ok(id)
+    }
+
+    /// The mapping with this id, and how far its addresses move. As in pprof an id that leads nowhere means none.
+    fn mapping(&mut self, id: u64) -> Result<(MappingId, u64), Error> {
+        if id == 0 {
+            return Ok((MappingId::default(), 0));
+        }
+        let Some(at) = self.tables.mappings.position(id) else {
+            self.repairs.mappings += 1;
+            return Ok((MappingId::default(), 0));
+        };
+        if let Some(id) = self.memo.mappings.get(at) {
+            let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
+            return Ok((id, shift));
+        }
+        let mapping = self.new_mapping(at)?;
+        let (id, shift) = match &mut self.relocations {
+            Some(relocations) => relocations.relocate(self.into, mapping),
+            None => (self.into.mapping(mapping), 0),
+        };
+        self.memo.mappings.note(at, id);
+        if let Some(place) = self.memo.shifts.get_mut(at) {
+            *place = shift;
+        }
+        Ok((id, shift))
+    }
+
+    fn new_mapping(&mut self, at: usize) -> Result<Mapping, Error> {
+        const PLACE: &str = "a mapping";
+        let mut mapping = Mapping::default();
+        let mut flags = [
+            (names::HAS_FUNCTIONS, false),
+            (names::HAS_FILENAMES, false),
+            (names::HAS_LINE_NUMBERS, false),
+            (names::HAS_INLINE_FRAMES, false),
+        ];
+        let mut build_id = StringId::default();
+        for field in Fields::new(self.tables.mappings.get(at)) {
+            let field = field.map_err(wire(PLACE))?;
+            let (number, value) = (field.number, field.value);
+            let number_of = || integer(PLACE, number, value);
+            match number {
+                2 => mapping.start = number_of()?,
+                3 => mapping.limit = number_of()?,
+                4 => mapping.file_offset = number_of()?,
+                5 => mapping.filename = self.string(number_of()?)?,
+                6 => build_id = self.string(number_of()?)?,
+                7..=10 => {
+                    let set = number_of()? != 0;
+                    if let Some(flag) = flags.iter_mut().zip(7..).find(|flag| flag.1 == number) {
+                        flag.0.1 = set;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if mapping.start >= mapping.limit && (mapping.start, mapping.limit) != (0, 0) {
+            self.repairs.mappings += 1;
+            mapping.start = mapping.start.min(u64::MAX - 1);
+            mapping.limit = mapping.start + 1;
+        }
+        let mut attributes = Vec::new();
+        if build_id.index() != 0 {
+            let text = self.into.text(build_id).to_owned();
+            let key = build_id::attribute(&text);
+            attributes.push(self.into.string_attribute(key, &text));
+        }
+        for (key, set) in flags {
+            if set {
+                attributes.push(self.into.any_attribute(key, &boolean(true)));
+            }
+        }
+        mapping.attributes = self.into.attribute_set(&attributes);
+        // Where nothing is known, a flag that is not set tells the mapping from none.
+        if mapping == Mapping::default() {
+            mapping.attributes = self.flags(&[(names::HAS_FUNCTIONS, false)]);
+        }
+        Ok(mapping)
+    }
+
+    /// The first mapping of the file, which is that of the program, if a location is in it.
+    pub(super) fn main(&self) -> Option<MappingId> {
+        self.memo.mappings.get(0)
+    }
+
+    fn flags(&mut self, flags: &[(&str, bool)]) -> AttributeSetId {
+        let mut attributes = Vec::new();
+        for (key, set) in flags {
+            attributes.push(self.into.any_attribute(key, &boolean(*set)));
+        }
+        self.into.attribute_set(&attributes)
+    }
+
+    /// 0 for a negative number.
+    pub(super) fn positive(&mut self, number: u64) -> i64 {
+        i64::try_from(number).unwrap_or_else(|_| {
+            self.repairs.negative += 1;
+            0
+        })
+    }
+}
+
+fn boolean(value: bool) -> AnyValue {
+    AnyValue {
+        value: Some(Any::BoolValue(value)),
+    }
+}
+
+/// What is wrong in a message of this kind.
+pub(super) fn wire(place: &'static str) -> impl Fn(tributary_otlp::reader::Fault) -> Error {
+    move |fault| Error::Wire { place, fault }
+}

@@ -1,0 +1,237 @@
+//! Where everything is in a file: one pass over it, in which nothing is copied.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+
+use super::super::table::emptied;
+use super::error::{Error, Table};
+use tributary_memory::Permit;
+use tributary_otlp::reader::{Fields, Value, varint};
+
+/// The most sample types of a file. Go's heap profiles have four, the JVM's profilers about ten.
+pub(super) const SAMPLE_TYPES: usize = 64;
+
+/// What an entry takes while a file is read, however few bytes it has in the file: its slice and, in a table of ids, its
+/// place, twice, because lists double; or a comment with its value.
+const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
+
+/// Entries that are charged for together: nothing is asked for ordinary files, which are paid for by their bytes.
+const CHARGED: usize = 1024;
+
+/// The parts of a file.
+#[derive(Debug, Default)]
+pub(super) struct Tables<'f> {
+    pub(super) sample_types: Vec<&'f [u8]>,
+    pub(super) samples: Vec<&'f [u8]>,
+    pub(super) mappings: Entries<'f>,
+    pub(super) locations: Entries<'f>,
+    pub(super) functions: Entries<'f>,
+    pub(super) strings: Vec<&'f [u8]>,
+    pub(super) comments: Vec<u64>,
+    pub(super) period_type: &'f [u8],
+    pub(super) period: i64,
+    pub(super) time: i64,
+    pub(super) duration: i64,
+    pub(super) default_sample_type: u64,
+    pub(super) drop_frames: u64,
+    pub(super) keep_frames: u64,
+    pub(super) doc_url: u64,
+}
+
+/// The entries of a table with ids.
+#[derive(Debug, Default)]
+pub(super) struct Entries<'f> {
+    messages: Vec<&'f [u8]>,
+    /// Empty while the ids are 1, 2, 3 and so on, which is what nearly everybody writes.
+    positions: HashMap<u64, u32, RandomState>,
+}
+
+impl<'f> Entries<'f> {
+    fn emptied<'g>(self) -> Entries<'g> {
+        Entries {
+            messages: emptied(self.messages),
+            positions: HashMap::default(),
+        }
+    }
+
+    fn push(&mut self, table: Table, message: &'f [u8]) -> Result<(), Error> {
+        let id = id(table, message)?;
+        if id == 0 {
+            return Err(Error::NoId(table));
+        }
+        let count = self.messages.len() as u64;
+        if id != count + 1 || !self.positions.is_empty() {
+            if self.positions.is_empty() {
+                self.positions.extend((1..=count).zip(0..));
+            }
+            let position = u32::try_from(count).unwrap_or(u32::MAX);
+            if self.positions.insert(id, position).is_some() {
+                return Err(Error::SameId { table, id });
+            }
+        }
+        self.messages.push(message);
+        Ok(())
+    }
+
+    /// Where the entry with this id is.
+    #[inline(always)]
+    pub(super) fn position(&self, id: u64) -> Option<usize> {
+        if self.positions.is_empty() {
+            return usize::try_from(id.wrapping_sub(1))
+                .ok()
+                .filter(|at| *at < self.messages.len());
+        }
+        self.positions.get(&id).map(|at| *at as usize)
+    }
+
+    /// The entry there.
+    pub(super) fn get(&self, position: usize) -> &'f [u8] {
+        self.messages.get(position).copied().unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+}
+
+/// The id of an entry, which is field 1 in all tables, and mostly the first one.
+fn id(table: Table, message: &[u8]) -> Result<u64, Error> {
+    let place = table.place();
+    let wire = |fault| Error::Wire { place, fault };
+    if let [0x08, rest @ ..] = message {
+        return Ok(varint(rest).map_err(wire)?.0);
+    }
+    for field in Fields::new(message) {
+        let field = field.map_err(wire)?;
+        if field.number == 1 {
+            return integer(place, 1, field.value);
+        }
+    }
+    Ok(0)
+}
+
+/// An integer.
+#[inline(always)]
+pub(super) fn integer(place: &'static str, field: u32, value: Value<'_>) -> Result<u64, Error> {
+    match value {
+        Value::Varint(value) => Ok(value),
+        _ => Err(Error::FieldType { place, field }),
+    }
+}
+
+/// A message, or a string.
+#[inline(always)]
+pub(super) fn bytes<'f>(
+    place: &'static str,
+    field: u32,
+    value: Value<'f>,
+) -> Result<&'f [u8], Error> {
+    match value {
+        Value::Bytes(bytes) => Ok(bytes),
+        _ => Err(Error::FieldType { place, field }),
+    }
+}
+
+/// Integers: one, or several packed together.
+#[inline(always)]
+pub(super) fn integers(
+    place: &'static str,
+    field: u32,
+    value: Value<'_>,
+    mut each: impl FnMut(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match value {
+        Value::Varint(value) => each(value),
+        Value::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                let (value, rest) = varint(packed).map_err(|fault| Error::Wire { place, fault })?;
+                packed = rest;
+                each(value)?;
+            }
+            Ok(())
+        }
+        _ => Err(Error::FieldType { place, field }),
+    }
+}
+
+impl<'f> Tables<'f> {
+    /// Uses the memory of another file's. `permit` grows with what entries take beyond their bytes.
+    pub(super) fn new(
+        file: &'f [u8],
+        memory: Tables<'_>,
+        permit: &mut Permit,
+    ) -> Result<Self, Error> {
+        const PLACE: &str = "the profile";
+        let mut tables = memory.emptied();
+        let mut entries: usize = 0;
+        for field in Fields::new(file) {
+            entries += 1;
+            if entries.is_multiple_of(CHARGED) {
+                permit.grow(CHARGED * ENTRY_BYTES)?;
+            }
+            let field = field.map_err(|fault| Error::Wire {
+                place: PLACE,
+                fault,
+            })?;
+            let (number, value) = (field.number, field.value);
+            let message = || bytes(PLACE, number, value);
+            let integer = || integer(PLACE, number, value);
+            match number {
+                1 if tables.sample_types.len() == SAMPLE_TYPES => {
+                    return Err(Error::SampleTypes(SAMPLE_TYPES));
+                }
+                1 => tables.sample_types.push(message()?),
+                2 => tables.samples.push(message()?),
+                3 => tables.mappings.push(Table::Mapping, message()?)?,
+                4 => tables.locations.push(Table::Location, message()?)?,
+                5 => tables.functions.push(Table::Function, message()?)?,
+                6 => tables.strings.push(message()?),
+                7 => tables.drop_frames = integer()?,
+                8 => tables.keep_frames = integer()?,
+                9 if tables.time != 0 => return Err(Error::Concatenated),
+                9 => tables.time = integer()?.cast_signed(),
+                10 => tables.duration = integer()?.cast_signed(),
+                11 => tables.period_type = message()?,
+                12 => tables.period = integer()?.cast_signed(),
+                13 => {
+                    if let Value::Bytes(packed) = value {
+                        permit.grow(packed.len().saturating_mul(ENTRY_BYTES))?;
+                    }
+                    integers(PLACE, number, value, |comment| {
+                        tables.comments.push(comment);
+                        Ok(())
+                    })?;
+                }
+                14 => tables.default_sample_type = integer()?,
+                15 => tables.doc_url = integer()?,
+                _ => {}
+            }
+        }
+        if tables
+            .strings
+            .first()
+            .is_some_and(|first| !first.is_empty())
+        {
+            return Err(Error::FirstString);
+        }
+        if tables.sample_types.is_empty() {
+            return Err(Error::NoSampleTypes);
+        }
+        Ok(tables)
+    }
+
+    /// Without anything, for another file.
+    pub(super) fn emptied<'g>(self) -> Tables<'g> {
+        Tables {
+            sample_types: emptied(self.sample_types),
+            samples: emptied(self.samples),
+            mappings: self.mappings.emptied(),
+            locations: self.locations.emptied(),
+            functions: self.functions.emptied(),
+            strings: emptied(self.strings),
+            ..Tables::default()
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! Entries of a message's dictionary, carried over into another one as they are asked for.
+//!
+//! What nothing asks for stays behind; what is asked for again is looked up once. Every index is checked.
+
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use prost::Message as _;
+use smallvec::SmallVec;
+
+use super::carried::Carried;
+use super::dictionary::{
+    AHEAD, Attribute, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
+};
+use super::entries::{Entries, Indices, bytes, fields, index, indices, number, numbers, signed};
+use super::id::{
+    AttributeId, AttributeSetId, FunctionId, LinkId, LocationId, MappingId, StackId, StringId,
+};
+use super::references::{self, References};
+use super::relocations::Relocations;
+use tributary_otlp::reader::{Fields, Value};
+
+/// The tables of a `ProfilesDictionary`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// `mapping_table`.
+    Mapping,
+    /// `location_table`.
+    Location,
+    /// `function_table`.
+    Function,
+    /// `link_table`.
+    Link,
+    /// `string_table`.
+    String,
+    /// `attribute_table`.
+    Attribute,
+    /// `stack_table`.
+    Stack,
+}
+
+impl Table {
+    /// The field's name in the protocol.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Mapping => "mapping_table",
+            Table::Location => "location_table",
+            Table::Function => "function_table",
+            Table::Link => "link_table",
+            Table::String => "string_table",
+            Table::Attribute => "attribute_table",
+            Table::Stack => "stack_table",
+        }
+    }
+}
+
+/// Why a message cannot be taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// An index leads nowhere.
+    #[error("there is no entry {index} in the {}", table.name())]
+    Dangling {
+        /// Which table should have the entry.
+        table: Table,
+        /// The index.
+        index: i32,
+    },
+    /// A few bytes may refer to a long string, again and again.
+    #[error(
+        "its references to strings stand for more than {} bytes",
+        references::LIMIT
+    )]
+    Expansion,
+    /// It is not encoded as the protocol says.
+    #[error("{0} is not encoded as the protocol says")]
+    Malformed(&'static str),
+    /// Nobody can tell which value belongs to which time.
+    #[error("a sample has {values} values, but {timestamps} timestamps")]
+    Unequal {
+        /// How many values there are.
+        values: usize,
+        /// How many timestamps there are.
+        timestamps: usize,
+    },
+}
+
+/// Which entries of a source have been carried over, and to where. Its memory is used again for the next source.
+#[derive(Debug, Default)]
+pub struct Memo {
+    pub(super) entries: Entries<'static>,
+    strings: Carried<StringId>,
+    attributes: Carried<AttributeId>,
+    mappings: Carried<MappingId>,
+    /// How far the addresses of each mapping move.
+    shifts: Vec<u64>,
+    functions: Carried<FunctionId>,
+    locations: Carried<LocationId>,
+    /// Up to which location the dictionary was approached.
+    approached: usize,
+    links: Carried<LinkId>,
+    stacks: Carried<StackId>,
+    set: Vec<AttributeId>,
+    lines: Vec<Line>,
+    stack: Vec<LocationId>,
+}
+
+/// A message's dictionary, on the way into another one.
+#[derive(Debug)]
+pub struct Source<'s, 'r> {
+    entries: &'s Entries<'r>,
+    into: &'s mut Dictionary,
+    memo: &'s mut Memo,
+    relocations: Option<&'s mut Relocations>,
+    references: References<'s, &'r [u8]>,
+    /// Whether there were fields that are not known in what was asked for.
+    pub(super) unknown: bool,
+}
+
+impl<'s, 'r> Source<'s, 'r> {
+    /// Entries will go into `into`; addresses are moved where there are `relocations`.
+    pub fn new(
+        entries: &'s Entries<'r>,
+        into: &'s mut Dictionary,
+        memo: &'s mut Memo,
+        relocations: Option<&'s mut Relocations>,
+    ) -> Self {
+        memo.strings.reset(entries.strings.len());
+        memo.attributes.reset(entries.attributes.len());
+        memo.mappings.reset(entries.mappings.len());
+        memo.shifts.clear();
+        memo.shifts.resize(entries.mappings.len(), 0);
+        memo.functions.reset(entries.functions.len());
+        memo.locations.reset(entries.locations.len());
+        memo.approached = 0;
+        memo.links.reset(entries.links.len());
+        memo.stacks.reset(entries.stacks.len());
+        Source {
+            entries,
+            into,
+            memo,
+            relocations,
+            references: References::new(&entries.strings),
+            unknown: entries.unknown,
+        }
+    }
+
+    /// The entry of a table. Index 0 means none, whatever is there, and even if the table is empty.
+    fn entry(&self, table: Table, index: i32) -> Result<Option<&'r [u8]>, Fault> {
+        if index == 0 {
+            return Ok(None);
+        }
+        match self.entries.table(table).get(at(index)) {
+            Some(entry) => Ok(Some(*entry)),
+            None => Err(Fault::Dangling { table, index }),
+        }
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// There is no such string.
+    pub fn string(&mut self, index: i32) -> Result<StringId, Fault> {
+        self.likely_string(index, StringId::default())
+    }
+
+    /// A string, which is probably this one.
+    fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
+        if let Some(id) = self.memo.strings.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::String, index)? {
+            None => StringId::default(),
+            Some(bytes) => {
+                let id = self.into.likely_string(bytes, likely);
+                id.ok_or(Fault::Malformed("a string"))?
+            }
+        };
+        self.memo.strings.note(at(index), id);
+        Ok(id)
+    }
+
+    /// Adds to what is counted what these bytes say of it.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub(super) fn value_type(&mut self, from: &[u8], into: &mut ValueType) -> Result<(), Fault> {
+        const PLACE: &str = "a value type";
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => into.kind = self.string(index(field, PLACE)?)?,
+                2 => into.unit = self.string(index(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// A set of attributes.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn attribute_set(&mut self, indices: &[i32]) -> Result<AttributeSetId, Fault> {
+        if indices.is_empty() {
+            return Ok(AttributeSetId::default());
+        }
+        let mut set = std::mem::take(&mut self.memo.set);
+        set.clear();
+        for index in indices {
+            set.push(self.attribute(*index)?);
+        }
+        let id = self.into.attribute_set(&set);
+        self.memo.set = set;
+        Ok(id)
+    }
+
+    /// An attribute.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
+        if let Some(id) = self.memo.attributes.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::Attribute, index)? {
+            None => AttributeId::default(),
+            Some(from) => self.new_attribute(from)?,
+        };
+        self.memo.attributes.note(at(index), id);
+        Ok(id)
+    }
+
+    fn new_attribute(&mut self, from: &[u8]) -> Result<AttributeId, Fault> {
+        const PLACE: &str = "an attribute";
+        let mut attribute = Attribute::default();
+        let mut value: Option<AnyValue> = None;
+        let mut encoded = 0;
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => attribute.key = self.string(index(field, PLACE)?)?,
+                2 => {
+                    let bytes = bytes(field, PLACE)?;
+                    encoded += bytes.len();
+                    let value = value.get_or_insert_default();
+                    value.merge(bytes).map_err(|_| Fault::Malformed(PLACE))?;
+                }
+                3 => attribute.unit = self.string(index(field, PLACE)?)?,
+                _ => self.unknown = true,
+            }
+        }
+        if let Some(mut value) = value {
+            self.unknown |= value.encoded_len() != encoded;
+            self.references.resolve_value(&mut value)?;
+            attribute.value = self.into.value(&value);
+        }
+        Ok(self.into.attribute(attribute))
+    }
+
+    /// A mapping, and how far its addresses move.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn mapping(&mut self, index: i32) -> Result<(MappingId, u64), Fault> {
+        if let Some(id) = self.memo.mappings.get(at(index)) {
+            let shift = self.memo.shifts.get(at(index));
+            return Ok((id, shift.copied().unwrap_or_default()));
+        }
+        let (id, shift) = match self.entry(Table::Mapping, index)? {
+            None => (MappingId::default(), 0),
+            Some(from) => {
+                let mapping = self.new_mapping(from)?;
+                match &mut self.relocations {
+                    Some(relocations) => relocations.relocate(self.into, mapping),
+                    None => (self.into.mapping(mapping), 0),
+                }
+            }
+        };
+        self.memo.mappings.note(at(index), id);
+        if let Some(place) = self.memo.shifts.get_mut(at(index)) {
+            *place = shift;
+        }
+        Ok((id, shift))
+    }
+
+    fn new_mapping(&mut self, from: &[u8]) -> Result<Mapping, Fault> {
+        const PLACE: &str = "a mapping";
+        let mut mapping = Mapping::default();
+        let mut attributes = Indices::new();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => mapping.start = number(field, PLACE)?,
+                2 => mapping.limit = number(field, PLACE)?,
+                3 => mapping.file_offset = number(field, PLACE)?,
+                4 => mapping.filename = self.string(index(field, PLACE)?)?,
+                5 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        mapping.attributes = self.attribute_set(&attributes)?;
+        Ok(mapping)
+    }
+
+    /// A function.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn function(&mut self, index: i32) -> Result<FunctionId, Fault> {
+        self.likely_function(index, FunctionId::default())
+    }
+
+    /// A function, which is probably this one.
+    fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
+        if let Some(id) = self.memo.functions.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::Function, index)? {
+            None => FunctionId::default(),
+            Some(from) => self.new_function(from, likely)?,
+        };
+        self.memo.functions.note(at(index), id);
+        Ok(id)
+    }
+
+    fn new_function(&mut self, from: &[u8], likely: FunctionId) -> Result<FunctionId, Fault> {
+        const PLACE: &str = "a function";
+        let like = self.into.get_function(likely);
+        let mut function = Function::default();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => function.name = self.likely_string(index(field, PLACE)?, like.name)?,
+                2 => {
+                    let index = index(field, PLACE)?;
+                    function.system_name = self.likely_string(index, like.system_name)?;
+                }
+                3 => {
+                    let index = index(field, PLACE)?;
+                    function.filename = self.likely_string(index, like.filename)?;
+                }
+                4 => function.start_line = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        Ok(self.into.likely_function(function, likely))
+    }
+
+    /// A location.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn location(&mut self, index: i32) -> Result<LocationId, Fault> {
+        if let Some(id) = self.memo.locations.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::Location, index)? {
+            None => LocationId::default(),
+            Some(from) => {
+                self.approach(index);
+                self.new_location(from)?
+            }
+        };
+        self.memo.locations.note(at(index), id);
+        Ok(id)
+    }
+
+    /// Prepares for some locations, from this one on: most tables are in the order in which stacks refer to them.
+    fn approach(&mut self, index: i32) {
+        let first = at(index);
+        if first < self.memo.approached {
+            return;
+        }
+        let mut places = [Default::default(); AHEAD];
+        let from = self.entries.locations.iter().skip(first);
+        for (place, from) in places.iter_mut().zip(from) {
+            let (mut mapping, mut address) = (0, 0);
+            for field in Fields::new(from).map_while(Result::ok) {
+                match (field.number, field.value) {
+                    (1, Value::Varint(value)) => mapping = value as i32,
+                    (2, Value::Varint(value)) => {
+                        address = value;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            let shift = self.memo.shifts.get(at(mapping));
+            let mapping = self.memo.mappings.get(at(mapping)).unwrap_or_default();
+            let address = u64::wrapping_add(address, shift.copied().unwrap_or_default());
+            *place = (mapping, address);
+        }
+        self.into.approach(&places);
+        self.memo.approached = first + AHEAD;
+    }
+
+    fn new_location(&mut self, from: &[u8]) -> Result<LocationId, Fault> {
+        const PLACE: &str = "a location";
+        let (mut mapping, mut address) = (0, 0);
+        let mut attributes = Indices::new();
+        let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
+        let mut lines = std::mem::take(&mut self.memo.lines);
+        lines.clear();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => mapping = index(field, PLACE)?,
+                2 => address = number(field, PLACE)?,
+                3 => messages.push(bytes(field, PLACE)?),
+                4 => indices(field, PLACE, &mut attributes)?,
+                _ => self.unknown = true,
+            }
+        }
+        let (mapping, shift) = self.mapping(mapping)?;
+        let address = address.wrapping_add(shift);
+        let (likely, like) = self.into.likely_location(mapping, address);
+        for (message, at) in messages.into_iter().zip(0..) {
+            let like = self.into.get_lines(like.lines).get(at);
+            let function = like.map_or(FunctionId::default(), |line| line.function);
+            lines.push(self.line(message, function)?);
+        }
+        let location = Location {
+            mapping,
+            address,
+            lines: match self.into.get_lines(like.lines) == lines {
+                true => like.lines,
+                false => self.into.lines(&lines),
+            },
+            attributes: self.attribute_set(&attributes)?,
+        };
+        self.memo.lines = lines;
+        Ok(match location == like {
+            true => likely,
+            false => self.into.location(location),
+        })
+    }
+
+    /// A line, which is probably in this function.
+    fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, Fault> {
+        const PLACE: &str = "a line";
+        let mut line = Line::default();
+        let mut function = 0;
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => function = index(field, PLACE)?,
+                2 => line.line = signed(field, PLACE)?,
+                3 => line.column = signed(field, PLACE)?,
+                _ => self.unknown = true,
+            }
+        }
+        line.function = self.likely_function(function, likely)?;
+        Ok(line)
+    }
+
+    /// A stack.
+    ///
+    /// # Errors
+    /// An index leads nowhere.
+    pub fn stack(&mut self, index: i32) -> Result<StackId, Fault> {
+        if let Some(id) = self.memo.stacks.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::Stack, index)? {
+            None => StackId::default(),
+            Some(from) => self.new_stack(from)?,
+        };
+        self.memo.stacks.note(at(index), id);
+        Ok(id)
+    }
+
+    fn new_stack(&mut self, from: &[u8]) -> Result<StackId, Fault> {
+        const PLACE: &str = "a stack";
+        let mut stack = std::mem::take(&mut self.memo.stack);
+        stack.clear();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => numbers(field, PLACE, |location| {
+                    let location = location as i32;
+                    // Most have been seen, and this is the innermost loop: no call for those.
+                    stack.push(match self.memo.locations.get(at(location)) {
+                        Some(id) => id,
+                        None => self.location(location)?,
+                    });
+                    Ok(())
+                })?,
+                _ => self.unknown = true,
+            }
+        }
+        let id = self.into.stack(&stack);
+        self.memo.stack = stack;
+        Ok(id)
+    }
+
+    /// A link. Ids of another length than the protocol's count as none.
+    ///
+    /// # Errors
+    /// There is no such link.
+    pub fn link(&mut self, index: i32) -> Result<LinkId, Fault> {
+        if let Some(id) = self.memo.links.get(at(index)) {
+            return Ok(id);
+        }
+        let id = match self.entry(Table::Link, index)? {
+            None => LinkId::default(),
+            Some(from) => self.new_link(from)?,
+        };
+        self.memo.links.note(at(index), id);
+        Ok(id)
+    }
+
+    fn new_link(&mut self, from: &[u8]) -> Result<LinkId, Fault> {
+        const PLACE: &str = "a link";
+        let mut link = Link::default();
+        for field in fields(from, PLACE) {
+            let field = field?;
+            match field.number {
+                1 => link.trace_id = bytes(field, PLACE)?.try_into().unwrap_or_default(),
+                2 => link.span_id = bytes(field, PLACE)?.try_into().unwrap_or_default(),
+                _ => self.unknown = true,
+            }
+        }
+        Ok(self.into.link(link))
+    }
+
+    /// For references that are not the dictionary's own: those of resources and scopes.
+    pub fn references(&mut self) -> &mut References<'s, &'r [u8]> {
+        &mut self.references
+    }
+}
+
+/// The position in a table; one that no table has for an index below 0.
+#[inline(always)]
+fn at(index: i32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,196 @@
+//! Regular expressions of the user's, and all that they match in a text.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use regex::Regex;
+
+use super::Unscannable;
+use tributary_config::re2;
+
+/// The most bytes that are searched for all matches of a pattern in one text. One search is linear in the text, but each match
+/// begins another, which for patterns such as `.*x|.` goes through all the rest again (documentation of the crate `regex`,
+/// "Iterating over matches"). This is some seconds, and 4096 matches in a text of 1 MiB.
+const SEARCHED: usize = 1 << 32;
+
+/// A regular expression in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>). Whether it matches takes time
+/// linear in the text, whatever the pattern; finding all matches takes bounded time, and what would take longer is an error.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    regex: Regex,
+    /// Which group is what was looked for: `value` if there is one, otherwise all of it.
+    group: usize,
+    /// The most bytes that are searched in one text.
+    searched: usize,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, or that it is too large.
+    pub fn new(pattern: &str) -> Result<Pattern, String> {
+        let regex = re2::compile(pattern).map_err(|wrong| wrong.to_string())?;
+        let named = regex.capture_names().position(|name| name == Some("value"));
+        Ok(Pattern {
+            regex,
+            group: named.unwrap_or(0),
+            searched: SEARCHED,
+        })
+    }
+
+    /// Whether it matches anywhere.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The text with every match replaced by what `replacement` makes of it; borrowed if there is none. Empty matches
+    /// are left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Unscannable::TooManyMatches`].
+    pub fn replace_all<'t>(
+        &self,
+        text: &'t str,
+        mut replacement: impl FnMut(&str) -> String,
+    ) -> Result<Cow<'t, str>, Unscannable> {
+        let mut output = String::new();
+        let mut copied = 0;
+        let mut left = self.most(text);
+        for found in self.regex.find_iter(text) {
+            left = left.checked_sub(1).ok_or(Unscannable::TooManyMatches)?;
+            if found.is_empty() {
+                continue;
+            }
+            output.push_str(text.get(copied..found.start()).unwrap_or_default());
+            output.push_str(&replacement(found.as_str()));
+            copied = found.end();
+        }
+        if copied == 0 {
+            return Ok(Cow::Borrowed(text));
+        }
+        output.push_str(text.get(copied..).unwrap_or_default());
+        Ok(Cow::Owned(output))
+    }
+
+    /// Where its value stands in the text: one range per match, in order.
+    pub(super) fn values(&self, text: &str) -> Result<Vec<Range<usize>>, Unscannable> {
+        let mut values = Vec::new();
+        let mut left = self.most(text);
+        let mut add = |value: Option<regex::Match<'_>>| {
+            left = left.checked_sub(1).ok_or(Unscannable::TooManyMatches)?;
+            values.extend(
+                value
+                    .map(|value| value.range())
+                    .filter(|range| !range.is_empty()),
+            );
+            Ok(())
+        };
+        match self.group {
+            0 => self
+                .regex
+                .find_iter(text)
+                .try_for_each(|found| add(Some(found)))?,
+            group => {
+                let mut captures = self.regex.captures_iter(text);
+                captures.try_for_each(|captures| add(captures.get(group)))?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// How many matches are looked for in a text.
+    fn most(&self, text: &str) -> usize {
+        (self.searched / text.len().max(1)).max(1)
+    }
+}
+
+/// Patterns of which one matching is enough, looked for all together.
+#[derive(Debug, Clone)]
+pub struct PatternSet {
+    /// Their alternation, for which the engine knows what to look for first; none if there are none. A `RegexSet` would
+    /// say which of them match, and takes several times as long.
+    any: Option<Regex>,
+}
+
+impl PatternSet {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of them, or that they are too large.
+    pub fn new<T: AsRef<str>>(patterns: &[T]) -> Result<PatternSet, String> {
+        let any = re2::compile_any(patterns).map_err(|wrong| wrong.to_string())?;
+        Ok(PatternSet { any })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.any.is_none()
+    }
+
+    /// Whether one of them matches anywhere.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.any.as_ref().is_some_and(|any| any.is_match(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_match_is_replaced_and_empty_ones_are_left_alone() {
+        let replace = |pattern: &str, text| {
+            let pattern = Pattern::new(pattern).unwrap();
+            pattern
+                .replace_all(text, |found| format!("<{found}>"))
+                .unwrap()
+                .into_owned()
+        };
+        assert_eq!(replace("a+", "baab a"), "b<aa>b <a>");
+        assert_eq!(replace("x*", "abc"), "abc");
+        assert!(matches!(
+            Pattern::new("x")
+                .unwrap()
+                .replace_all("abc", |_| String::new()),
+            Ok(Cow::Borrowed("abc"))
+        ));
+    }
+
+    #[test]
+    fn the_group_named_value_is_what_counts() {
+        let pattern = Pattern::new("key=(?P<value>[a-z]+)").unwrap();
+        let values = pattern.values("key=abc; key=; key=d").unwrap();
+        assert_eq!(values, [4..7, 19..20]);
+    }
+
+    #[test]
+    fn a_search_that_begins_anew_at_every_byte_is_given_up() {
+        let text = "a".repeat(1 << 12);
+        for pattern in [".*x|.", "(?P<value>.)", "x*"] {
+            let mut pattern = Pattern::new(pattern).unwrap();
+            assert!(pattern.values(&text).is_ok());
+            pattern.searched = 1 << 20;
+            assert_eq!(pattern.values(&text), Err(Unscannable::TooManyMatches));
+            let replaced = pattern.replace_all(&text, |_| String::new());
+            assert_eq!(replaced, Err(Unscannable::TooManyMatches));
+            // A text that fits is looked at all the same.
+            assert!(pattern.values(&text[..1 << 9]).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_set_matches_when_one_of_its_patterns_does() {
+        let set = PatternSet::new(&[r"^\d+$", r"\Qa.b\E"]).unwrap();
+        assert!(set.is_match("17") && set.is_match("x a.b"));
+        assert!(!set.is_match("axb 17"));
+        let named = PatternSet::new(&["(?i)(?P<value>A)1", "(?P<value>b)|c"]).unwrap();
+        assert!(named.is_match("a1") && named.is_match("b") && !named.is_match("B C"));
+        assert!(PatternSet::new(&["a)(b", "c"]).is_err());
+        let none = PatternSet::new::<&str>(&[]).unwrap();
+        assert!(none.is_empty() && !none.is_match(""));
+    }
+}

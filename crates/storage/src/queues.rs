@@ -1,0 +1,185 @@
+//! Which directory is whose: the queues of a `file_storage` extension.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::lock::Lock;
+use super::{Lease, Logs, OpenError, Options, Recovered};
+use crate::metrics::StorageMetrics;
+use tributary_config::ComponentId;
+use tributary_otlp::Signal;
+
+/// The smallest: below it the files would be more work than their content.
+const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
+/// A queue that is bounded in bytes has this many segments at least, so that room comes back bit by bit.
+const SEGMENTS: u64 = 8;
+
+/// A directory with a queue for each exporter and signal.
+#[derive(Debug, Clone)]
+pub struct Storage {
+    /// Where the queues are.
+    pub directory: PathBuf,
+    /// How they are kept.
+    pub options: Options,
+}
+
+/// A queue that is in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueName {
+    /// Whose it is.
+    pub exporter: ComponentId,
+    /// What is in it.
+    pub signal: Signal,
+}
+
+impl Storage {
+    /// Opens the queue of an exporter. `most_bytes` is how much it may have on the disk, if that is bounded. The second
+    /// value is what was found in it, unless it was open already.
+    ///
+    /// # Errors
+    /// As [`Logs::open`].
+    pub fn open(
+        &self,
+        logs: &Logs,
+        queue: &QueueName,
+        most_bytes: Option<u64>,
+    ) -> Result<(Lease, Option<Recovered>), OpenError> {
+        let options = bounded(&self.options, most_bytes);
+        let labels = [
+            ("exporter", queue.exporter.to_string()),
+            ("data_type", queue.signal.name().to_owned()),
+        ];
+        let metrics = StorageMetrics::new(&labels);
+        logs.open(&self.directory.join(queue.directory()), &options, metrics)
+    }
+}
+
+/// Options for a queue that may have so many bytes on the disk, if that is bounded.
+fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
+    let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
+    let part = part.max(LEAST_SEGMENT_BYTES);
+    Options {
+        segment_bytes: options.segment_bytes.min(part),
+        busy_segment_bytes: options.busy_segment_bytes.min(part),
+        ..options.clone()
+    }
+}
+
+impl QueueName {
+    /// The name of its directory: like the files of the Collector's `file_storage`, and it can be read back.
+    pub fn directory(&self) -> String {
+        let mut name = "exporter_".to_owned();
+        for letter in self.exporter.to_string().chars() {
+            match letter {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' => name.push(letter),
+                // Two units of UTF-16 for what does not fit into one.
+                other => other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                    name.push_str(&format!("~{unit:04X}"));
+                }),
+            }
+        }
+        name.push('_');
+        name.push_str(self.signal.name());
+        name
+    }
+
+    /// Whose directory that is; `None` for what is no queue.
+    pub fn of_directory(name: &str) -> Option<Self> {
+        let (id, signal) = name.strip_prefix("exporter_")?.rsplit_once('_')?;
+        let mut pieces = id.split('~');
+        let mut units: Vec<u16> = pieces.next()?.encode_utf16().collect();
+        for piece in pieces {
+            let (digits, rest) = piece.split_at_checked(4)?;
+            units.push(u16::from_str_radix(digits, 16).ok()?);
+            units.extend(rest.encode_utf16());
+        }
+        Some(QueueName {
+            exporter: String::from_utf16(&units).ok()?.parse().ok()?,
+            signal: Signal::from_name(signal)?,
+        })
+    }
+}
+
+/// The queues in a directory, by name.
+///
+/// # Errors
+/// When it cannot be listed.
+pub fn list(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
+    let mut queues = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(name) = name.and_then(QueueName::of_directory) {
+            queues.push((name, path));
+        }
+    }
+    queues.sort_by(|(_, one), (_, other)| one.cmp(other));
+    Ok(queues)
+}
+
+/// The queues in a directory that no process has open.
+///
+/// # Errors
+/// As [`list`].
+pub fn unused(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
+    let mut queues = list(directory)?;
+    queues.retain(|(_, path)| !Lock::is_taken(path));
+    Ok(queues)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_bounded_has_segments_enough_for_room_to_come_back() {
+        let options = Options::default();
+        let sizes = |most_bytes| {
+            let bounded = bounded(&options, most_bytes);
+            (bounded.segment_bytes, bounded.busy_segment_bytes)
+        };
+        assert_eq!(sizes(None), (16 << 20, 64 << 20));
+        assert_eq!(sizes(Some(1 << 40)), (16 << 20, 64 << 20));
+        assert_eq!(sizes(Some(256 << 20)), (16 << 20, 32 << 20));
+        assert_eq!(sizes(Some(64 << 20)), (8 << 20, 8 << 20));
+        assert_eq!(sizes(Some(1)), (LEAST_SEGMENT_BYTES, LEAST_SEGMENT_BYTES));
+    }
+
+    #[test]
+    fn every_exporter_has_a_directory_of_its_own_that_says_whose_it_is() {
+        for (id, signal, directory) in [
+            ("otlp_grpc", Signal::Traces, "exporter_otlp_grpc_traces"),
+            (
+                "otlp_grpc/rack:2",
+                Signal::Logs,
+                "exporter_otlp_grpc~002Frack~003A2_logs",
+            ),
+            (
+                "otlp/\u{fc}\u{1f600}",
+                Signal::Metrics,
+                "exporter_otlp~002F~00FC~D83D~DE00_metrics",
+            ),
+            (
+                "file/a_b",
+                Signal::Profiles,
+                "exporter_file~002Fa_b_profiles",
+            ),
+        ] {
+            let name = QueueName {
+                exporter: id.parse().unwrap(),
+                signal,
+            };
+            assert_eq!(name.directory(), directory);
+            assert_eq!(QueueName::of_directory(directory), Some(name));
+        }
+        for other in [
+            "lost+found",
+            "exporter_otlp",
+            "exporter_otlp_spans",
+            "exporter__traces",
+        ] {
+            assert_eq!(QueueName::of_directory(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! After an fsync that failed: what it left in doubt is written again.
+
+use std::io;
+
+use tracing::warn;
+
+use super::{Failed, Writer};
+use crate::Options;
+use crate::format::{SEGMENT_HEADER, marker_of};
+use crate::read::lose;
+use crate::recovery::waiting;
+use crate::scan::{Found, Scan};
+use crate::state::Segment;
+
+impl Writer {
+    /// What was written since the last fsync that succeeded is written to a new segment, which is used from then on.
+    pub(super) fn rescue(&mut self, options: &Options) -> Result<(), Failed> {
+        let Some(active) = &mut self.active else {
+            return Ok(());
+        };
+        active.doubtful = true;
+        let (name, synced, len, first) =
+            (active.name, active.synced, active.len, active.synced_next);
+        let path = self.shared.path(name);
+        let published = {
+            let state = self.shared.lock();
+            let known = state.segments.find(first);
+            known
+                .filter(|segment| segment.name == name)
+                .map_or(synced, |segment| segment.bytes)
+        };
+        let new_name = self.next_name.max(first);
+        let marker = marker_of(self.shared.marker, new_name);
+        let mut doubtful = Vec::new();
+        let mut headers = Vec::new();
+        let mut reread = || -> io::Result<()> {
+            let mut scan = Scan::open(&path, marker_of(self.shared.marker, name), len)?;
+            scan.seek(synced);
+            while let Some(found) = scan.next()? {
+                let (header, stored) = match found {
+                    Found::Block { header, stored, .. } => (header, stored),
+                    // Its neighbours must not wait for it for ever. What nobody was told of yet can be refused still.
+                    Found::Damaged(damage) if damage.at + damage.bytes <= published => continue,
+                    Found::Damaged(_) => {
+                        return Err(io::Error::other("what was written cannot be read back"));
+                    }
+                };
+                doubtful.extend(header.encode(marker));
+                let start = doubtful.len();
+                doubtful.extend_from_slice(stored);
+                headers.push((header, start..doubtful.len()));
+            }
+            Ok(())
+        };
+        reread().map_err(|error| ("read what an fsync left in doubt", error))?;
+        let mut new = self.create(new_name, first, first, &doubtful, options)?;
+        let mut state = self.shared.lock();
+        let known_end = state.segments.end();
+        let (mut items, mut end, mut readable) = (0, first, 0);
+        let mut lost = Vec::new();
+        for (header, stored) in headers {
+            if header.end() <= known_end {
+                let stored = doubtful.get(stored).unwrap_or_default();
+                items += waiting(&header, stored, &state.segments.acknowledged).1;
+                readable += header.len();
+            }
+            if end < header.first.min(known_end) {
+                lost.push((end, header.first.min(known_end)));
+            }
+            end = header.end();
+        }
+        if end < known_end {
+            lost.push((end, known_end));
+        }
+        let records = state
+            .segments
+            .acknowledged
+            .absent_in(first, known_end.max(first));
+        let segment = Segment {
+            name: new.name,
+            first,
+            end: first,
+            bytes: SEGMENT_HEADER as u64 + readable,
+            file: SEGMENT_HEADER as u64 + readable,
+            records: 0,
+            items: 0,
+            sealed: false,
+        };
+        state.segments.split_last(synced, records, items, segment);
+        state.recent.clear();
+        self.shared.show(&state);
+        drop(state);
+        for (first, end) in lost {
+            lose(&self.shared, first, end);
+        }
+        new.synced_next = end.max(known_end);
+        self.active = Some(new);
+        warn!(
+            directory = %self.shared.directory.display(),
+            bytes = doubtful.len(),
+            "An fsync of a stored queue failed. What it left in doubt was written to a new segment."
+        );
+        // The new segment says that what is in the old one from there on does not count. It stays as it is: somebody may be
+        // reading it.
+        Ok(())
+    }
+}

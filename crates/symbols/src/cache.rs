@@ -1,0 +1,592 @@
+//! Compiled symbol files on disk, one per build id, in a directory that is bounded in bytes.
+//!
+//! ```text
+//! DIRECTORY/v3/ab/cdef0123.sym     a compiled file; v3 is the version of its format
+//! DIRECTORY/v3/ab/cdef0123.absent  why there is none, and until when that counts
+//! DIRECTORY/v3/ab/cdef0123.better  the same for one that says more than the one that is there
+//! DIRECTORY/tmp/PID-N              what is being written
+//! ```
+//!
+//! A file is written beside and renamed, so nobody sees a half of it, and several processes may share a directory: at
+//! worst two of them make the same file. A file that is deleted stays readable for those who have it open. Notes go
+//! before files: they only save questions. Of the files, what was not used for longest goes first; the time of the last
+//! change says when it was used, because file systems are mounted without the time of the last access. Of a note it
+//! says until when it counts.
+//!
+//! What is here decides what addresses are called, and it is mapped: nobody else may write to the directory.
+
+mod note;
+mod verified;
+
+use std::fs::{self, DirBuilder, File, Metadata};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+pub use self::note::{Absence, Wanted};
+pub use self::verified::open_verified;
+
+use super::build_id::BuildId;
+use super::file::{OpenError, SymbolFile};
+
+/// The directory of a format; others are deleted when a cache is opened. To be raised when compiling the same binary
+/// would give something else, too.
+const VERSION: &str = "v3";
+
+/// A file counts as used again after this long at the earliest: less would only write metadata.
+const TOUCH_EVERY: Duration = Duration::from_secs(60);
+
+/// What a process that has crashed left behind is deleted after this long.
+const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// So many notes are kept when there are too many. Each takes a block, mostly of 4 KiB.
+const NOTES: usize = 8192;
+/// From so many on there are too many: to count them is to read the directory.
+const TOO_MANY_NOTES: usize = NOTES + NOTES / 4;
+
+/// The cache of a directory.
+#[derive(Debug)]
+pub struct Cache {
+    files: PathBuf,
+    scratch: PathBuf,
+    max_bytes: u64,
+    /// What there was after it was trimmed last.
+    bytes: AtomicU64,
+    /// How many notes there are at most, unless other processes write some, too.
+    notes: AtomicUsize,
+}
+
+/// What a cache knows of a build id.
+#[derive(Debug)]
+pub enum Cached {
+    /// Its symbols.
+    File(Arc<SymbolFile>),
+    /// Its symbols are there, but it would take long to read the file for the first time.
+    Unverified,
+    /// Why there are none.
+    Absent(Absence),
+}
+
+/// What was deleted, and what is left.
+#[derive(Debug, Default)]
+pub struct Trimmed {
+    /// Of the build ids of compiled files.
+    pub deleted: Vec<BuildId>,
+    /// Bytes that are left.
+    pub bytes: u64,
+}
+
+impl Cache {
+    /// The cache in a directory, which is made if there is none, for nobody else to look into. What crashed processes
+    /// and other versions left there is deleted, and what is more than `max_bytes`.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written to, or belongs to somebody else, or others may write to it.
+    pub fn open(directory: &Path, max_bytes: u64) -> io::Result<Self> {
+        let cache = Cache {
+            files: directory.join(VERSION),
+            scratch: directory.join("tmp"),
+            max_bytes,
+            bytes: AtomicU64::new(0),
+            notes: AtomicUsize::new(0),
+        };
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        for directory in [directory, &cache.files, &cache.scratch] {
+            builder.create(directory)?;
+            only_ours(directory)?;
+        }
+        drop(cache.scratch()?.create()?);
+        cache.sweep(directory);
+        cache.trim()?;
+        Ok(cache)
+    }
+
+    /// What is known of a build id. A file that is damaged is deleted, so that it is made again.
+    pub fn find(&self, id: &BuildId) -> Option<Cached> {
+        let mut all = u64::MAX;
+        self.find_within(id, &mut all)
+    }
+
+    /// The same, but of files that this process has not read before, it reads no more than `bytes`, which become fewer.
+    pub fn find_within(&self, id: &BuildId, bytes: &mut u64) -> Option<Cached> {
+        let path = self.path(id, "sym");
+        match verified::open_within(&path, bytes) {
+            Ok(None) => return Some(Cached::Unverified),
+            Ok(Some(file)) if file.build_id() == Some(id) => {
+                touch(&path, SystemTime::now());
+                return Some(Cached::File(Arc::new(file)));
+            }
+            // What cannot be opened may be good: it is so for all of them when there are too many open files.
+            Err(OpenError::Io(_)) => {}
+            Ok(Some(_))
+            | Err(OpenError::NotSymbolFile | OpenError::Version(_) | OpenError::Damaged) => {
+                delete(&path);
+            }
+        }
+        self.absence(id, Wanted::Any).map(Cached::Absent)
+    }
+
+    /// Why there are no such symbols, if that is known and still counts.
+    pub fn absence(&self, id: &BuildId, wanted: Wanted) -> Option<Absence> {
+        let path = self.path(id, wanted.extension());
+        let absence = Absence::read(&path)?;
+        if absence.until <= SystemTime::now() {
+            delete(&path);
+            return None;
+        }
+        Some(absence)
+    }
+
+    /// The most bytes that it has.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// How many bytes it had when it was trimmed last.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Where the compiled files are: what tells this cache from others.
+    pub fn directory(&self) -> &Path {
+        &self.files
+    }
+
+    /// Notes when a file was used that somebody has open.
+    pub fn touch(&self, id: &BuildId, used: SystemTime) {
+        touch(&self.path(id, "sym"), used);
+    }
+
+    /// A place for a file that is being made.
+    ///
+    /// # Errors
+    /// When the directory for it is gone and cannot be made.
+    pub fn scratch(&self) -> io::Result<Scratch> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        fs::create_dir_all(&self.scratch)?;
+        Ok(Scratch(self.scratch.join(name)))
+    }
+
+    /// Keeps a compiled file, in the place of what was known of this build id, and opens it.
+    ///
+    /// # Errors
+    /// When it cannot be written or read.
+    pub fn store(&self, id: &BuildId, compiled: Scratch) -> io::Result<SymbolFile> {
+        let path = self.place(id, "sym")?;
+        // Without this a crash of the machine may leave an empty file with this name. It would be noticed and made again.
+        File::open(&compiled.0)?.sync_all()?;
+        fs::rename(&compiled.0, &path)?;
+        for wanted in [Wanted::Any, Wanted::Better] {
+            delete(&self.path(id, wanted.extension()));
+        }
+        open_verified(&path).map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Keeps why there is none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store_absence(&self, id: &BuildId, wanted: Wanted, absence: &Absence) -> io::Result<()> {
+        let scratch = self.scratch()?;
+        let mut file = scratch.create()?;
+        file.write_all(absence.note().as_bytes())?;
+        file.set_modified(absence.until)?;
+        fs::rename(&scratch.0, self.place(id, wanted.extension())?)?;
+        if self.notes.fetch_add(1, Relaxed) >= TOO_MANY_NOTES {
+            self.trim()?;
+        }
+        Ok(())
+    }
+
+    /// Deletes notes that no longer count; and until the rest fits, other notes, and what was not used for longest. The
+    /// file that was used last stays: who has made it needs it.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn trim(&self) -> io::Result<Trimmed> {
+        let (mut files, mut notes) = (Vec::new(), Vec::new());
+        let mut trimmed = Trimmed::default();
+        let now = SystemTime::now();
+        for directory in fs::read_dir(&self.files)? {
+            let Ok(entries) = fs::read_dir(directory?.path()) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let Ok(metadata) = entry.metadata() else {
+                    continue;
+                };
+                let (path, modified) = (entry.path(), metadata.modified()?);
+                let is_file = path.extension().is_some_and(|extension| extension == "sym");
+                if !is_file && modified <= now {
+                    delete(&path);
+                    continue;
+                }
+                let size = on_disk(&metadata);
+                trimmed.bytes += size;
+                let kind = if is_file { &mut files } else { &mut notes };
+                kind.push((modified, size, path));
+            }
+        }
+        // Notes that would go soon go first.
+        notes.sort_unstable();
+        files.sort_unstable();
+        files.pop();
+        let mut left = notes.len();
+        for (_, size, path) in notes {
+            if trimmed.bytes <= self.max_bytes && left <= NOTES {
+                break;
+            }
+            delete(&path);
+            trimmed.bytes -= size;
+            left -= 1;
+        }
+        self.notes.store(left, Relaxed);
+        for (_, size, path) in files {
+            if trimmed.bytes <= self.max_bytes {
+                break;
+            }
+            delete(&path);
+            trimmed.bytes -= size;
+            trimmed.deleted.extend(id_of(&path));
+        }
+        self.bytes.store(trimmed.bytes, Relaxed);
+        Ok(trimmed)
+    }
+
+    /// Where the file of a build id is. The id is digits: it cannot lead out of the directory.
+    fn path(&self, id: &BuildId, extension: &str) -> PathBuf {
+        let id = id.to_string();
+        let (directory, name) = id.split_at(2);
+        self.files
+            .join(directory)
+            .join(format!("{name}.{extension}"))
+    }
+
+    fn place(&self, id: &BuildId, extension: &str) -> io::Result<PathBuf> {
+        let path = self.path(id, extension);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        Ok(path)
+    }
+
+    /// Deletes what is of no use to anybody. Nothing depends on its success.
+    fn sweep(&self, directory: &Path) {
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        for entry in entries(&self.scratch) {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.ok().and_then(|time| time.elapsed().ok());
+            if age.is_some_and(|age| age > LEFT_BEHIND) {
+                delete(&entry.path());
+            }
+        }
+        for entry in entries(directory) {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let version = name.strip_prefix('v').is_some_and(|number| {
+                !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+            });
+            if version && name != VERSION {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// A place for a file that is being made. What is there is deleted with this, unless it was renamed.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes the file, for its owner only.
+    ///
+    /// # Errors
+    /// When that is not possible, or it is there already.
+    pub fn create(&self) -> io::Result<File> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        options.open(&self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        delete(&self.0);
+    }
+}
+
+fn on_disk(metadata: &Metadata) -> u64 {
+    // POSIX leaves the unit open; everywhere it is 512 bytes.
+    metadata.blocks() * 512
+}
+
+/// Whoever finds it gone has what is wanted.
+fn delete(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+/// Whether this works or not, the file is there.
+fn touch(path: &Path, used: SystemTime) {
+    let Ok(modified) = fs::metadata(path).and_then(|metadata| metadata.modified()) else {
+        return;
+    };
+    let later = used.duration_since(modified);
+    if later.is_ok_and(|later| later >= TOUCH_EVERY)
+        && let Ok(file) = File::options().write(true).open(path)
+    {
+        let _ = file.set_modified(used);
+    }
+}
+
+/// The build id of a file by its path.
+fn id_of(path: &Path) -> Option<BuildId> {
+    let first = path.parent()?.file_name()?.to_str()?;
+    let rest = path.file_stem()?.to_str()?;
+    format!("{first}{rest}").parse().ok()
+}
+
+/// Refuses a directory that others decide about.
+fn only_ours(directory: &Path) -> io::Result<()> {
+    /// The permissions of the group and of all others to write.
+    const OTHERS_WRITE: u32 = 0o022;
+    let metadata = fs::metadata(directory)?;
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let place = directory.display();
+    if owner != own {
+        return Err(io::Error::other(format!(
+            "{place} belongs to the user {owner}, and this process is the user {own}"
+        )));
+    }
+    match metadata.mode() & OTHERS_WRITE {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!(
+            "others may write to {place} (`chmod go-w {place}` takes that from them)"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::failure::Kind;
+    use crate::library::testing::InProcess;
+    use crate::testing::{compiled, id};
+    use crate::worker::Compiler as _;
+
+    fn cache(max_bytes: u64) -> (tempfile::TempDir, Cache) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&directory.path().join("a/b"), max_bytes).unwrap();
+        (directory, cache)
+    }
+
+    fn store(cache: &Cache, id: &BuildId) {
+        let scratch = cache.scratch().unwrap();
+        compiled(id, scratch.path());
+        cache.store(id, scratch).unwrap();
+    }
+
+    fn absence(until: SystemTime) -> Absence {
+        Absence {
+            kind: Kind::NotFound,
+            until,
+            limits: InProcess.limits(),
+            rejected: vec![7, u64::MAX],
+        }
+    }
+
+    fn is_file(cached: Option<Cached>) -> bool {
+        matches!(cached, Some(Cached::File(_)))
+    }
+
+    #[test]
+    fn what_is_stored_is_found_by_every_process_and_leaves_nothing_beside_it() {
+        let (_directory, cache) = cache(1 << 20);
+        let id = id(1);
+        assert!(cache.find(&id).is_none());
+        store(&cache, &id);
+        let other = Cache::open(cache.files.parent().unwrap(), 1 << 20).unwrap();
+        assert!(is_file(other.find(&id)));
+        assert_eq!(fs::read_dir(&cache.scratch).unwrap().count(), 0);
+        let mode = fs::metadata(&cache.files).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else looks into it");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        Cache::open(directory.path(), 1 << 20).unwrap();
+        for (place, mode, refused) in [
+            ("", 0o755, false),
+            ("", 0o777, true),
+            ("", 0o700, false),
+            (VERSION, 0o720, true),
+        ] {
+            let path = directory.path().join(place);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let opened = Cache::open(directory.path(), 1 << 20);
+            assert_eq!(opened.is_err(), refused, "{mode:o}");
+            let error = opened.err().map(|error| error.to_string());
+            assert!(error.is_none_or(|error| error.contains("chmod go-w")));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_just_now_is_not_deleted() {
+        let (directory, cache) = cache(1 << 20);
+        let path = cache.place(&id(1), "sym").unwrap();
+        // It can be opened and not be mapped.
+        std::os::unix::fs::symlink(directory.path(), &path).unwrap();
+        assert!(cache.find(&id(1)).is_none());
+        assert!(path.is_symlink());
+    }
+
+    #[test]
+    fn what_has_changed_on_the_disk_is_noticed_when_a_process_opens_it_first() {
+        let (_directory, cache) = cache(1 << 20);
+        // Of no other test's file.
+        let id = id(77);
+        // Made by another process: this one has not read it.
+        let place = cache.place(&id, "sym").unwrap();
+        File::create(&place).unwrap();
+        compiled(&id, &place);
+        let mut bytes = fs::read(&place).unwrap();
+        let last = bytes.last_mut().unwrap();
+        *last = !*last;
+        fs::write(&place, bytes).unwrap();
+        assert!(matches!(
+            cache.find_within(&id, &mut 10),
+            Some(Cached::Unverified)
+        ));
+        assert!(cache.find(&id).is_none());
+        assert!(!place.exists());
+        store(&cache, &id);
+        let found = cache.find_within(&id, &mut 0);
+        assert!(is_file(found), "it was read when it was made");
+    }
+
+    #[test]
+    fn notes_are_bounded_in_number_and_go_when_they_count_no_longer_and_before_files() {
+        let (_directory, cache) = cache(1 << 30);
+        let ids: Vec<BuildId> = (0..TOO_MANY_NOTES as u32 + 1)
+            .map(|number| BuildId::from_bytes(&number.to_be_bytes()).unwrap())
+            .collect();
+        for (seconds, id) in (100..).zip(&ids) {
+            let until = SystemTime::now() + Duration::from_secs(seconds);
+            let absence = absence(until);
+            cache.store_absence(id, Wanted::Any, &absence).unwrap();
+        }
+        let there = ids.iter().filter(|id| cache.find(id).is_some()).count();
+        assert_eq!(there, NOTES);
+        let last = ids.last().unwrap();
+        assert!(
+            cache.find(last).is_some(),
+            "those that count for longest stay"
+        );
+        store(&cache, &id(1));
+        let over = absence(SystemTime::now());
+        cache.store_absence(&id(2), Wanted::Better, &over).unwrap();
+        cache.trim().unwrap();
+        assert!(!cache.path(&id(2), "better").exists());
+        let smaller = Cache {
+            max_bytes: 1 << 14,
+            ..cache
+        };
+        let left = smaller.trim().unwrap();
+        assert!(left.bytes <= 1 << 14 && left.deleted.is_empty());
+        assert!(is_file(smaller.find(&id(1))));
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_or_of_another_binary_is_deleted() {
+        let (_directory, cache) = cache(1 << 20);
+        let (one, other) = (id(1), id(2));
+        store(&cache, &one);
+        let path = cache.path(&one, "sym");
+        let copy = cache.place(&other, "sym").unwrap();
+        fs::copy(&path, &copy).unwrap();
+        assert!(cache.find(&other).is_none());
+        assert!(!copy.exists());
+        let bytes = fs::read(&path).unwrap();
+        for damage in [0, bytes.len() / 2] {
+            fs::write(&path, &bytes[..damage]).unwrap();
+            assert!(cache.find(&one).is_none());
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn the_absence_of_a_file_counts_for_its_time_and_no_longer_than_until_there_is_one() {
+        let (_directory, cache) = cache(1 << 20);
+        let id = id(1);
+        let now = SystemTime::now();
+        let absence = |until| absence(UNIX_EPOCH + Duration::from_secs(until));
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        cache
+            .store_absence(&id, Wanted::Any, &absence(seconds - 1))
+            .unwrap();
+        assert!(cache.find(&id).is_none());
+        let later = absence(seconds + 60);
+        cache.store_absence(&id, Wanted::Any, &later).unwrap();
+        assert!(matches!(cache.find(&id), Some(Cached::Absent(found)) if found == later));
+        store(&cache, &id);
+        assert!(is_file(cache.find(&id)));
+        assert!(!cache.path(&id, "absent").exists());
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        let (_directory, cache) = cache(1 << 30);
+        let ids = [id(1), id(2), id(3)];
+        let hours_ago = |hours: u64| SystemTime::now() - Duration::from_secs(3600 * hours);
+        for (id, hours) in ids.iter().zip([3, 2, 1]) {
+            store(&cache, id);
+            let file = File::options().write(true).open(cache.path(id, "sym"));
+            file.unwrap().set_modified(hours_ago(hours)).unwrap();
+        }
+        let all = cache.trim().unwrap().bytes;
+        assert!(is_file(cache.find(&ids[0])), "that is a use");
+        let smaller = Cache {
+            max_bytes: all - 1,
+            ..cache
+        };
+        let trimmed = smaller.trim().unwrap();
+        assert_eq!(trimmed.bytes, all / 3 * 2);
+        assert_eq!(trimmed.deleted, [ids[1].clone()]);
+        let left = ids.map(|id| is_file(smaller.find(&id)));
+        assert_eq!(left, [true, false, true]);
+    }
+
+    #[test]
+    fn what_crashed_processes_and_other_versions_left_is_deleted_and_nothing_else() {
+        let (_directory, cache) = cache(1 << 20);
+        let root = cache.files.parent().unwrap();
+        let (old, new) = (cache.scratch().unwrap(), cache.scratch().unwrap());
+        let file = old.create().unwrap();
+        file.set_modified(SystemTime::now() - 2 * LEFT_BEHIND)
+            .unwrap();
+        new.create().unwrap();
+        fs::create_dir_all(root.join("v0/ab")).unwrap();
+        fs::create_dir_all(root.join("videos")).unwrap();
+        Cache::open(root, 1 << 20).unwrap();
+        let there = [
+            old.path(),
+            new.path(),
+            &root.join("v0"),
+            &root.join("videos"),
+        ];
+        assert_eq!(there.map(Path::exists), [false, true, false, true]);
+    }
+}

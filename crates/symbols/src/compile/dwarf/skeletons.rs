@@ -1,0 +1,140 @@
+//! Where the other parts of split units are, as who built the binary says.
+
+use std::path::{Component, Path, PathBuf};
+
+use gimli::{UnitHeader, UnitType};
+
+use super::{Bytes, Sections};
+use crate::elf::{Elf, ElfError};
+
+/// The `.dwo` file of a unit. Both paths are relative, and lead to nothing above what they are below.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitUnit {
+    /// The directory in which it was compiled, from the root; may be empty.
+    pub directory: String,
+    /// The path of the file below that.
+    pub name: String,
+}
+
+/// The most units that are asked for: who has more can make a package of them.
+const MOST: usize = 1024;
+/// The most bytes of their paths, one and all.
+const LONGEST: usize = 1024;
+const MOST_BYTES: usize = 128 << 10;
+
+impl SplitUnit {
+    /// The file `name` of a unit that was compiled in `directory`; none if no file can be called that.
+    pub(crate) fn new(directory: &str, name: &str) -> Option<Self> {
+        let below = parts(Path::new(name), PathBuf::new());
+        // An absolute name stands for itself.
+        let from = match Path::new(name).is_absolute() {
+            true => PathBuf::new(),
+            false => parts(Path::new(directory), PathBuf::new()),
+        };
+        let whole = parts(Path::new(name), from);
+        let directory = whole.ancestors().nth(below.components().count())?;
+        let unit = SplitUnit {
+            directory: directory.to_str()?.to_owned(),
+            name: below.to_str()?.to_owned(),
+        };
+        let plain = |text: &str| text.len() <= LONGEST && !text.chars().any(char::is_control);
+        let good = !unit.name.is_empty() && plain(&unit.directory) && plain(&unit.name);
+        good.then_some(unit)
+    }
+
+    /// How many bytes its paths have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.directory.len() + self.name.len()
+    }
+}
+
+/// `path` below `from`, by the names alone: from the root nothing leads up.
+fn parts(path: &Path, mut from: PathBuf) -> PathBuf {
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => from.push(name),
+            Component::ParentDir => {
+                from.pop();
+            }
+            _ => {}
+        }
+    }
+    from
+}
+
+/// The split units of a file, as far as they can be read: at most 1,024, with 128 KiB of paths.
+///
+/// # Errors
+/// When the sections are damaged, or larger than may be decompressed.
+pub(crate) fn split_units(elf: &Elf<'_>) -> Result<Vec<SplitUnit>, ElfError> {
+    // Where the addresses of split units are: without it there are none, and nothing is decompressed.
+    if !elf.has_section(".debug_addr") {
+        return Ok(Vec::new());
+    }
+    let sections = Sections::load(elf)?;
+    let mut dwarf = sections.borrow();
+    dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    let mut headers = dwarf.units();
+    while let Ok(Some(header)) = headers.next() {
+        let Some(unit) = split_unit(&dwarf, header) else {
+            continue;
+        };
+        bytes += unit.bytes();
+        if found.len() == MOST || bytes > MOST_BYTES {
+            break;
+        }
+        found.push(unit);
+    }
+    Ok(found)
+}
+
+fn split_unit(dwarf: &gimli::Dwarf<Bytes<'_>>, header: UnitHeader<Bytes<'_>>) -> Option<SplitUnit> {
+    if !matches!(
+        header.type_(),
+        UnitType::Skeleton(_) | UnitType::Compilation
+    ) {
+        return None;
+    }
+    let unit = dwarf.unit(header).ok()?;
+    let name = dwarf.attr_string(&unit, unit.dwo_name().ok()??).ok()?;
+    let text = |bytes: Bytes<'_>| bytes.to_string().ok().map(str::to_owned);
+    let directory = match unit.comp_dir {
+        Some(directory) => text(directory)?,
+        None => String::new(),
+    };
+    SplitUnit::new(&directory, &text(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_unit_is_below_the_root_whatever_it_says() {
+        for (directory, name, expected) in [
+            ("/src/build", "a.dwo", Some(("src/build", "a.dwo"))),
+            (
+                "/src/build",
+                "obj/./a.dwo",
+                Some(("src/build", "obj/a.dwo")),
+            ),
+            ("/src/build", "../obj/a.dwo", Some(("src", "obj/a.dwo"))),
+            ("/src/build", "obj/../../a.dwo", Some(("src", "a.dwo"))),
+            ("/src", "../../../../etc/shadow", Some(("", "etc/shadow"))),
+            ("/../..", "../../a.dwo", Some(("", "a.dwo"))),
+            ("/src", "/other/a.dwo", Some(("", "other/a.dwo"))),
+            ("", "a.dwo", Some(("", "a.dwo"))),
+            ("/src", "", None),
+            ("/src", "..", None),
+            ("/src", "a\nbuild-id 00000000", None),
+            ("/sr\tc", "a.dwo", None),
+        ] {
+            let unit = SplitUnit::new(directory, name);
+            let unit = unit.as_ref().map(|unit| (&*unit.directory, &*unit.name));
+            assert_eq!(unit, expected, "{directory} {name}");
+        }
+        assert_eq!(SplitUnit::new("/", &"a".repeat(LONGEST + 1)), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! Where a Go binary has its tables: `.gopclntab`, and the runtime's record of the module, which points to it.
+
+use object::elf::{R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR, SHT_RELA};
+use object::read::elf::SectionHeader as _;
+
+use super::table::{Tables, Version};
+use crate::elf::{ENDIAN, Elf};
+use crate::file::format::u64_at;
+
+/// What the runtime's record of the module says (`moduledata` of `runtime/symtab.go`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Module {
+    /// Where code begins.
+    pub(super) text: Option<u64>,
+    /// Where function data begins, since Go 1.18.
+    pub(super) function_data: Option<u64>,
+}
+
+/// `.gopclntab`.
+pub(super) struct Place<'data> {
+    pub(super) address: u64,
+    /// From there on, up to its end if that is known.
+    pub(super) data: &'data [u8],
+    /// The address behind it, if that is known.
+    pub(super) end: Option<u64>,
+}
+
+/// Looks for the table: by its name, or by what it begins with where there are no names of sections.
+pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
+    let named = [".gopclntab", ".data.rel.ro.gopclntab"];
+    let named = named.into_iter().find_map(|name| {
+        let section = elf.section(name)?;
+        let data = section.data(ENDIAN, elf.data).ok()?;
+        let address = section.sh_addr(ENDIAN);
+        Some(Place {
+            address,
+            data,
+            end: address.checked_add(data.len() as u64),
+        })
+    });
+    named.or_else(|| {
+        let segments = elf.segments().into_iter();
+        segments
+            .filter(|segment| !segment.executable)
+            .find_map(|segment| {
+                let data = elf.at(segment.address)?;
+                let mut magics = memchr::memmem::find_iter(data, &[0xff, 0xff, 0xff]);
+                magics.find_map(|at| {
+                    // The lowest byte comes first.
+                    let at = at.checked_sub(1)?;
+                    let table = data.get(at..)?;
+                    // Pages begin with it.
+                    let aligned = at % 8 == 0;
+                    let data = (aligned && Tables::parse(table).is_some()).then_some(table)?;
+                    Some(Place {
+                        address: segment.address.checked_add(at as u64)?,
+                        data,
+                        end: None,
+                    })
+                })
+            })
+    })
+}
+
+/// The section with the code of Go.
+pub(super) fn text_section(elf: &Elf<'_>) -> Option<u64> {
+    let section = elf.section(".text")?;
+    let code = section.sh_flags(ENDIAN).contains(SHF_EXECINSTR);
+    code.then(|| section.sh_addr(ENDIAN))
+}
+
+impl Module {
+    /// Looks for the record: it begins with a pointer to the table, which a relocation writes in a position-independent
+    /// binary.
+    ///
+    /// `end` is where the table ends, if that is known.
+    pub(super) fn find(elf: &Elf<'_>, table: u64, end: Option<u64>, version: Version) -> Self {
+        // Where text is, and where function data may be. Of the latter the first is that of Go 1.20 to 1.26, the second that of
+        // 1.27, which says types and interface tables otherwise; both have the same version of the table.
+        let (text, function_data): (u64, &[u64]) = match version {
+            Version::Go116 => (176, &[]),
+            Version::Go118 => (176, &[304]),
+            Version::Go120 => (176, &[320, 344]),
+        };
+        let by_relocation = relocations(elf);
+        let read = |address: u64| match by_relocation.binary_search_by_key(&address, |(at, _)| *at)
+        {
+            Ok(found) => by_relocation.get(found).map(|(_, value)| *value),
+            Err(_) => u64_at(elf.at(address)?, 0),
+        };
+        let candidates = candidates(elf, table, &by_relocation);
+        let field = |address: u64, offset: u64| read(address.checked_add(offset)?);
+        let is_module = |address: &u64| {
+            // Behind the pointer to the table are slices; the first is that of the names, which are in the table.
+            let names = field(*address, 8).and_then(|names| names.checked_sub(table));
+            let length = field(*address, 16);
+            names.is_some_and(|names| names < 1 << 32) && length == field(*address, 24)
+        };
+        let Some(address) = candidates.into_iter().find(is_module) else {
+            return Module::default();
+        };
+        // Since Go 1.26 function data is at the end of the table, and where that ends is the next field.
+        let before_end = end.filter(|_| version >= Version::Go120).and_then(|end| {
+            let mut places = (function_data.first().copied()?..LAST_FIELD).step_by(8);
+            places.find(|offset| field(address, offset + 8) == Some(end))
+        });
+        let is_data = |place: &u64| {
+            let mut segments = elf.segments().into_iter();
+            segments.any(|segment| {
+                let skipped = place.checked_sub(segment.address);
+                !segment.executable && skipped.is_some_and(|skipped| skipped < segment.file_size)
+            })
+        };
+        // What is before it in memory is before it here, which is the read-only data or the types: sizes and offsets
+        // are not.
+        let read_data = |offset: u64| {
+            let before = field(address, offset.checked_sub(8)?)?;
+            field(address, offset).filter(|place| *place >= before && is_data(place))
+        };
+        let mut places = before_end.into_iter().chain(function_data.iter().copied());
+        Module {
+            text: field(address, text),
+            function_data: places.find_map(read_data),
+        }
+    }
+}
+
+/// No field that is looked for is further behind the beginning of the record.
+const LAST_FIELD: u64 = 512;
+
+/// Places with the address of the table.
+fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64> {
+    /// Where things look like the record and are not it, the first ones are enough.
+    const MOST: usize = 64;
+    let by_relocation = relocations.iter().filter(|(_, value)| *value == table);
+    let mut found: Vec<_> = by_relocation.map(|(at, _)| *at).take(MOST).collect();
+    for segment in elf
+        .segments()
+        .into_iter()
+        .filter(|segment| !segment.executable)
+    {
+        let data = elf.at(segment.address).unwrap_or_default();
+        let pattern = table.to_le_bytes();
+        let places = memchr::memmem::find_iter(data, &pattern);
+        let places = places.filter(|at| at % 8 == 0).take(MOST);
+        found.extend(places.filter_map(|at| segment.address.checked_add(at as u64)));
+    }
+    found
+}
+
+/// Places that are relative to where the binary is loaded, and what is written there, sorted.
+fn relocations(elf: &Elf<'_>) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    for section in elf.sections.iter() {
+        if section.sh_type(ENDIAN) != SHT_RELA {
+            continue;
+        }
+        let Ok(Some((entries, _))) = section.rela(ENDIAN, elf.data) else {
+            continue;
+        };
+        for entry in entries {
+            let kind = entry.r_type(ENDIAN, false);
+            if kind == R_X86_64_RELATIVE || kind == R_AARCH64_RELATIVE {
+                let value = entry.r_addend.get(ENDIAN);
+                found.push((entry.r_offset.get(ENDIAN), value as u64));
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}

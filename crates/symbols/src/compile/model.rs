@@ -1,0 +1,301 @@
+//! What the sources say, before it is written: functions, contexts, ranges of addresses.
+
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::strings::{StringId, Strings};
+use super::{CompileError, Limits};
+use crate::file::Source;
+
+/// A function of [`Model::functions`].
+pub(super) type FunctionId = u32;
+/// A context of [`Model::contexts`]; [`NO_CONTEXT`] where there is only a line.
+pub(super) type ContextId = u32;
+/// A file of [`Model`]: the string that is its path. 0 where it is not known.
+pub(super) type FileId = StringId;
+
+/// Lines that no function is known for.
+pub(super) const NO_CONTEXT: ContextId = 0;
+
+/// A function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Function {
+    /// As people write it, where the source has such a name.
+    pub(super) name: StringId,
+    /// As the linker knows it; 0 if there is none.
+    pub(super) linkage_name: StringId,
+    pub(super) file: FileId,
+    pub(super) start_line: u32,
+}
+
+/// A function, and where it was inlined to. One that was not has no parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Context {
+    pub(super) function: FunctionId,
+    pub(super) parent: ContextId,
+    pub(super) call: Place,
+}
+
+/// A place in the source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: FileId,
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// Addresses that all have the same frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) context: ContextId,
+    pub(super) place: Place,
+    pub(super) source: Source,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) strings: Strings,
+    pub(super) functions: Vec<Function>,
+    by_content: HashTable<FunctionId>,
+    hasher: FixedState,
+    /// The first one is not used: it is [`NO_CONTEXT`].
+    pub(super) contexts: Vec<Context>,
+    /// Where functions are entered that may have no name for the linker.
+    pub(super) entries: Vec<(u64, ContextId)>,
+    /// What may still be taken in: entries of all kinds.
+    entries_left: u64,
+}
+
+impl Model {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let nothing = Context {
+            function: 0,
+            parent: NO_CONTEXT,
+            call: Place::default(),
+        };
+        Model {
+            strings: Strings::new(),
+            functions: Vec::new(),
+            by_content: HashTable::new(),
+            hasher: FixedState::with_seed(0),
+            contexts: vec![nothing],
+            entries: Vec::new(),
+            entries_left: limits.entries,
+        }
+    }
+
+    pub(super) fn function(&mut self, function: Function) -> FunctionId {
+        let hash = self.hasher.hash_one(function);
+        let functions = &self.functions;
+        let same = |id: &FunctionId| functions.get(*id as usize) == Some(&function);
+        if let Some(id) = self.by_content.find(hash, same) {
+            return *id;
+        }
+        // `spend` stops long before there are so many.
+        let id = self.functions.len() as FunctionId;
+        self.functions.push(function);
+        let (functions, hasher) = (&self.functions, &self.hasher);
+        self.by_content
+            .insert_unique(hash, id, |id| hasher.hash_one(functions.get(*id as usize)));
+        id
+    }
+
+    pub(super) fn context(&mut self, context: Context) -> ContextId {
+        let id = self.contexts.len() as ContextId;
+        self.contexts.push(context);
+        id
+    }
+
+    /// The context of a function of which nothing is known but what the linker calls it.
+    pub(super) fn symbol(&mut self, name: &[u8]) -> ContextId {
+        let name = self.strings.add(name);
+        let function = self.function(Function {
+            name,
+            linkage_name: name,
+            file: 0,
+            start_line: 0,
+        });
+        self.context(Context {
+            function,
+            parent: NO_CONTEXT,
+            call: Place::default(),
+        })
+    }
+
+    /// Notes where the function of a context is entered, if it has no name for the linker.
+    pub(super) fn entry(&mut self, address: u64, context: ContextId) {
+        let known = self.contexts.get(context as usize);
+        let function = known.and_then(|known| self.functions.get(known.function as usize));
+        if function.is_some_and(|function| function.linkage_name == 0) {
+            self.entries.push((address, context));
+        }
+    }
+
+    /// Gives the function of a context the name of a symbol, if that is mangled and the function has none.
+    pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
+        let function = |context: ContextId| {
+            let context = self.contexts.get(context as usize)?;
+            self.functions.get(context.function as usize).copied()
+        };
+        let (Some(function), Some(symbol)) = (function(context), function(symbol)) else {
+            return;
+        };
+        let name = self.strings.get(symbol.linkage_name);
+        let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+        let Some(name) = without_clone(name).filter(|_| mangled && function.linkage_name == 0)
+        else {
+            return;
+        };
+        let linkage_name = match name.len() == self.strings.get(symbol.linkage_name).len() {
+            true => symbol.linkage_name,
+            false => {
+                let name = name.to_owned();
+                self.strings.add(&name)
+            }
+        };
+        let named = self.function(Function {
+            linkage_name,
+            ..function
+        });
+        if let Some(context) = self.contexts.get_mut(context as usize) {
+            context.function = named;
+        }
+    }
+
+    /// Gives functions whose file is not known that of their code: line tables alone do not have it, and every range of theirs
+    /// would have to say it.
+    pub(super) fn learn_files(&mut self, ranges: &[Range]) {
+        let (contexts, functions) = (&self.contexts, &mut self.functions);
+        let mut learn = |context: ContextId, file: FileId| {
+            let context = contexts
+                .get(context as usize)
+                .filter(|_| context != NO_CONTEXT);
+            let function = context.and_then(|context| functions.get_mut(context.function as usize));
+            if let Some(function) = function.filter(|function| function.file == 0) {
+                function.file = file;
+            }
+        };
+        for range in ranges {
+            learn(range.context, range.place.file);
+        }
+        for context in contexts {
+            learn(context.parent, context.call.file);
+        }
+    }
+
+    /// Accounts for entries before they are taken in: ranges, rows, contexts. What a few bytes can say in a hostile file has
+    /// no other bound.
+    pub(super) fn spend(&mut self, entries: u64) -> Result<(), CompileError> {
+        let left = self.entries_left.checked_sub(entries);
+        self.entries_left = left.ok_or(CompileError::Limit("entries"))?;
+        Ok(())
+    }
+}
+
+/// The name of a function by that of a copy which the compiler has made of it (`.constprop.0`, `.isra.0`, `.part.0`,
+/// `.llvm.1`): people know it by that. None if the symbol is of a part that was moved away (`.cold`, `.__part.1`),
+/// whose name says nothing of the whole.
+fn without_clone(name: &[u8]) -> Option<&[u8]> {
+    const MOVED: [&[u8]; 2] = [b"cold", b"__part"];
+    const CLONES: [&[u8]; 7] = [
+        b"constprop",
+        b"isra",
+        b"part",
+        b"lto_priv",
+        b"localalias",
+        b"clone",
+        b"llvm",
+    ];
+    let is_word = |word: &[u8]| CLONES.contains(&word) || MOVED.contains(&word);
+    // Rust's names have two dots in them for `::`: `_ZN..vec..Vec`.
+    let mut dots = memchr::memchr_iter(b'.', name).filter(|at| {
+        let before = at.checked_sub(1).and_then(|at| name.get(at));
+        let words = name.get(at + 1..).unwrap_or_default();
+        let word = words.split(|byte| *byte == b'.').next();
+        before != Some(&b'.') && word.is_some_and(is_word)
+    });
+    let Some(end) = dots.next() else {
+        return Some(name);
+    };
+    let (name, suffix) = name.split_at_checked(end)?;
+    let mut words = suffix.split(|byte| *byte == b'.');
+    (!words.any(|word| MOVED.contains(&word))).then_some(name)
+}
+
+/// Sorts ranges and takes out where they overlap: the one that begins first stays.
+pub(super) fn straighten(ranges: &mut Vec<Range>) {
+    ranges.sort_by_key(|range| range.start);
+    let mut end = 0;
+    ranges.retain_mut(|range| {
+        range.start = range.start.max(end);
+        let kept = range.start < range.end;
+        if kept {
+            end = range.end;
+        }
+        kept
+    });
+}
+
+/// Fills the gaps of `better` with what `worse` has there; both are sorted, and so is the result.
+pub(super) fn fill(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
+    if worse.is_empty() {
+        return better;
+    }
+    let mut filled = Vec::with_capacity(better.len() + worse.len());
+    let mut worse = worse.iter().peekable();
+    let mut at = 0;
+    let mut gap = |filled: &mut Vec<Range>, from: u64, to: u64| {
+        while let Some(range) = worse.peek() {
+            let part = Range {
+                start: range.start.max(from),
+                end: range.end.min(to),
+                ..**range
+            };
+            if part.start < part.end {
+                filled.push(part);
+            }
+            if range.end > to {
+                break;
+            }
+            worse.next();
+        }
+    };
+    for range in better {
+        gap(&mut filled, at, range.start);
+        at = range.end;
+        filled.push(range);
+    }
+    gap(&mut filled, at, u64::MAX);
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_called_as_the_function_and_parts_that_were_moved_are_not_the_function() {
+        for (symbol, expected) in [
+            ("_ZL6helperi", Some("_ZL6helperi")),
+            ("_ZL6helperi.cold", None),
+            ("_ZL6helperi.constprop.0.cold", None),
+            ("_ZL6helperi.cold.1", None),
+            ("_ZL6helperi.__part.1", None),
+            ("_ZL6helperi.constprop.0", Some("_ZL6helperi")),
+            ("_ZL6helperi.part.0.isra.0", Some("_ZL6helperi")),
+            ("_ZN4core3fooE.llvm.123", Some("_ZN4core3fooE")),
+            (
+                "_ZN5_$LT$a..part..cold$GT$1fE",
+                Some("_ZN5_$LT$a..part..cold$GT$1fE"),
+            ),
+        ] {
+            let name = without_clone(symbol.as_bytes());
+            assert_eq!(name, expected.map(str::as_bytes), "{symbol}");
+        }
+    }
+}

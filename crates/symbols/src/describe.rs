@@ -1,0 +1,197 @@
+//! What a binary says of itself and of the files that belong to it: its build id, the names in its debug links.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::build_id::BuildId;
+use super::compile::{SplitUnit, split_units};
+use super::elf::Elf;
+use super::map::Map;
+
+/// What a binary says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Its build id: the GNU one, or else what stands for Go's.
+    pub build_id: Option<BuildId>,
+    /// The name and the CRC of the file with its debug information (`.gnu_debuglink`).
+    pub debug_link: Option<DebugLink>,
+    /// The build id of the file that it has parts of its debug information in common with others in
+    /// (`.gnu_debugaltlink`, as dwz writes it).
+    pub common: Option<BuildId>,
+    /// Where the other parts of its split units are: `.dwo` files, by the names that the compiler gave them. At most
+    /// 1,024.
+    pub units: Vec<SplitUnit>,
+}
+
+/// A debug link, see [GDB](https://sourceware.org/gdb/current/onlinedocs/gdb.html/Separate-Debug-Files.html).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DebugLink {
+    /// The name of the file, without directories.
+    pub name: String,
+    /// The CRC-32 of its whole content.
+    pub crc: u32,
+}
+
+/// The longest name of a file: that of Linux (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
+
+/// Reads what a file says of itself; nothing if it is no ELF file. Of what is compressed so many bytes are read. To be
+/// called in the worker process: the file may be a stranger's.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description> {
+    let map = Map::of(&File::open(path)?)?;
+    let budget = Cell::new(decompressed_bytes);
+    let Ok(elf) = Elf::parse(&map, &budget) else {
+        return Ok(Description::default());
+    };
+    Ok(Description {
+        build_id: elf
+            .build_id()
+            .or_else(|| elf.go_build_id().map(BuildId::from_go)),
+        debug_link: debug_link(&elf),
+        common: common(&elf),
+        // Of no use then, which is found out when it is compiled.
+        units: split_units(&elf).unwrap_or_default(),
+    })
+}
+
+/// The debug link of a binary.
+pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
+    read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
+}
+
+/// What a file has parts of its debug information in common with others in.
+pub(super) fn common(elf: &Elf<'_>) -> Option<BuildId> {
+    read_common(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
+}
+
+/// A name that ends in 0, padding to 4 bytes, the CRC.
+fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
+    let end = section.iter().position(|byte| *byte == 0)?;
+    let name = str::from_utf8(section.get(..end)?).ok()?;
+    let crc = section.get((end + 1).next_multiple_of(4)..)?;
+    Some(DebugLink {
+        name: file_name(name)?.to_owned(),
+        crc: u32::from_le_bytes(*crc.first_chunk()?),
+    })
+}
+
+/// A path that ends in 0, a build id. The path is a stranger's word and nobody goes there.
+fn read_common(section: &[u8]) -> Option<BuildId> {
+    let end = section.iter().position(|byte| *byte == 0)?;
+    BuildId::from_bytes(section.get(end + 1..)?).ok()
+}
+
+/// What is the name of a file and leads nowhere else.
+fn file_name(name: &str) -> Option<&str> {
+    let plain = !name.contains('/') && !matches!(name, "" | "." | "..");
+    let printable = name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
+    (plain && printable).then_some(name)
+}
+
+impl Description {
+    /// As the worker tells it: a word and its value in each line.
+    pub(super) fn to_lines(&self) -> String {
+        let build_id = self.build_id.iter().map(|id| format!("build-id {id}\n"));
+        let common = self.common.iter().map(|id| format!("common {id}\n"));
+        let link = self.debug_link.iter();
+        let link = link.map(|link| format!("debug-link {:08x} {}\n", link.crc, link.name));
+        let units = self.units.iter();
+        let units = units.map(|unit| format!("unit {}\t{}\n", unit.directory, unit.name));
+        build_id.chain(common).chain(link).chain(units).collect()
+    }
+
+    /// What the worker told. It may be anything: a stranger's file may have made it say so.
+    pub(super) fn from_lines(lines: &str) -> Self {
+        let mut description = Description::default();
+        for line in lines.lines() {
+            match line.split_once(' ') {
+                Some(("build-id", id)) => description.build_id = id.parse().ok(),
+                Some(("common", id)) => description.common = id.parse().ok(),
+                Some(("debug-link", link)) => {
+                    description.debug_link = link.split_once(' ').and_then(|(crc, name)| {
+                        Some(DebugLink {
+                            name: file_name(name)?.to_owned(),
+                            crc: u32::from_str_radix(crc, 16).ok()?,
+                        })
+                    });
+                }
+                Some(("unit", unit)) => {
+                    let unit = unit.split_once('\t');
+                    let unit = unit.and_then(|(directory, name)| SplitUnit::new(directory, name));
+                    description.units.extend(unit);
+                }
+                _ => {}
+            }
+        }
+        description
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{elf, elf_with, id};
+
+    fn described(bytes: &[u8]) -> Description {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let description = describe(file.path(), 1 << 20).unwrap();
+        assert_eq!(
+            Description::from_lines(&description.to_lines()),
+            description
+        );
+        description
+    }
+
+    #[test]
+    fn a_binary_says_who_it_is_and_where_the_rest_of_it_is() {
+        let link = b"main.debug\0\0\x78\x56\x34\x12";
+        let common = [b"/usr/lib/debug/.dwz/x\0".as_slice(), id(2).as_bytes()].concat();
+        let sections: [(&str, &[u8]); 2] =
+            [(".gnu_debuglink", link), (".gnu_debugaltlink", &common)];
+        let description = described(&elf_with(&id(1), &["main"], &sections));
+        let expected = Description {
+            build_id: Some(id(1)),
+            debug_link: Some(DebugLink {
+                name: "main.debug".to_owned(),
+                crc: 0x1234_5678,
+            }),
+            common: Some(id(2)),
+            units: Vec::new(),
+        };
+        assert_eq!(description, expected);
+        assert_eq!(described(b"#!/bin/sh\n"), Description::default());
+        let whole = elf(&id(1), &["main"]);
+        for end in 0..whole.len() {
+            described(&whole[..end]);
+        }
+    }
+
+    #[test]
+    fn a_debug_link_is_the_name_of_a_file_and_leads_nowhere_else() {
+        for name in [
+            "../etc/passwd",
+            "/etc/passwd",
+            "..",
+            ".",
+            "",
+            "a\nbuild-id 00000000",
+        ] {
+            let link = [name.as_bytes(), b"\0\0\0\0\0\0\0\0\0"].concat();
+            assert_eq!(read_debug_link(&link), None, "{name}");
+            let line = format!("debug-link 00000000 {name}");
+            let told = Description::from_lines(&line);
+            assert!(told.debug_link.is_none_or(|link| !link.name.contains('/')));
+        }
+        assert_eq!(
+            read_debug_link(b"a\0\0\0\x01\0\0"),
+            None,
+            "the end is missing"
+        );
+    }
+}

@@ -1,0 +1,503 @@
+//! debuginfod servers: `GET /buildid/ID/debuginfo` and `.../executable`, see
+//! [debuginfod(8)](https://www.mankier.com/8/debuginfod).
+//!
+//! Servers are asked one after the other: asking all at once, as elfutils does, would tell all of them which binaries
+//! run here. Redirects are followed three times at most, without the configured headers where they lead to another
+//! server, never to this machine and its link, where others are who take a request for their own (cloud providers'
+//! metadata), and into a private network only from within, to another of the configured servers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyDataStream, BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{sleep, timeout};
+
+use super::breaker::Breaker;
+use super::download::download;
+use super::{Found, Source, Tools};
+use crate::build_id::BuildId;
+use crate::failure::Failure;
+use futures_util::future::BoxFuture;
+use tributary_config::units::{ByteSize, Duration, Headers};
+use tributary_config::{Problems, Validate};
+use tributary_net::client::{ConnectError, Connector, Stream, full_error, host_of, parse_url};
+use tributary_net::tls::ClientTls;
+use tributary_net::tls::rotation::RotatingClient;
+use tributary_net::{Owner, is_public};
+
+/// Servers that have files by build id, as those of Linux distributions and of elfutils. They learn the build ids of what
+/// runs here, so there are none unless they are named.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Debuginfod {
+    /// Their URLs, as in `https://debuginfod.example.com`, asked in this order. Default: none.
+    pub servers: Vec<String>,
+    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
+    pub headers: Headers,
+    /// TLS, for `https://`.
+    pub tls: ClientTls,
+    /// How long one download may take; more than 0. Default: 2m.
+    pub timeout: Duration,
+    /// The most bytes of one file. Default: 2GiB.
+    pub max_bytes: ByteSize,
+}
+
+impl Default for Debuginfod {
+    fn default() -> Self {
+        Debuginfod {
+            servers: Vec::new(),
+            headers: Headers::default(),
+            tls: ClientTls::default(),
+            timeout: Duration::secs(120),
+            max_bytes: ByteSize::mib(2048),
+        }
+    }
+}
+
+impl Validate for Debuginfod {
+    fn validate(&self, problems: &mut Problems) {
+        for (at, server) in self.servers.iter().enumerate() {
+            match parse_url(server) {
+                Err(reason) => problems.error(&["servers", &at.to_string()], reason),
+                Ok(url) if url.query().is_some() => problems.error(
+                    &["servers", &at.to_string()],
+                    "must not have a query: the paths of files are appended",
+                ),
+                Ok(_) => {}
+            }
+        }
+        let secure = |server: &String| server.starts_with("https://");
+        if self.servers.iter().any(secure) {
+            self.tls.validate_for_tls("tls", problems);
+        }
+        if self.timeout.is_zero() {
+            problems.error(&["timeout"], "must be above 0");
+        }
+        if self.max_bytes.0 == 0 {
+            problems.error(&["max_bytes"], "must be above 0");
+        }
+    }
+}
+
+/// How often one file is asked for, when the server cannot be reached or does not work.
+const ATTEMPTS: u32 = 3;
+const FIRST_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+/// How many redirects are followed.
+const REDIRECTS: usize = 3;
+
+const MAX_SIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
+const AGENT: &str = concat!("tributary/", env!("CARGO_PKG_VERSION"));
+
+/// The configured servers.
+pub struct Servers(Vec<Server>);
+
+struct Server {
+    /// Without a `/` at its end.
+    base: String,
+    url: Uri,
+    connector: Connector,
+    /// TLS for where it redirects to.
+    elsewhere: Option<(ClientTls, RotatingClient)>,
+    network: Arc<dyn Network>,
+    headers: HeaderMap,
+    /// Hosts and ports of all configured servers.
+    configured: Arc<[(String, u16)]>,
+    breaker: Breaker,
+    timeout: std::time::Duration,
+    /// The wait after the first attempt; doubled after each.
+    first_wait: std::time::Duration,
+    max_bytes: u64,
+}
+
+/// Where hosts are, and connections to them. In tests it is a double.
+trait Network: Send + Sync {
+    fn addresses<'a>(
+        &'a self,
+        host: &'a Connector,
+    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>>;
+
+    fn connect<'a>(
+        &'a self,
+        host: &'a Connector,
+        addresses: &'a [SocketAddr],
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>>;
+}
+
+/// That of this machine.
+struct System;
+
+impl Network for System {
+    fn addresses<'a>(
+        &'a self,
+        host: &'a Connector,
+    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>> {
+        Box::pin(host.resolve())
+    }
+
+    fn connect<'a>(
+        &'a self,
+        host: &'a Connector,
+        addresses: &'a [SocketAddr],
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
+        Box::pin(host.connect(addresses))
+    }
+}
+
+/// Why one attempt came to nothing.
+enum Attempt {
+    /// The next one may work.
+    Again(String),
+    Final(Failure),
+}
+
+impl Servers {
+    /// The servers of that section; `owner` is whose they are.
+    ///
+    /// # Errors
+    /// When a URL or a file of `tls` cannot be used.
+    pub fn new(config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
+        let urls = config.servers.iter().map(|url| parse_url(url));
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let configured: Arc<[_]> = urls.iter().map(place).collect();
+        let servers = urls.into_iter();
+        let servers = servers.map(|url| Server::new(url, config, configured.clone(), owner));
+        servers.collect::<Result<_, _>>().map(Servers)
+    }
+}
+
+impl Source for Servers {
+    fn name(&self) -> &'static str {
+        "debuginfod"
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn find<'a>(
+        &'a self,
+        id: &'a BuildId,
+        tools: &'a Tools,
+    ) -> BoxFuture<'a, Result<Found, Failure>> {
+        Box::pin(async move {
+            let mut last = Failure::NotFound;
+            for server in &self.0 {
+                match server.find(id, tools).await {
+                    Ok(found) => return Ok(found),
+                    Err(Failure::NotFound) => {}
+                    Err(failure) => last = failure,
+                }
+            }
+            Err(last)
+        })
+    }
+}
+
+impl Server {
+    fn new(
+        url: Uri,
+        config: &Debuginfod,
+        configured: Arc<[(String, u16)]>,
+        owner: &Owner,
+    ) -> Result<Self, String> {
+        const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+        let source = |tls: &ClientTls| {
+            let source = RotatingClient::new(tls, PROTOCOLS, owner.clone());
+            source.map_err(|error| error.to_string())
+        };
+        // Nobody but the configured server is shown our certificate.
+        let stripped = ClientTls {
+            server_name_override: String::new(),
+            cert_file: Default::default(),
+            cert_pem: String::new(),
+            key_file: Default::default(),
+            key_pem: Default::default(),
+            ..config.tls.clone()
+        };
+        let secure = url.scheme_str() == Some("https");
+        let tls = match secure {
+            true => Some(source(&config.tls)?),
+            false => None,
+        };
+        let name = config.tls.server_name(host_of(&url));
+        let name = name.map_err(|error| error.to_string());
+        let connector = match &tls {
+            Some(source) => connector(&url, Some((source.clone(), name?))),
+            None => connector(&url, None),
+        };
+        let mut headers = config.headers.to_map();
+        let agent = headers.entry(USER_AGENT);
+        agent.or_insert(HeaderValue::from_static(AGENT));
+        Ok(Server {
+            base: url.to_string().trim_end_matches('/').to_owned(),
+            connector,
+            elsewhere: match secure {
+                true => Some((stripped.clone(), source(&stripped)?)),
+                false => None,
+            },
+            url,
+            network: Arc::new(System),
+            headers,
+            configured,
+            breaker: Breaker::default(),
+            timeout: config.timeout.0,
+            first_wait: FIRST_WAIT,
+            max_bytes: config.max_bytes.0,
+        })
+    }
+
+    async fn find(&self, id: &BuildId, tools: &Tools) -> Result<Found, Failure> {
+        let mut found = match self.fetch(id, "debuginfo", tools).await {
+            Err(Failure::NotFound) => self.fetch(id, "executable", tools).await?,
+            fetched => fetched?,
+        };
+        let description = tools.compiler.describe(&found.binary).await;
+        if let Some(common) = description.unwrap_or_default().common {
+            match self.fetch(&common, "debuginfo", tools).await {
+                Ok(common) => found.add(common),
+                // Most names do not need it.
+                Err(Failure::NotFound) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Fetches a file, with as many attempts as it takes and makes sense.
+    async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
+        let url = format!("{}/buildid/{id}/{kind}", self.base);
+        let url: Uri = url.parse().map_err(|error| {
+            Failure::Local(format!("{} is not a usable URL: {error}", self.base))
+        })?;
+        let mut wait = self.first_wait;
+        let mut last = String::new();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                sleep(wait.mul_f64(0.5 + fastrand::f64())).await;
+                wait *= 2;
+            }
+            if !self.breaker.admits() {
+                let reason = format!("{} is left alone: it failed several times", self.base);
+                return Err(Failure::Unreachable(reason));
+            }
+            let attempted = timeout(self.timeout, self.attempt(&url, tools)).await;
+            last = match attempted {
+                Ok(Ok(found)) => {
+                    self.breaker.worked();
+                    return Ok(found);
+                }
+                Ok(Err(Attempt::Final(failure))) => {
+                    self.breaker.worked();
+                    return Err(failure);
+                }
+                Ok(Err(Attempt::Again(reason))) => reason,
+                Err(_) => format!("it did not come within {:?}", self.timeout),
+            };
+            self.breaker.failed();
+        }
+        Err(Failure::Unreachable(format!("{url}: {last}")))
+    }
+
+    /// Asks once, and follows redirects. A host's name is resolved once, and the addresses that were checked are those that are
+    /// connected to: a name may have others the next time.
+    async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
+        let own = self.network.addresses(&self.connector).await;
+        let own = own.map_err(|error| Attempt::Again(error.0))?;
+        // Whether somebody on the Internet has said where to go. One who names a private address of its own beside a public one is
+        // outside all the same.
+        let mut outside = own.iter().any(public);
+        let mut url = url.clone();
+        for _ in 0..=REDIRECTS {
+            let is_own =
+                url.authority() == self.url.authority() && url.scheme() == self.url.scheme();
+            let response = match is_own {
+                true => {
+                    let asked = self.ask(&url, &self.connector, &own, &self.headers).await;
+                    asked.map_err(Attempt::Again)?
+                }
+                false => {
+                    let again = |reason| Attempt::Again(format!("redirected to {url}: {reason}"));
+                    let connector = self.elsewhere(&url).map_err(again)?;
+                    let addresses = self.network.addresses(&connector).await;
+                    let addresses = addresses.map_err(|error| again(error.0))?;
+                    self.may_lead(outside, &url, &addresses)
+                        .map_err(|reason| again(reason.to_owned()))?;
+                    outside |= addresses.iter().any(public);
+                    let nothing =
+                        HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
+                    let asked = self.ask(&url, &connector, &addresses, &nothing).await;
+                    asked.map_err(again)?
+                }
+            };
+            if !response.status().is_redirection() {
+                return self.receive(response, tools).await;
+            }
+            url = redirected(&url, response.headers())?;
+        }
+        let reason = format!("{} redirects more than {REDIRECTS} times", self.base);
+        Err(Attempt::Again(reason))
+    }
+
+    /// Whether somebody may say that a file is there.
+    fn may_lead(
+        &self,
+        outside: bool,
+        to: &Uri,
+        addresses: &[SocketAddr],
+    ) -> Result<(), &'static str> {
+        let is_private = !addresses.iter().all(public);
+        if addresses.iter().any(nearest) {
+            Err("it is this machine or its link, where no server may lead")
+        } else if is_private && outside {
+            Err("it is in a private network, where a server outside may not lead")
+        } else if is_private && !self.configured.contains(&place(to)) {
+            Err("it is in a private network, and not one of `servers`")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// How to connect to where it has redirected to.
+    fn elsewhere(&self, url: &Uri) -> Result<Connector, String> {
+        match (url.scheme_str(), &self.elsewhere) {
+            (Some("https"), Some((tls, source))) => {
+                let name = tls.server_name(host_of(url));
+                let name = name.map_err(|error| error.to_string())?;
+                Ok(connector(url, Some((source.clone(), name))))
+            }
+            (Some("http"), None) => Ok(connector(url, None)),
+            _ => Err("the scheme changes, which is not followed".to_owned()),
+        }
+    }
+
+    /// Sends a request on a connection of its own: files are large, and seldom asked for.
+    async fn ask(
+        &self,
+        url: &Uri,
+        connector: &Connector,
+        addresses: &[SocketAddr],
+        headers: &HeaderMap,
+    ) -> Result<Response<Incoming>, String> {
+        let broke = |error: hyper::Error| match connector.verdict() {
+            Some(verdict) => verdict,
+            None => full_error(&error),
+        };
+        let stream = self.network.connect(connector, addresses).await;
+        let stream = TokioIo::new(stream.map_err(|error| error.0)?);
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(broke)?;
+        tokio::spawn(connection);
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let host = url.authority().map_or("", |authority| authority.as_str());
+        let mut request = Request::get(path)
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| error.to_string())?;
+        *request.headers_mut() = headers.clone();
+        let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
+        request.headers_mut().insert(HOST, host);
+        self.say_what_is_taken(request.headers_mut());
+        sender.send_request(request).await.map_err(broke)
+    }
+
+    fn say_what_is_taken(&self, headers: &mut HeaderMap) {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(MAX_SIZE, HeaderValue::from(self.max_bytes));
+    }
+
+    async fn receive(&self, response: Response<Incoming>, tools: &Tools) -> Result<Found, Attempt> {
+        let status = response.status();
+        let again = |text: String| Attempt::Again(format!("{} {text}", self.base));
+        match status {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                return Err(Attempt::Final(Failure::NotFound));
+            }
+            // What debuginfod says when a file is larger than what was asked for.
+            StatusCode::NOT_ACCEPTABLE => {
+                let text = format!("more than the {} bytes that are allowed", self.max_bytes);
+                return Err(Attempt::Final(Failure::TooLarge(text)));
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let text = format!("{} answered {status}; see `headers`", self.base);
+                return Err(Attempt::Final(Failure::Unreachable(text)));
+            }
+            _ => return Err(again(format!("answered {status}"))),
+        }
+        let headers = response.headers();
+        if let Some(encoding) = headers.get(CONTENT_ENCODING)
+            && encoding != "identity"
+        {
+            return Err(again("encodes files though it was asked not to".to_owned()));
+        }
+        let declared = headers.get(CONTENT_LENGTH);
+        let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
+        let body = response.into_body().map_err(|error| full_error(&error));
+        let body = BodyDataStream::new(body);
+        match download(body, declared, self.max_bytes, &tools.cache).await {
+            Ok(scratch) => Ok(Found::download(scratch)),
+            Err(Failure::Unreachable(reason)) => Err(again(reason)),
+            Err(failure) => Err(Attempt::Final(failure)),
+        }
+    }
+}
+
+fn connector(
+    url: &Uri,
+    tls: Option<(RotatingClient, rustls_pki_types::ServerName<'static>)>,
+) -> Connector {
+    let (host, port) = place(url);
+    Connector::new(&host, port, tls)
+}
+
+/// Host and port of a URL.
+fn place(url: &Uri) -> (String, u16) {
+    let default = match url.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    let host = host_of(url).to_ascii_lowercase();
+    (host, url.port_u16().unwrap_or(default))
+}
+
+/// Whether an address is of this machine, or of its link: nothing else has it.
+fn nearest(address: &SocketAddr) -> bool {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
+    }
+}
+
+fn public(address: &SocketAddr) -> bool {
+    is_public(address.ip())
+}
+
+/// Where a redirect leads: to a whole URL, or to a path on the same server. Other forms, of which there are four more,
+/// nobody sends.
+fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, Attempt> {
+    let nowhere = || Attempt::Again(format!("{from} redirects to nowhere"));
+    let location = headers.get(LOCATION).ok_or_else(nowhere)?;
+    let location: Uri = location
+        .to_str()
+        .ok()
+        .and_then(|location| location.parse().ok())
+        .ok_or_else(nowhere)?;
+    match (location.scheme(), location.authority()) {
+        (Some(_), Some(_)) => Ok(location),
+        (None, None) if location.path().starts_with('/') => {
+            let mut parts = from.clone().into_parts();
+            parts.path_and_query = location.into_parts().path_and_query;
+            Uri::from_parts(parts).map_err(|_| nowhere())
+        }
+        _ => Err(nowhere()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

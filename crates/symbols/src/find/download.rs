@@ -1,0 +1,100 @@
+//! What comes over the network, into a file that stays within its bound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+
+use crate::cache::{Cache, Scratch};
+use crate::failure::Failure;
+use crate::find::blocking;
+
+/// How long nothing may come.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Writes what comes to a file of its own.
+///
+/// # Errors
+/// `TooLarge` when more than `limit` bytes come, as soon as that is known: a server may have `declared` it. `Unreachable`
+/// when it breaks off or nothing comes for half a minute; `Local` when it cannot be written.
+pub(super) async fn download(
+    pieces: impl Stream<Item = Result<Bytes, String>>,
+    declared: Option<u64>,
+    limit: u64,
+    cache: &Arc<Cache>,
+) -> Result<Scratch, Failure> {
+    let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes; {limit} are allowed"));
+    if let Some(declared) = declared.filter(|declared| *declared > limit) {
+        return Err(too_large(declared));
+    }
+    let local = |error: std::io::Error| Failure::Local(format!("cannot write: {error}"));
+    let cache = cache.clone();
+    let begin = move || {
+        let scratch = cache.scratch().map_err(local)?;
+        let file = scratch.create().map_err(local)?;
+        Ok((scratch, file))
+    };
+    let (scratch, file) = blocking(begin).await?;
+    let mut file = File::from_std(file);
+    let mut bytes = 0;
+    let mut pieces = std::pin::pin!(pieces);
+    loop {
+        let piece = timeout(SILENCE, pieces.next()).await;
+        let silent = || format!("nothing came for {SILENCE:?}, after {bytes} bytes");
+        let piece = match piece.map_err(|_| Failure::Unreachable(silent()))? {
+            Some(piece) => piece.map_err(|reason| {
+                Failure::Unreachable(format!("it broke off after {bytes} bytes: {reason}"))
+            })?,
+            None => break,
+        };
+        bytes += piece.len() as u64;
+        if bytes > limit {
+            return Err(too_large(bytes));
+        }
+        file.write_all(&piece).await.map_err(local)?;
+    }
+    file.flush().await.map_err(local)?;
+    match declared {
+        Some(declared) if declared != bytes => Err(Failure::Unreachable(format!(
+            "{bytes} bytes came of {declared}"
+        ))),
+        _ => Ok(scratch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::library::testing::tools;
+
+    /// A piece after each of these waits, in seconds.
+    fn slow(waits: Vec<u64>) -> impl Stream<Item = Result<Bytes, String>> {
+        stream::iter(waits).then(|wait| async move {
+            sleep(Duration::from_secs(wait)).await;
+            Ok(Bytes::from_static(b"piece"))
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_may_be_slow_but_not_silent() {
+        let (_directory, tools) = tools();
+        let came = download(slow(vec![29; 10]), None, 50, &tools.cache).await;
+        let came = came.unwrap();
+        assert_eq!(std::fs::read(came.path()).unwrap(), b"piece".repeat(10));
+        let began = Instant::now();
+        let failed = download(slow(vec![1, 31]), None, 50, &tools.cache).await;
+        let failed = failed.unwrap_err();
+        assert!(
+            matches!(&failed, Failure::Unreachable(reason) if reason.contains("after 5 bytes")),
+            "{failed}"
+        );
+        assert_eq!(began.elapsed(), Duration::from_secs(31));
+    }
+}

@@ -1,0 +1,122 @@
+//! A server on the loopback interface that speaks as much of S3's protocol as reading takes.
+//!
+//! On real time: requests go through sockets, which a paused clock does not wait for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use http::HeaderMap;
+
+use super::*;
+use crate::library::testing::tools;
+use crate::testing::{elf, elf_with, id};
+use tributary_config::units::ByteSize;
+use tributary_net::client::test_server::{Answer, TestServer, answer, header_map};
+
+fn store(server: &TestServer) -> Store {
+    let endpoint = format!("http://{}", server.address);
+    let options = [
+        ("endpoint", endpoint.as_str()),
+        ("allow_http", "true"),
+        ("access_key_id", "key"),
+        ("secret_access_key", "secret"),
+        ("region", "here"),
+    ];
+    let options = options.map(|(name, value)| (name.to_owned(), value.into()));
+    let config = StoreConfig {
+        url: "s3://bucket/some/prefix".to_owned(),
+        options: options.into(),
+        max_bytes: ByteSize::kib(64),
+        ..StoreConfig::default()
+    };
+    Store::new(&config).unwrap()
+}
+
+fn object(content: &[u8]) -> Option<Answer> {
+    let length = content.len().to_string();
+    let headers = header_map(&[
+        ("etag", "\"tag\""),
+        ("last-modified", "Mon, 14 Sep 2026 05:00:00 GMT"),
+        ("content-length", &length),
+    ]);
+    Some(answer(200, headers, content, HeaderMap::new()))
+}
+
+fn plain(status: u16) -> Option<Answer> {
+    Some(answer(status, HeaderMap::new(), b"", HeaderMap::new()))
+}
+
+/// A server with these objects below the prefix.
+async fn serve(objects: BTreeMap<String, Vec<u8>>) -> TestServer {
+    TestServer::start(None, move |request| {
+        let path = request.uri().path();
+        match path
+            .strip_prefix("/bucket/some/prefix/")
+            .and_then(|name| objects.get(name))
+        {
+            Some(content) => object(content),
+            None => plain(404),
+        }
+    })
+    .await
+}
+
+async fn find(store: &Store, id: &BuildId) -> Result<Vec<Vec<u8>>, Failure> {
+    let (_directory, tools) = tools();
+    let found = store.find(id, &tools).await?;
+    let files = [&found.binary].into_iter().chain(&found.supplementary);
+    Ok(files.map(|file| std::fs::read(file).unwrap()).collect())
+}
+
+#[tokio::test]
+async fn files_have_the_names_of_directories_and_what_belongs_together_is_found() {
+    let (one, two, common) = (id(1), id(2), id(3));
+    let alt = [b"x\0".as_slice(), common.as_bytes()].concat();
+    let debug = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
+    let binary = elf(&one, &["main"]);
+    let alone = elf(&two, &["main"]);
+    let [_, short, _] = layout::debug_information(&common);
+    let [_, _, executable] = layout::binary(&two);
+    let objects = [
+        (layout::debug_information(&one)[0].clone(), debug.clone()),
+        (layout::binary(&one)[0].clone(), binary.clone()),
+        (short, b"common".to_vec()),
+        (executable, alone.clone()),
+    ];
+    let server = serve(objects.into()).await;
+    let store = store(&server);
+    let found = find(&store, &one).await;
+    assert_eq!(found, Ok(vec![binary, debug, b"common".to_vec()]));
+    assert_eq!(find(&store, &two).await, Ok(vec![alone]));
+    assert_eq!(find(&store, &id(4)).await, Err(Failure::NotFound));
+}
+
+#[tokio::test]
+async fn what_is_larger_than_it_may_be_is_not_taken() {
+    let large = (layout::binary(&id(1))[0].clone(), vec![0; 65 << 10]);
+    let server = serve([large].into()).await;
+    let failed = find(&store(&server), &id(1)).await;
+    assert!(matches!(failed, Err(Failure::TooLarge(_))), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_let_us_in_says_so_and_is_left_alone() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let server = TestServer::start(None, move |_| {
+        counted.fetch_add(1, SeqCst);
+        plain(403)
+    })
+    .await;
+    let store = store(&server);
+    for _ in 0..5 {
+        let failed = find(&store, &id(1)).await.unwrap_err();
+        assert!(matches!(failed, Failure::Unreachable(_)), "{failed}");
+    }
+    let failed = find(&store, &id(1)).await.unwrap_err().to_string();
+    assert!(
+        failed.contains("s3://bucket/some/prefix is left alone"),
+        "{failed}"
+    );
+    assert_eq!(count.load(SeqCst), 5, "five failures in a row are enough");
+}

@@ -1,0 +1,280 @@
+//! From a build id to its symbols: sources are asked, what they have is compiled, and kept.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{JITTER, LOOK_AGAIN, Library, REJECTED, single_flight};
+use crate::build_id::BuildId;
+use crate::cache::{Absence, Cached, Wanted, open_verified};
+use crate::failure::{Failure, Kind};
+use crate::file::SymbolFile;
+use crate::find::{Found, Source, blocking};
+
+/// What came of files.
+pub(super) struct Compiled {
+    pub(super) file: SymbolFile,
+    /// Why it is of the binary alone, if there is more.
+    left_out: Option<Failure>,
+}
+
+impl Library {
+    /// Fetches and compiles. With an `absence` that still counts, servers are not asked, and files that were of no use
+    /// before are not tried. What has no lines, as what was there before, is only taken if there is nothing better.
+    pub(super) async fn fetch(
+        &self,
+        id: &BuildId,
+        mut absence: Option<Absence>,
+        mut poor: Option<Arc<SymbolFile>>,
+    ) -> Result<Arc<SymbolFile>, Absence> {
+        // Another library of this process with the same cache may be at it.
+        let flight = single_flight::enter(self.tools.cache.directory(), id).await;
+        if flight.has_waited() {
+            let (cache, of) = (self.tools.cache.clone(), id.clone());
+            let look = move || cache.find(&of);
+            match tokio::task::spawn_blocking(look).await.ok().flatten() {
+                Some(Cached::File(file)) if file.has_lines() || poor.is_none() => {
+                    return Ok(file);
+                }
+                Some(Cached::Absent(other)) if poor.is_none() => {
+                    absence = self.still_counts(Some(other));
+                }
+                _ => {}
+            }
+        }
+        if let Some(absence) = &absence
+            && absence.kind == Kind::Interrupted
+        {
+            return poor.ok_or_else(|| absence.clone());
+        }
+        let mut turn = None;
+        let mut failures = Vec::new();
+        let mut rejected = match &absence {
+            Some(absence) => absence.rejected.clone(),
+            None => Vec::new(),
+        };
+        for source in &self.sources {
+            if source.is_remote() {
+                if absence.is_some() {
+                    continue;
+                }
+                if turn.is_none() {
+                    turn = self.fetching.acquire().await.ok();
+                }
+            }
+            let (found, fingerprint) = match self.find(&**source, id).await {
+                Ok(found) => found,
+                Err(failure) => {
+                    self.metrics.found(source.name(), failure.kind().name());
+                    failures.push(failure);
+                    continue;
+                }
+            };
+            if fingerprint.is_some_and(|print| rejected.contains(&print)) {
+                continue;
+            }
+            let mut reject = || {
+                if rejected.len() < REJECTED {
+                    rejected.extend(fingerprint);
+                }
+            };
+            match self.compile(id, found, poor.is_some()).await {
+                Ok(Compiled { file, left_out }) => {
+                    self.metrics.found(source.name(), "found");
+                    let file = Arc::new(file);
+                    if file.has_lines() {
+                        return Ok(file);
+                    }
+                    match left_out {
+                        Some(failure) if !failure.is_of_files() => failures.push(failure),
+                        _ => reject(),
+                    }
+                    if poor.is_none() {
+                        let mut state = self.state();
+                        state.open(id.clone(), file.clone(), Instant::now() + LOOK_AGAIN);
+                        poor = Some(file);
+                    }
+                }
+                Err(failure) => {
+                    self.metrics.found(source.name(), failure.kind().name());
+                    if failure.is_of_files() {
+                        reject();
+                    }
+                    failures.push(failure);
+                }
+            }
+        }
+        drop(turn);
+        let wanted = match poor {
+            Some(_) => Wanted::Better,
+            None => Wanted::Any,
+        };
+        let absence = self.give_up(id, wanted, absence, &failures, rejected).await;
+        poor.ok_or(absence)
+    }
+
+    /// Asks a source. What it has comes with its fingerprint.
+    async fn find(
+        &self,
+        source: &dyn Source,
+        id: &BuildId,
+    ) -> Result<(Found, Option<u64>), Failure> {
+        let _turn = match source.is_remote() {
+            true => None,
+            false => self.searching.acquire().await.ok(),
+        };
+        let found = source.find(id, &self.tools).await?;
+        blocking(move || {
+            let fingerprint = found.fingerprint();
+            Ok((found, fingerprint))
+        })
+        .await
+    }
+
+    /// Compiles the files, and keeps what comes of it, unless it `must_have_lines` and has none. A binary whose debug
+    /// file is of no use is compiled without.
+    pub(super) async fn compile(
+        &self,
+        id: &BuildId,
+        mut found: Found,
+        must_have_lines: bool,
+    ) -> Result<Compiled, Failure> {
+        let turn = self.tools.compiling.acquire().await;
+        let began = Instant::now();
+        let local = |error: std::io::Error| Failure::Local(error.to_string());
+        let cache = self.tools.cache.clone();
+        let begin = move || {
+            let output = cache.scratch().map_err(local)?;
+            output.create().map_err(local)?;
+            Ok(output)
+        };
+        let output = blocking(begin).await?;
+        let compiler = &self.tools.compiler;
+        let mut compiled = compiler
+            .compile(&found.binary, &found.supplementary, output.path())
+            .await;
+        let mut left_out = None;
+        if let Err(failure) = &compiled
+            && failure.may_be_of_companions()
+            && found.leave_alone()
+        {
+            debug!(build_id = %id, reason = %failure, "A binary is compiled without its debug file");
+            left_out = Some(failure.clone());
+            let path = output.path().to_owned();
+            let begin_again = move || {
+                let mut options = File::options();
+                let file = options.write(true).truncate(true).open(path);
+                file.map_err(local)
+            };
+            drop(blocking(begin_again).await?);
+            compiled = compiler.compile(&found.binary, &[], output.path()).await;
+        }
+        let took = began.elapsed().as_secs_f64();
+        self.metrics.compile_seconds.record(took);
+        if let Err(failure) = &compiled {
+            self.metrics.not_compiled(failure.kind());
+        }
+        let (cache, id) = (self.tools.cache.clone(), id.clone());
+        let in_use = self.state().in_use();
+        let keep = move || {
+            // Downloads are deleted with it.
+            drop(found);
+            compiled?;
+            let compiled = open_verified(output.path());
+            let compiled = compiled.map_err(|error| Failure::Unusable(error.to_string()))?;
+            if compiled.build_id() != Some(&id) {
+                let other = compiled.build_id().map(BuildId::to_string);
+                let other = other.unwrap_or_else(|| "not there".to_owned());
+                return Err(Failure::WrongBuildId(other));
+            }
+            // What is open must not look forgotten because nobody has opened it again.
+            for (id, used) in in_use {
+                cache.touch(&id, used);
+            }
+            let file = match must_have_lines && !compiled.has_lines() {
+                true => compiled,
+                false => cache.store(&id, output).map_err(local)?,
+            };
+            Ok((file, cache.trim().map_err(local)?))
+        };
+        let kept = blocking(keep).await;
+        drop(turn);
+        let (file, trimmed) = kept?;
+        self.metrics.cache_bytes.set(trimmed.bytes as f64);
+        let mut state = self.state();
+        // Their room on the disk is free when nobody has them open.
+        trimmed.deleted.iter().for_each(|id| state.close(id));
+        Ok(Compiled { file, left_out })
+    }
+
+    /// Why there is nothing, from all that went wrong. It counts for as long as none of that may be over.
+    async fn give_up(
+        &self,
+        id: &BuildId,
+        wanted: Wanted,
+        before: Option<Absence>,
+        failures: &[Failure],
+        rejected: Vec<u64>,
+    ) -> Absence {
+        let counts_for = |failure: &Failure| failure.kind().counts_for(self.missing_for);
+        let others = failures
+            .iter()
+            .filter(|failure| **failure != Failure::NotFound);
+        let failure = others.min_by_key(|failure| counts_for(failure));
+        let failure = failure.unwrap_or(&Failure::NotFound);
+        let interrupted = failure.kind() == Kind::Interrupted;
+        let absence = match &before {
+            // Servers were not asked, so what they said counts as long as it did; of files, only what was tried is new.
+            Some(before) if !interrupted => Absence {
+                rejected,
+                ..before.clone()
+            },
+            _ => {
+                let counts = failures.iter().map(counts_for).min();
+                let counts = counts.unwrap_or(self.missing_for);
+                let chance = 1.0 - JITTER + 2.0 * JITTER * fastrand::f64();
+                Absence {
+                    kind: failure.kind(),
+                    until: SystemTime::now() + counts.mul_f64(chance),
+                    limits: self.tools.compiler.limits(),
+                    rejected,
+                }
+            }
+        };
+        let what = match wanted {
+            Wanted::Any => "There are no symbols",
+            Wanted::Better => "There are symbols without lines, and no better ones",
+        };
+        // That nobody has it is no news.
+        let news = match failure {
+            Failure::NotFound => None,
+            _ => self.log.admit(),
+        };
+        match news {
+            None => debug!(build_id = %id, reason = %failure, "{what}"),
+            Some(suppressed) => warn!(
+                otelcol.component.id = %self.metrics.id,
+                otelcol.component.kind = "processor",
+                build_id = %id,
+                reason = %failure,
+                suppressed,
+                "{what}"
+            ),
+        }
+        // Directories are looked into again after a minute all the same: that they had nothing is not worth a note, of
+        // which anybody who makes up build ids could have any number written.
+        let remote = self.sources.iter().any(|source| source.is_remote());
+        let is_worth_a_note =
+            remote || absence.kind != Kind::NotFound || !absence.rejected.is_empty();
+        if is_worth_a_note && before.as_ref() != Some(&absence) {
+            let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());
+            // Without the note it is asked for again after a restart, no more.
+            let note = move || cache.store_absence(&id, wanted, &noted);
+            let _ = tokio::task::spawn_blocking(note).await;
+        }
+        absence
+    }
+}

@@ -1,0 +1,56 @@
+//! One at a time: several processors of a process that share a cache do not fetch the same binary twice.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+use crate::build_id::BuildId;
+
+type Flights = HashMap<(PathBuf, BuildId), Weak<Turn<()>>>;
+
+/// What is being fetched, by the directory of the cache. It is of the process, as the directory is of the machine: the
+/// processors of different pipelines know nothing of each other.
+static FLIGHTS: LazyLock<Mutex<Flights>> = LazyLock::new(Mutex::default);
+
+/// Nobody else fetches the same as long as this is there.
+pub(super) struct Flight {
+    waited: bool,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Flight {
+    /// Whether somebody else was at it: it may be in the cache now.
+    pub(super) fn has_waited(&self) -> bool {
+        self.waited
+    }
+}
+
+/// Waits until nobody fetches this build id into this directory.
+pub(super) async fn enter(directory: &Path, id: &BuildId) -> Flight {
+    let turn = {
+        let mut flights = FLIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.retain(|_, turn| turn.strong_count() > 0);
+        let known = flights.entry((directory.to_owned(), id.clone()));
+        let known = known.or_default();
+        match known.upgrade() {
+            Some(turn) => turn,
+            None => {
+                let turn = Arc::new(Turn::new(()));
+                *known = Arc::downgrade(&turn);
+                turn
+            }
+        }
+    };
+    match turn.clone().try_lock_owned() {
+        Ok(turn) => Flight {
+            waited: false,
+            _turn: turn,
+        },
+        Err(_) => Flight {
+            waited: true,
+            _turn: turn.lock_owned().await,
+        },
+    }
+}

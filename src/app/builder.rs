@@ -1,0 +1,403 @@
+//! Builds a graph, downstream first.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::graph::{Graph, GraphError, Part};
+use crate::app::config::{Config, Configured};
+use crate::component::{
+    BuildContext, BuildError, Extension, ExtensionConfig, Extensions, Host, Outputs, Stage,
+    Terminal,
+};
+use crate::pipeline::Next;
+use crate::pipeline::account::{Account, ProcessorMetrics};
+use crate::pipeline::id::{PipelineConfig, PipelineId};
+use crate::pipeline::{Chain, Consumer, Counted, Entry, Exit, FanOut, Processor, Switch};
+use tributary_config::{ComponentId, ExtensionUse, Validate};
+use tributary_otlp::Signal;
+
+pub(super) struct Builder<'a> {
+    config: &'a Config,
+    host: &'a Host,
+    running: Option<&'a Graph>,
+    entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
+    under_way: HashSet<&'a PipelineId>,
+    connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
+    /// What the extensions that are built do for others.
+    extensions: Extensions,
+    graph: Graph,
+}
+
+/// Where data enters, and how many holding stages and connectors there are at most from there to an exporter.
+type Leveled<T> = (T, usize);
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(config: &'a Config, host: &'a Host, running: Option<&'a Graph>) -> Self {
+        Builder {
+            config,
+            host,
+            running,
+            entries: HashMap::new(),
+            under_way: HashSet::new(),
+            connectors: HashMap::new(),
+            extensions: Extensions::default(),
+            graph: Graph::default(),
+        }
+    }
+
+    pub(super) fn build(mut self) -> Result<Graph, GraphError> {
+        self.extensions()?;
+        for (id, _) in &self.config.service.pipelines {
+            self.pipeline(id)?;
+        }
+        self.receivers()?;
+        Ok(self.graph)
+    }
+
+    /// The running component of that name, when nothing about it has changed.
+    fn unchanged(&self, name: &str, fingerprint: &str) -> Option<&'a Part> {
+        let part = self.running?.part(name)?;
+        (part.fingerprint == fingerprint).then_some(part)
+    }
+
+    /// What a component is given when it is built.
+    fn context(&self, id: &ComponentId) -> BuildContext {
+        BuildContext {
+            extensions: self.extensions.clone(),
+            resource: Arc::new(self.config.service.telemetry.resource.clone()),
+            ..self.host.context(id)
+        }
+    }
+
+    /// What tells two configurations of a component apart, those of the extensions that it uses included: it holds on
+    /// to what an extension does for it, so it must change when the extension does. So it must with what it says of itself.
+    fn fingerprint<C: ?Sized + Validate>(&self, configured: &Configured<C>) -> String {
+        let mut fingerprint = configured.fingerprint.clone();
+        if configured.config.uses_resource() {
+            let resource = &self.config.service.telemetry.resource;
+            fingerprint.push_str(&format!(" as {resource:?}"));
+        }
+        for ExtensionUse { extension, .. } in configured.config.uses_extensions() {
+            let used = self.config.extensions.iter();
+            for (_, used) in used.filter(|(id, _)| *id == extension) {
+                fingerprint.push_str(" with ");
+                fingerprint.push_str(&used.fingerprint);
+            }
+        }
+        fingerprint
+    }
+
+    /// Builds those first that need no other, and leaves all in the order in which they are listed: that is the order
+    /// of their start.
+    fn extensions(&mut self) -> Result<(), GraphError> {
+        let ids = &self.config.service.extensions;
+        let mut listed = Vec::with_capacity(ids.len());
+        for (at, id) in ids.iter().enumerate() {
+            let configured = lookup(&self.config.extensions, id, &format!("extensions.{id}"))?;
+            listed.push((at, id, configured));
+        }
+        listed.sort_by_key(|(_, _, configured)| !configured.config.uses_extensions().is_empty());
+        let mut parts = Vec::with_capacity(listed.len());
+        for (at, id, configured) in listed {
+            let part = self.extension(id, configured)?;
+            parts.push((at, part));
+            let services = parts.iter().filter_map(|(_, part)| part.services.clone());
+            self.extensions = services.collect();
+        }
+        parts.sort_by_key(|(at, _)| *at);
+        self.graph.extensions = parts.into_iter().map(|(_, part)| part).collect();
+        Ok(())
+    }
+
+    fn extension(
+        &self,
+        id: &ComponentId,
+        configured: &Configured<dyn ExtensionConfig>,
+    ) -> Result<Part, GraphError> {
+        let name = format!("extensions.{id}");
+        let fingerprint = self.fingerprint(configured);
+        let (services, component) = match self.unchanged(&name, &fingerprint) {
+            Some(part) => (part.services.clone(), None),
+            None => {
+                let built = configured.config.build(&self.context(id));
+                let Extension {
+                    component,
+                    services,
+                } = built.map_err(at(&name))?;
+                (Some((id.clone(), services)), Some(component))
+            }
+        };
+        Ok(Part {
+            fingerprint,
+            component,
+            services,
+            ..Part::named(name)
+        })
+    }
+
+    /// The entry of a pipeline; builds it, and everything downstream of it, when it is first asked for.
+    fn pipeline(&mut self, id: &PipelineId) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
+        let place = format!("service.pipelines.{id}");
+        let Some((id, pipeline)) = self
+            .config
+            .service
+            .pipelines
+            .iter()
+            .find(|(key, _)| key == id)
+        else {
+            return Err(GraphError {
+                place,
+                problem: "is not configured".to_owned(),
+            });
+        };
+        if let Some(entry) = self.entries.get(id) {
+            return Ok(entry.clone());
+        }
+        if !self.under_way.insert(id) {
+            return Err(GraphError {
+                place,
+                problem: "is part of a cycle".to_owned(),
+            });
+        }
+        let mut exporters = Vec::with_capacity(pipeline.exporters.len());
+        let mut level = 0;
+        for exporter in &pipeline.exporters {
+            let (input, below) = self.terminal(exporter, id.signal, &place)?;
+            exporters.push(input);
+            level = level.max(below);
+        }
+        let account = Account::of_pipeline(&id.to_string());
+        let exit = Arc::new(Exit::new(account.clone(), FanOut::over(exporters)));
+        let (first, level) = self.stages(id, pipeline, &account, (exit, level))?;
+        let notes = |id: &&ComponentId| {
+            let mut all = self.config.processors.iter();
+            all.any(|(key, body)| key == *id && body.config.notes_deliveries())
+        };
+        let finishes = pipeline.processors.iter().any(|id| notes(&id));
+        let entry: Arc<dyn Consumer> = Arc::new(Entry::new(account, first, finishes));
+        self.entries.insert(id, (entry.clone(), level));
+        Ok((entry, level))
+    }
+
+    /// The processors of a pipeline, last to first: neighbours that edit in passing become one chain.
+    fn stages(
+        &mut self,
+        id: &PipelineId,
+        pipeline: &PipelineConfig,
+        account: &Account,
+        (exit, mut level): Leveled<Arc<dyn Consumer>>,
+    ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
+        let mut next = exit;
+        let mut pure: Vec<(Box<dyn Processor>, ProcessorMetrics)> = Vec::new();
+        for processor in pipeline.processors.iter().rev() {
+            let place = format!("processors.{processor}");
+            let configured = lookup(&self.config.processors, processor, &place)?;
+            let metrics = ProcessorMetrics::new(processor, id.signal);
+            let cx = BuildContext {
+                pipeline: id.to_string(),
+                ..self.context(processor)
+            };
+            match configured
+                .config
+                .build(&cx, id.signal)
+                .map_err(at(&place))?
+            {
+                Stage::Pure(processor) => pure.push((processor, metrics)),
+                Stage::Holding(connect) => {
+                    let downstream = chain(std::mem::take(&mut pure), account, next);
+                    let (consumer, component) = connect(Next {
+                        consumer: Arc::new(Counted::outgoing(metrics.clone(), downstream)),
+                        account: account.clone(),
+                    });
+                    next = Arc::new(Counted::incoming(metrics, consumer));
+                    let name = format!("{place} in service.pipelines.{id}");
+                    let component = Some(component);
+                    level += 1;
+                    self.graph.middle.push(Part {
+                        component,
+                        level,
+                        ..Part::named(name)
+                    });
+                }
+            }
+        }
+        Ok((chain(pure, account, next), level))
+    }
+
+    /// What a pipeline of `signal` ends in: an exporter, or a connector.
+    fn terminal(
+        &mut self,
+        id: &'a ComponentId,
+        signal: Signal,
+        pipeline: &str,
+    ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
+        let is_connector = self.config.connectors.iter().any(|(key, _)| key == id);
+        let (inputs, level) = if is_connector {
+            self.connector(id)?
+        } else {
+            (self.exporter(id)?, 0)
+        };
+        let input = inputs.get(signal).cloned().ok_or_else(|| GraphError {
+            place: pipeline.to_owned(),
+            problem: format!("`{id}` does not take {signal}"),
+        })?;
+        Ok((input, level))
+    }
+
+    fn exporter(&mut self, id: &'a ComponentId) -> Result<Outputs, GraphError> {
+        let name = format!("exporters.{id}");
+        if let Some(part) = self.graph.part(&name) {
+            return Ok(part.inputs.clone());
+        }
+        let configured = lookup(&self.config.exporters, id, &name)?;
+        let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
+        let fingerprint = format!("{signals:?} {}", self.fingerprint(configured));
+        let (inputs, component) = match self.unchanged(&name, &fingerprint) {
+            Some(part) => (part.inputs.clone(), None),
+            None => {
+                let cx = self.context(id);
+                let Terminal { inputs, component } =
+                    configured.config.build(&cx, &signals).map_err(at(&name))?;
+                (inputs, Some(component))
+            }
+        };
+        let part = Part {
+            fingerprint,
+            component,
+            inputs: inputs.clone(),
+            ..Part::named(name)
+        };
+        self.graph.exporters.push(part);
+        Ok(inputs)
+    }
+
+    fn connector(&mut self, id: &'a ComponentId) -> Result<Leveled<Outputs>, GraphError> {
+        if let Some(known) = self.connectors.get(id) {
+            return Ok(known.clone());
+        }
+        let place = format!("connectors.{id}");
+        let configured = lookup(&self.config.connectors, id, &place)?;
+        let (outputs, below) = self.outputs_to_pipelines(id)?;
+        let level = below + 1;
+        let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
+        let Terminal { inputs, component } = configured
+            .config
+            .build(&self.context(id), &signals, outputs)
+            .map_err(at(&place))?;
+        self.graph.middle.push(Part {
+            component: Some(component),
+            level,
+            ..Part::named(place)
+        });
+        self.connectors.insert(id, (inputs.clone(), level));
+        Ok((inputs, level))
+    }
+
+    fn receivers(&mut self) -> Result<(), GraphError> {
+        for (id, configured) in &self.config.receivers {
+            let name = format!("receivers.{id}");
+            let (pipelines, _) = self.outputs_to_pipelines(id)?;
+            let mut outputs = Outputs::default();
+            let mut switches = Vec::new();
+            for signal in Signal::ALL {
+                if let Some(consumer) = pipelines.get(signal) {
+                    let switch = Switch::new(consumer.clone());
+                    outputs.set(signal, switch.clone());
+                    switches.push((signal, switch));
+                }
+            }
+            if switches.is_empty() {
+                continue; // Unused: the configuration check said so.
+            }
+            let signals: Vec<Signal> = outputs.signals().collect();
+            let fingerprint = format!("{signals:?} {}", self.fingerprint(configured));
+            let component = match self.unchanged(&name, &fingerprint) {
+                Some(_) => None,
+                None => {
+                    let cx = self.context(id);
+                    Some(configured.config.build(&cx, outputs).map_err(at(&name))?)
+                }
+            };
+            let part = Part {
+                fingerprint,
+                component,
+                switches,
+                ..Part::named(name)
+            };
+            self.graph.receivers.push(part);
+        }
+        Ok(())
+    }
+
+    /// For every signal, all pipelines that begin with the receiver or connector `id`.
+    fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Leveled<Outputs>, GraphError> {
+        let mut outputs = Outputs::default();
+        let mut level = 0;
+        let mut each = Vec::new();
+        for signal in Signal::ALL {
+            let mut entries = Vec::new();
+            for (key, body) in &self.config.service.pipelines {
+                if key.signal == signal && body.receivers.contains(id) {
+                    let (entry, below) = self.pipeline(key)?;
+                    each.push((key.clone(), entry.clone()));
+                    entries.push(entry);
+                    level = level.max(below);
+                }
+            }
+            if !entries.is_empty() {
+                outputs.set(signal, FanOut::over(entries));
+            }
+        }
+        outputs.set_pipelines(each);
+        Ok((outputs, level))
+    }
+
+    fn signals_of(
+        &self,
+        list: impl Fn(&PipelineConfig) -> &Vec<ComponentId>,
+        id: &ComponentId,
+    ) -> Vec<Signal> {
+        let used = |signal: &Signal| {
+            self.config
+                .service
+                .pipelines
+                .iter()
+                .any(|(key, body)| key.signal == *signal && list(body).contains(id))
+        };
+        Signal::ALL.into_iter().filter(used).collect()
+    }
+}
+
+fn chain(
+    mut last_to_first: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
+    account: &Account,
+    next: Arc<dyn Consumer>,
+) -> Arc<dyn Consumer> {
+    if last_to_first.is_empty() {
+        return next;
+    }
+    last_to_first.reverse();
+    Arc::new(Chain::new(last_to_first, account.clone(), next))
+}
+
+fn lookup<'a, C: ?Sized>(
+    configured: &'a [(ComponentId, Configured<C>)],
+    id: &ComponentId,
+    place: &str,
+) -> Result<&'a Configured<C>, GraphError> {
+    configured
+        .iter()
+        .find(|(key, _)| key == id)
+        .map(|(_, body)| body)
+        .ok_or_else(|| GraphError {
+            place: place.to_owned(),
+            problem: "is not configured".to_owned(),
+        })
+}
+
+fn at(place: &str) -> impl Fn(BuildError) -> GraphError + '_ {
+    move |error| GraphError {
+        place: place.to_owned(),
+        problem: error.0,
+    }
+}

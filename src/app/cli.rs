@@ -1,0 +1,288 @@
+//! The command line: arguments, and the sub-commands that do not run the service.
+
+mod components;
+mod fetch;
+mod gates;
+mod health;
+mod profiles;
+mod queue;
+mod symbols;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+use crate::app::config::Config;
+use crate::app::service::Options;
+use tributary_config::Sources;
+
+/// The arguments make no sense: what clap exits with, too.
+const BAD_USAGE: u8 = 2;
+
+/// What is left to do once the command line has been read.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run the service. It loads the configuration: a reload does the same again.
+    Run(Options),
+    /// Everything is done: 0 for success, 1 for a bad configuration, bad profiles or profiles that
+    /// grew too much or a collector that is not healthy, 2 for bad usage.
+    Done(ExitCode),
+}
+
+/// Receives, processes and exports traces, metrics, logs and profiles.
+///
+/// Without a sub-command it runs the pipelines of the configuration until it is told to stop:
+/// SIGTERM or SIGINT ends it, SIGHUP reads the configuration again.
+#[derive(Debug, Parser)]
+#[command(name = "collector", version)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Check the configuration and exit, without starting anything.
+    #[arg(long)]
+    validate: bool,
+    /// How many seconds a shutdown may take to deliver what the collector holds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 25)]
+    drain_timeout: u32,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Where the configuration is: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
+    /// several times; later ones are laid over earlier ones.
+    #[arg(long, value_name = "LOCATION", global = true)]
+    config: Vec<String>,
+    /// One value, laid over all files, as in `service.telemetry.logs.level=debug`. May be given
+    /// several times.
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    set: Vec<String>,
+    /// Take warnings for errors.
+    #[arg(long, global = true)]
+    strict: bool,
+    /// Feature gates of the OpenTelemetry Collector, comma-separated; what they switch on is always
+    /// on here.
+    #[arg(long, value_name = "GATES", global = true, allow_hyphen_values = true)]
+    feature_gates: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the configuration; prints every error with its place, and nothing when there is none.
+    Validate,
+    /// List the components that are built in.
+    Components,
+    /// Print the configuration as it is understood: merged, expanded, defaults filled in, secrets
+    /// masked.
+    #[command(visible_alias = "print-initial-config")]
+    PrintConfig {
+        /// How to write it.
+        #[arg(long, value_enum, default_value_t = Format::Yaml)]
+        format: Format,
+    },
+    /// Print the JSON Schema of a configuration file, for editors.
+    Schema,
+    /// Ask a running collector whether it does its job, for images without a shell or curl.
+    ///
+    /// Prints the answer of its health_check extension. Exits with 1 if it is unhealthy, or does not answer.
+    Health {
+        /// Where the extension listens.
+        #[arg(default_value = "http://localhost:13133/")]
+        url: String,
+        #[command(flatten)]
+        fetching: fetch::Fetching,
+    },
+    /// Work on profiles, from files and URLs.
+    #[command(subcommand)]
+    Profiles(Box<profiles::Command>),
+    /// Names for the addresses in binaries: compile them, look them up, see what a binary offers, upload it.
+    #[command(subcommand)]
+    Symbols(Box<symbols::Command>),
+    /// Queues on disk, of collectors that do not run: what they hold, and how to get it out.
+    #[command(subcommand)]
+    Queue(queue::Command),
+    /// Print a script that completes the arguments in a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How a configuration is printed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Yaml,
+    Json,
+}
+
+/// Reads the arguments (the program's name first), does what needs no service, and says what is
+/// left to do.
+pub fn parse_and_dispatch<I>(arguments: I) -> Invocation
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = u8::try_from(error.exit_code()).unwrap_or(BAD_USAGE);
+            // Help and version go to stdout, errors to stderr; where nobody reads, nothing is lost.
+            let _ = error.print();
+            return Invocation::Done(ExitCode::from(code));
+        }
+    };
+    match dispatch(arguments) {
+        Ok(invocation) => invocation,
+        Err(Failure { code, text }) => {
+            say(&text);
+            Invocation::Done(ExitCode::from(code))
+        }
+    }
+}
+
+/// Why it ends here: what to say on stderr, and the exit code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn usage(text: String) -> Self {
+        Failure {
+            code: BAD_USAGE,
+            text: format!("error: {text}\n"),
+        }
+    }
+}
+
+fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
+    let Common {
+        config,
+        set,
+        strict,
+        feature_gates,
+    } = arguments.common;
+    for note in gates::check(&feature_gates).map_err(Failure::usage)? {
+        say(&format!("notice: {note}\n"));
+    }
+    let sources = Sources {
+        configs: config,
+        sets: set,
+    };
+    let validate = arguments.validate || matches!(arguments.command, Some(Command::Validate));
+    let printed = match arguments.command {
+        None | Some(Command::Validate) if validate => {
+            load(&sources, strict)?;
+            String::new()
+        }
+        None | Some(Command::Validate) => {
+            require_config(&sources)?;
+            let drain_timeout = Duration::from_secs(arguments.drain_timeout.into());
+            return Ok(Invocation::Run(Options {
+                sources,
+                strict,
+                drain_timeout,
+            }));
+        }
+        Some(Command::Components) => components::list(),
+        Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,
+        Some(Command::Schema) => pretty(&crate::app::config::schema())?,
+        Some(Command::Health { url, fetching }) => health::ask(&url, &fetching)?,
+        Some(Command::Profiles(command)) => {
+            let outcome = profiles::run(&command, strict);
+            let code = ExitCode::from(outcome.code);
+            say(&outcome.notes);
+            return deliver(&outcome.output, code);
+        }
+        Some(Command::Symbols(command)) => {
+            let outcome = symbols::run(&command);
+            say(&outcome.notes);
+            return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
+        }
+        Some(Command::Queue(command)) => {
+            let outcome = queue::run(&command, &sources);
+            say(&outcome.notes);
+            return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            let mut command = Arguments::command();
+            clap_complete::generate(shell, &mut command, "collector", &mut script);
+            String::from_utf8_lossy(&script).into_owned()
+        }
+    };
+    deliver(printed.as_bytes(), ExitCode::SUCCESS)
+}
+
+/// Prints to stdout.
+fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(printed).and_then(|()| stdout.flush());
+    match written {
+        Ok(()) => Ok(Invocation::Done(code)),
+        // `collector schema | head` is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Invocation::Done(code)),
+        Err(error) => Err(Failure {
+            code: 1,
+            text: format!("error: cannot write to stdout: {error}\n"),
+        }),
+    }
+}
+
+/// Loads the configuration and says what was found in it.
+fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
+    require_config(sources)?;
+    let loaded = crate::app::config::load(sources, strict);
+    let text = loaded.report.render();
+    match loaded.config {
+        Some(config) => {
+            say(&text);
+            Ok(config)
+        }
+        None => Err(Failure { code: 1, text }),
+    }
+}
+
+fn require_config(sources: &Sources) -> Result<(), Failure> {
+    if sources.configs.is_empty() {
+        let text = "no configuration: name a file, as in `collector --config=config.yaml`\n\n\
+                    For more information, try '--help'.";
+        return Err(Failure::usage(text.to_owned()));
+    }
+    Ok(())
+}
+
+fn print(config: &Config, format: Format) -> Result<String, Failure> {
+    let value = config.print();
+    match format {
+        Format::Yaml => serde_yaml::to_string(&value).map_err(|error| cannot_print(&error)),
+        Format::Json => pretty(&value),
+    }
+}
+
+fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value)
+        .map(|text| text + "\n")
+        .map_err(|error| cannot_print(&error))
+}
+
+fn cannot_print(error: &dyn std::error::Error) -> Failure {
+    Failure {
+        code: 1,
+        text: format!("error: cannot print this: {error}\n"),
+    }
+}
+
+/// What comes from anywhere and goes to a terminal.
+fn printable(text: &str) -> String {
+    text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
+}
+
+/// To stderr. Where nobody reads, nothing is lost.
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,502 @@
+//! `collector profiles`: work on profiles, from files and URLs.
+
+mod check;
+mod convert;
+mod diff;
+mod input;
+mod labels;
+mod load;
+#[cfg(test)]
+mod mutations;
+mod output;
+mod table;
+mod top;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::fetch;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Check profiles against the rules of OTLP: prints every rule that is broken, with its place.
+    ///
+    /// Exits with 1 if a file breaks a rule that is a must or cannot be read; with --strict warnings count, too.
+    Check {
+        /// OTLP profiles (`ProfilesData` or an export request) as protobuf or JSON, also with gzip: files, or URLs (http,
+        /// https); `-` is stdin. A file of the Collector's file exporter, with the length before each message, is read
+        /// message by message.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        fetching: fetch::Fetching,
+    },
+    /// Convert profiles: pprof, OTLP and folded stacks, each to each.
+    ///
+    /// What the file is, is found out. What pprof has no place for is left out there: resources, the names of scopes,
+    /// the times of single samples.
+    Convert {
+        /// The file, also with gzip, or a URL; `-` is stdin.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        output: output::Arguments,
+        #[command(flatten)]
+        reading: load::Reading,
+    },
+    /// Merge profiles: the values of equal samples are added up, as `go tool pprof -proto` does it.
+    ///
+    /// Binaries may be at different addresses in each process. Profiles of different resources or sample types stay
+    /// apart.
+    Merge {
+        /// The files, also with gzip, or URLs, and not all of one kind if need be; `-` is stdin.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        output: output::Arguments,
+        #[command(flatten)]
+        reading: load::Reading,
+    },
+    /// Show which functions count most, as `go tool pprof -top` does.
+    ///
+    /// `flat` is what was counted in a function itself, `cum` includes what it calls. Frames that a profile asks to
+    /// drop are left out; names are shown as they are in the file.
+    Top {
+        /// The file, also with gzip, or a URL, such as http://localhost:6060/debug/pprof/heap; `-` is stdin.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        table: table::Table,
+        #[command(flatten)]
+        reading: load::Reading,
+    },
+    /// Show what grew and what shrank between two measurements; fail if it grew too much.
+    ///
+    /// A change is against what was before. Where a side is a directory, its files are runs of one measurement: they are
+    /// merged, and their mean counts.
+    ///
+    /// Exits with 1 if something grew by more than --fail-above, with 2 if the two could not be compared.
+    Diff(Box<diff::Comparison>),
+}
+
+/// There is nothing to complain of.
+const GOOD: u8 = 0;
+/// It could not be done, or there is something to complain of.
+const BAD: u8 = 1;
+/// The exit code of `diff` when something grew by more than it may.
+const GREW: u8 = 1;
+/// The exit code of `diff` when the two could not be compared: who only asks for growth must not take that for it.
+const FAILED: u8 = 2;
+
+/// What to print, and the exit code.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// For stdout.
+    pub(super) output: Vec<u8>,
+    /// For stderr.
+    pub(super) notes: String,
+    pub(super) code: u8,
+}
+
+pub(super) fn run(command: &Command, strict: bool) -> Outcome {
+    let done = match command {
+        Command::Check { files, fetching } => return check::check_files(files, fetching, strict),
+        Command::Convert {
+            file,
+            output,
+            reading,
+        } => convert::convert(file, reading, output),
+        Command::Merge {
+            files,
+            output,
+            reading,
+        } => convert::merge(files, reading, output),
+        Command::Top {
+            file,
+            table,
+            reading,
+        } => top::top(file, reading, table),
+        Command::Diff(arguments) => return diff::compare(arguments),
+    };
+    match done {
+        Ok((output, notes)) => Outcome {
+            output,
+            notes,
+            code: GOOD,
+        },
+        Err(error) => Outcome {
+            output: Vec::new(),
+            notes: format!("error: {error}\n"),
+            code: BAD,
+        },
+    }
+}
+
+/// What goes to stdout and to stderr, or why nothing does.
+type Done = Result<(Vec<u8>, String), String>;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    pub(super) struct Line {
+        #[command(subcommand)]
+        pub(super) command: Command,
+    }
+
+    fn outcome(line: &[&str]) -> Outcome {
+        let line = Line::try_parse_from([&["profiles"], line].concat()).unwrap();
+        run(&line.command, false)
+    }
+
+    fn good(line: &[&str]) -> String {
+        let outcome = outcome(line);
+        assert_eq!(outcome.code, GOOD, "{}", outcome.notes);
+        String::from_utf8_lossy(&outcome.output).into_owned()
+    }
+
+    fn path<'p>(directory: &Path, name: &str, text: &'p mut String) -> &'p str {
+        *text = directory.join(name).display().to_string();
+        text
+    }
+
+    const FOLDED: &str = "main;idle 1\nmain;run;work 5\n";
+
+    #[test]
+    fn every_format_converts_to_every_other_and_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let [mut a, mut b, mut c] = [const { String::new() }; 3];
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        for name in ["p.pb.gz", "p.otlp", "p.json"] {
+            let first = path(directory.path(), name, &mut b);
+            assert_eq!(good(&["convert", folded, "-o", first]), "");
+            assert_eq!(good(&["convert", first, "--to", "folded"]), FOLDED);
+            for name in ["q.pb.gz", "q.otlp", "q.json"] {
+                let second = path(directory.path(), name, &mut c);
+                good(&["convert", first, "-o", second]);
+                assert_eq!(good(&["convert", second, "--to", "folded"]), FOLDED);
+            }
+        }
+    }
+
+    #[test]
+    fn merged_files_of_different_formats_are_added_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let [mut a, mut b, mut c] = [const { String::new() }; 3];
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        let pprof = path(directory.path(), "p.pb.gz", &mut b);
+        good(&["convert", folded, "-o", pprof]);
+        let merged = good(&["merge", folded, folded, "--to", "folded"]);
+        assert_eq!(merged, "main;idle 2\nmain;run;work 10\n");
+        // The format is that of the first file.
+        let twice = path(directory.path(), "twice", &mut c);
+        good(&["merge", pprof, pprof, "-o", twice]);
+        assert!(std::fs::read(twice).unwrap().starts_with(&[0x1f, 0x8b]));
+        assert_eq!(good(&["convert", twice, "--to", "folded"]), merged);
+    }
+
+    #[test]
+    fn top_shows_what_counts_most_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut a = String::new();
+        let folded = path(directory.path(), "in.folded", &mut a);
+        std::fs::write(folded, FOLDED).unwrap();
+        let expected = concat!(
+            "Type: samples (count)\n",
+            "Total: 6\n",
+            "Showing 2 of 4 functions\n",
+            "        flat   flat%    sum%          cum    cum%\n",
+            "           5  83.33%  83.33%            5  83.33%  work\n",
+            "           1  16.67% 100.00%            1  16.67%  idle\n",
+        );
+        assert_eq!(good(&["top", folded, "-n", "2"]), expected);
+    }
+
+    #[test]
+    fn an_error_names_the_file_and_what_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut a = String::new();
+        let file = path(directory.path(), "heap.txt", &mut a);
+        std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\n").unwrap();
+        let refused = outcome(&["top", file]);
+        assert_eq!(refused.code, BAD);
+        assert!(
+            refused
+                .notes
+                .contains("heap.txt: it is not in pprof's format"),
+            "{}",
+            refused.notes
+        );
+        std::fs::write(file, FOLDED).unwrap();
+        let unsaid = outcome(&["convert", file]).notes;
+        assert!(unsaid.contains("--to"), "{unsaid}");
+        let unknown = outcome(&["top", file, "--sample-type", "cpu"]).notes;
+        assert!(unknown.contains("there are: samples"), "{unknown}");
+        assert_eq!(outcome(&["top", "/nonexistent/profile"]).code, BAD);
+    }
+
+    const BEFORE: &str = "main;idle 50\nmain;run;work 40\nmain;old 10\n";
+    const AFTER: &str = "main;idle 50\nmain;run;work 60\nmain;new 5\n";
+
+    /// Folded stacks in files of these names.
+    fn folded_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<String>) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        for (name, text) in files {
+            let file = directory.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+            names.push(file.display().to_string());
+        }
+        (directory, names)
+    }
+
+    #[test]
+    fn diff_shows_what_grew_and_what_shrank() {
+        let (_directory, files) = folded_files(&[("a", BEFORE), ("b", AFTER)]);
+        let [before, after] = [&files[0], &files[1]];
+        let expected = [
+            "Type: samples (count)",
+            "Before: 100",
+            "After: 115",
+            "Total: 100 -> 115, +15 (+15.00%)",
+            "Grew: 2",
+            "        flat       change                    cum       change",
+            "          60          +20   +50.00%           60          +20   +50.00%  work",
+            "           5           +5       new            5           +5       new  new",
+            "Shrank: 1",
+            "        flat       change                    cum       change",
+            "           0          -10  -100.00%            0          -10  -100.00%  old",
+            "",
+        ];
+        assert_eq!(good(&["diff", before, after]), expected.join("\n"));
+        let same = good(&["diff", before, before, "--fail-above", "0%"]);
+        assert!(same.contains("Grew: none\nShrank: none\npassed"), "{same}");
+        // With what they call, and only what is large.
+        let by = good(&["diff", before, after, "--by", "cum", "--min-share", "20%"]);
+        let rows = by.lines().filter_map(|line| line.rsplit_once("  "));
+        let names: Vec<&str> = rows.map(|(_, name)| name).collect();
+        assert_eq!(names, ["change", "run", "work", "main"]);
+    }
+
+    #[test]
+    fn diff_fails_when_what_is_guarded_grew_by_more_than_the_limit() {
+        let (_directory, files) = folded_files(&[("a", BEFORE), ("b", AFTER)]);
+        let [before, after] = [&files[0], &files[1]];
+        let diff = |more: &[&str]| {
+            let outcome = outcome(&[&["diff", before, after], more].concat());
+            let text = String::from_utf8(outcome.output).unwrap() + &outcome.notes;
+            (outcome.code, text)
+        };
+        let cases: [(&[&str], u8, &str); 10] = [
+            (
+                &["--fail-above", "15%"],
+                GOOD,
+                "passed: the total: 100 -> 115",
+            ),
+            (
+                &["--fail-above", "14.9%"],
+                GREW,
+                "FAILED: the total: 100 -> 115, +15 (+15.00%), more than 14.9%",
+            ),
+            (
+                &["--fail-above", "40", "--function", "run"],
+                GREW,
+                "FAILED: run: 40 -> 60",
+            ),
+            (
+                &["--fail-above", "40", "--function", "run", "--by", "flat"],
+                GOOD,
+                "passed: run: 0 -> 0",
+            ),
+            (
+                &["--fail-above", "20", "--function", "main"],
+                GOOD,
+                "passed: main",
+            ),
+            (
+                &["--fail-above", "60", "--each-function"],
+                GREW,
+                "FAILED: new: 0 -> 5, +5 (new)",
+            ),
+            (
+                &["--fail-above", "60", "--each-function", "--min-share", "5%"],
+                GOOD,
+                "passed: none of 3 functions",
+            ),
+            (
+                &["--fail-above", "10", "--normalize"],
+                FAILED,
+                "error: with --normalize",
+            ),
+            (
+                &["--fail-above", "40", "--normalize", "--function", "work"],
+                GOOD,
+                "passed: work: 46 -> 60, +14 (+30.43%)",
+            ),
+            (
+                &["--fail-above", "1", "--function", "ru"],
+                FAILED,
+                "no function is called `ru`, before or after; did you mean run?",
+            ),
+        ];
+        for (arguments, code, says) in cases {
+            let (found, text) = diff(arguments);
+            assert_eq!(found, code, "{arguments:?}: {text}");
+            assert!(text.contains(says), "{arguments:?}: {text}");
+        }
+        let missing = outcome(&["diff", before, "/nonexistent/profile"]);
+        assert_eq!(missing.code, FAILED);
+        assert_eq!(diff(&["--sample-type", "cpu"]).0, FAILED);
+    }
+
+    #[test]
+    fn diff_takes_a_directory_for_runs_of_one_measurement_and_compares_their_mean() {
+        let runs = [
+            ("a/1", "main 10\n"),
+            ("a/2", "main 20\n"),
+            ("b/1", "main 33\n"),
+            ("c/.hidden", "main 33\n"),
+        ];
+        let (directory, _files) = folded_files(&runs);
+        let [mut a, mut b, mut c] = [const { String::new() }; 3];
+        let [a, b, c] = [("a", &mut a), ("b", &mut b), ("c", &mut c)]
+            .map(|(name, text)| path(directory.path(), name, text));
+        let text = good(&["diff", a, b]);
+        assert!(
+            text.contains("Before: 15 (mean of 2 files)\nAfter: 33\n"),
+            "{text}"
+        );
+        assert!(text.contains("+120.00%"), "{text}");
+        let empty = outcome(&["diff", a, c]);
+        assert_eq!(empty.code, FAILED);
+        assert!(
+            empty.notes.contains("there are no files in it"),
+            "{}",
+            empty.notes
+        );
+    }
+
+    #[test]
+    fn pprof_files_that_show_other_types_first_become_one_file() {
+        use prost::Message as _;
+        use tributary_profiles::pprof::testing::{File, Sample, ValueType};
+        let directory = tempfile::tempdir().unwrap();
+        let names = ["a.pb", "b.pb", "c.pb.gz"];
+        let files = names.map(|name| directory.path().join(name).display().to_string());
+        for (file, default_sample_type) in files.iter().zip([2, 0]) {
+            let types = [1, 2].map(|kind| ValueType { kind, unit: 0 });
+            let pprof = File {
+                sample_type: types.to_vec(),
+                sample: vec![Sample {
+                    value: vec![1, 2],
+                    ..Sample::default()
+                }],
+                string_table: ["", "objects", "space"].map(|name| name.into()).to_vec(),
+                default_sample_type,
+                ..File::default()
+            };
+            std::fs::write(file, pprof.encode_to_vec()).unwrap();
+        }
+        let [first, second, merged] = &files;
+        for pair in [[first, second], [second, first]] {
+            good(&["merge", pair[0], pair[1], "-o", merged]);
+            let folded = |name| good(&["convert", merged, "--to", "folded", "--sample-type", name]);
+            assert_eq!(folded("objects"), " 2\n");
+            assert_eq!(folded("space"), " 4\n");
+        }
+    }
+
+    #[test]
+    fn frames_that_a_profile_drops_are_not_shown() {
+        use prost::Message as _;
+        use tributary_profiles::pprof::testing::{File, Function, Location, Sample, ValueType};
+        let names = [
+            "",
+            "cpu",
+            "main",
+            "run",
+            "malloc",
+            "brk",
+            "malloc|brk",
+            "malloc",
+        ];
+        let sample = |location_id: &[u64], value| Sample {
+            location_id: location_id.to_vec(),
+            value: vec![value],
+            label: Vec::new(),
+        };
+        let line = |function_id| tributary_profiles::pprof::testing::Line {
+            function_id,
+            line: 1,
+            column: 0,
+        };
+        let mut file = File {
+            sample_type: vec![ValueType { kind: 1, unit: 0 }],
+            sample: vec![
+                sample(&[4, 3, 2, 1], 7),
+                sample(&[2, 1], 1),
+                // Nothing but what is dropped: it stays.
+                sample(&[4, 3], 2),
+            ],
+            string_table: names.map(|name| name.as_bytes().to_vec()).to_vec(),
+            drop_frames: 6,
+            ..File::default()
+        };
+        for id in 1..=4 {
+            file.function.push(Function {
+                id,
+                name: 1 + i64::try_from(id).unwrap(),
+                ..Function::default()
+            });
+            file.location.push(Location {
+                id,
+                line: vec![line(id)],
+                ..Location::default()
+            });
+        }
+        // The third one is inlined into `run`.
+        file.location[2].line.push(line(2));
+        let directory = tempfile::tempdir().unwrap();
+        let mut name = String::new();
+        let name = path(directory.path(), "p", &mut name);
+        let rows = |file: &File, more: &[&str]| -> Vec<String> {
+            std::fs::write(name, file.encode_to_vec()).unwrap();
+            let text = good(&[&["top", name], more].concat());
+            let rows = text.lines().skip(4).map(|row| {
+                let words: Vec<&str> = row.split_whitespace().collect();
+                [words[0], words[3], words[5]].join(" ")
+            });
+            rows.collect()
+        };
+        assert_eq!(rows(&file, &[]), ["8 10 run", "2 2 brk", "0 8 main"]);
+        file.keep_frames = 7;
+        assert_eq!(rows(&file, &[]), ["9 9 malloc", "1 10 run", "0 8 main"]);
+        file.drop_frames = 0;
+        let all = ["9 9 brk", "1 10 run", "0 9 malloc", "0 8 main"];
+        assert_eq!(rows(&file, &[]), all);
+        let some = ["--focus", "^main$", "--ignore", "^brk"];
+        assert_eq!(rows(&file, &some), ["1 1 run", "0 1 main"]);
+        // What is no regular expression drops nothing, and that is said.
+        file.string_table[6] = b"(".to_vec();
+        file.drop_frames = 6;
+        assert_eq!(rows(&file, &[]), all);
+        let notes = outcome(&["top", name]).notes;
+        let note = "note: drop_frames of a profile has no effect: it is not a regular expression";
+        assert!(notes.contains(note), "{notes}");
+        // Nor does one that would take hundreds of megabytes.
+        file.string_table[6] = br"((\w{90}){90}){90}".to_vec();
+        assert_eq!(rows(&file, &[]), all);
+        let notes = outcome(&["top", name]).notes;
+        let note = "note: drop_frames of a profile has no effect: it is too large";
+        assert!(notes.contains(note), "{notes}");
+    }
+}

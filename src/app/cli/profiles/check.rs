@@ -1,0 +1,128 @@
+//! `collector profiles check`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::input::{self, Kind};
+use super::{Outcome, fetch, load};
+use tributary_profiles::check;
+use tributary_profiles::check::{FINDINGS_PER_RULE, Report, Severity};
+
+pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict: bool) -> Outcome {
+    let mut good = true;
+    let mut text = String::new();
+    for file in files {
+        let name = file.display();
+        match check_file(file, fetching) {
+            Ok(checked) => {
+                let bad = if strict {
+                    !checked.is_clean()
+                } else {
+                    checked.errors > 0
+                };
+                good &= !bad;
+                for line in &checked.lines {
+                    let _ = writeln!(text, "{name}: {line}");
+                }
+                let _ = writeln!(text, "{name}: {}", checked.summary());
+            }
+            Err(error) => {
+                good = false;
+                let _ = writeln!(text, "{name}: error: {error}");
+            }
+        }
+    }
+    Outcome {
+        output: text.into_bytes(),
+        notes: String::new(),
+        code: u8::from(!good),
+    }
+}
+
+#[derive(Default)]
+struct Checked {
+    lines: Vec<String>,
+    errors: usize,
+    warnings: usize,
+    profiles: usize,
+    samples: usize,
+}
+
+impl Checked {
+    fn is_clean(&self) -> bool {
+        self.errors + self.warnings == 0
+    }
+
+    fn summary(&self) -> String {
+        let count = |count: usize, thing: &str| match count {
+            1 => format!("1 {thing}"),
+            _ => format!("{count} {thing}s"),
+        };
+        let content = format!(
+            "{} with {}",
+            count(self.profiles, "profile"),
+            count(self.samples, "sample")
+        );
+        if self.is_clean() {
+            return format!("good: {content}");
+        }
+        let errors = count(self.errors, "error");
+        let warnings = count(self.warnings, "warning");
+        format!("{errors}, {warnings}: {content}")
+    }
+
+    fn add(&mut self, message: &str, report: &Report) {
+        for finding in report.findings() {
+            let word = match finding.rule.severity() {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            self.lines.push(format!("{word}: {message}{finding}"));
+        }
+        for (rule, count) in report.counts() {
+            if *count > FINDINGS_PER_RULE {
+                let more = count - FINDINGS_PER_RULE;
+                let name = rule.name();
+                let line = format!("{message}and {more} more [{name}]");
+                self.lines.push(line);
+            }
+        }
+        self.errors += report.count(Severity::Error);
+        self.warnings += report.count(Severity::Warning);
+    }
+}
+
+const PPROF: &str = "this is a pprof file; `collector profiles convert` makes OTLP profiles of it, which can be checked";
+const TEXT: &str = "this is text; what is checked are OTLP profiles as protobuf or JSON";
+
+fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
+    let bytes = input::read(file, fetching)?;
+    let kind = input::kind(&bytes);
+    let messages = match kind {
+        Kind::OtlpJson => load::requests(&bytes, kind)?,
+        _ => load::requests(&bytes, Kind::Otlp)?,
+    };
+    let mut checked = Checked::default();
+    for (at, bytes) in messages.iter().enumerate() {
+        let place = match messages.len() {
+            1 => String::new(),
+            _ => format!("message {}: ", at + 1),
+        };
+        let request = input::decode(bytes).map_err(|error| match kind {
+            Kind::Pprof if load::is_pprof(bytes) => PPROF.to_owned(),
+            Kind::Folded => TEXT.to_owned(),
+            _ => format!("{place}{error}"),
+        })?;
+        let profiles = || {
+            let resources = request.resource_profiles.iter();
+            let scopes = resources.flat_map(|resource| &resource.scope_profiles);
+            scopes.flat_map(|scope| &scope.profiles)
+        };
+        checked.profiles += profiles().count();
+        checked.samples += profiles()
+            .map(|profile| profile.samples.len())
+            .sum::<usize>();
+        checked.add(&place, &check::check(&request));
+    }
+    Ok(checked)
+}

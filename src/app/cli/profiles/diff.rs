@@ -1,0 +1,360 @@
+//! `collector profiles diff`: what grew, and whether it may.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::{FAILED, GOOD, GREW, Outcome, fetch, load, output, table};
+use crate::app::cli::printable;
+use tributary_profiles::diff::{Change, Diff, Row, Scales, diff};
+use tributary_profiles::top;
+use tributary_profiles::top::Top;
+
+/// What is compared, and what may not grow.
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct Comparison {
+    /// Before: a file, also with gzip, a URL, or a directory whose files are the runs of one measurement; `-` is stdin.
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// After: the same.
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Exit with 1 if the total grew by more than this, such as 10%.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
+    /// Not the total may not grow, but this function, with what it calls. May be given several times.
+    #[arg(long, value_name = "NAME", requires = "fail_above")]
+    function: Vec<String>,
+    /// Not the total may not grow, but each function, in itself.
+    #[arg(long, requires = "fail_above", conflicts_with = "function")]
+    each_function: bool,
+    /// What of a function counts: `flat`, what was counted in itself, or `cum`, with what it calls. The table is sorted
+    /// by it. Default: `cum` with --function, else `flat`.
+    #[arg(long, value_enum, value_name = "COLUMN")]
+    by: Option<Column>,
+    /// Functions below this share of the total, before and after, are left out: what a few samples say is chance. It does
+    /// not concern those that --function names.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
+    min_share: f64,
+    /// Compare shares: scale what was before to the total after. For measurements of different length or load; the total
+    /// cannot grow then.
+    #[arg(long)]
+    normalize: bool,
+    #[command(flatten)]
+    table: table::Table,
+    #[command(flatten)]
+    reading: load::Reading,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Column {
+    Flat,
+    Cum,
+}
+
+impl Column {
+    fn of(self, row: &Row) -> Change {
+        match self {
+            Column::Flat => row.flat,
+            Column::Cum => row.cumulative,
+        }
+    }
+}
+
+/// Compares, and judges if there is a limit.
+pub(super) fn compare(arguments: &Comparison) -> Outcome {
+    match arguments.compare() {
+        Ok((output, notes, grew)) => Outcome {
+            output: output.into_bytes(),
+            notes,
+            code: if grew { GREW } else { GOOD },
+        },
+        Err(error) => Outcome {
+            output: Vec::new(),
+            notes: format!("error: {error}\n"),
+            code: FAILED,
+        },
+    }
+}
+
+/// One of the two sides.
+struct Side {
+    top: Top,
+    runs: usize,
+    notes: String,
+}
+
+impl Comparison {
+    fn compare(&self) -> Result<(String, String, bool), String> {
+        let gated_by_total = !self.each_function && self.function.is_empty();
+        if self.normalize && gated_by_total && self.fail_above.is_some() {
+            return Err("with --normalize both totals are equal: add --function or \
+                        --each-function to --fail-above"
+                .to_owned());
+        }
+        let before = self.side(&self.before, self.table.sample_type.as_deref())?;
+        let kind = self.table.sample_type.as_deref();
+        let after = self.side(&self.after, kind.or(Some(&before.top.sample_type.0)))?;
+        let [first, second] = [&before, &after].map(|side| &side.top.sample_type);
+        if first != second {
+            return Err(format!(
+                "{} is in {} before, but in {} after",
+                printable(&first.0),
+                printable(&first.1),
+                printable(&second.1)
+            ));
+        }
+        let mut scales = Scales {
+            before: 1.0 / before.runs as f64,
+            after: 1.0 / after.runs as f64,
+        };
+        if self.normalize {
+            scales = scales.normalized(&before.top, &after.top);
+        }
+        let diff = diff(&before.top, &after.top, scales);
+        let mut text = self.heading(&before, &after, diff.total);
+        self.rows(&mut text, &first.1, &diff);
+        let grew = match self.fail_above {
+            Some(limit) => self.judge(&mut text, &first.1, &diff, limit)?,
+            None => false,
+        };
+        Ok((text, before.notes + &after.notes, grew))
+    }
+
+    fn side(&self, place: &Path, sample_type: Option<&str>) -> Result<Side, String> {
+        let files = runs(place)?;
+        let mut loaded = match files.as_slice() {
+            [file] => load::load(file, &self.reading)?,
+            files => load::merge(files, &self.reading)?,
+        };
+        loaded.name = place.display().to_string();
+        let kind = output::kind(&loaded, sample_type)?;
+        let top = top::top(&loaded.profiles, kind, &self.table.selection());
+        let mut notes = loaded.notes;
+        for note in &top.notes {
+            let _ = writeln!(notes, "{}: note: {}", place.display(), printable(note));
+        }
+        Ok(Side {
+            top,
+            runs: files.len(),
+            notes,
+        })
+    }
+
+    fn column(&self) -> Column {
+        self.by.unwrap_or(match self.function.is_empty() {
+            true => Column::Flat,
+            false => Column::Cum,
+        })
+    }
+
+    fn heading(&self, before: &Side, after: &Side, total: Change) -> String {
+        let (name, unit) = &before.top.sample_type;
+        let mut text = String::new();
+        let _ = writeln!(text, "Type: {} ({})", printable(name), printable(unit));
+        let scaled = if self.normalize {
+            ", scaled to the total after"
+        } else {
+            ""
+        };
+        for (word, value, side, scaled) in [
+            ("Before", total.before, before, scaled),
+            ("After", total.after, after, ""),
+        ] {
+            let runs = match side.runs {
+                1 => String::new(),
+                runs => format!(" (mean of {runs} files)"),
+            };
+            let value = self.value(value, unit);
+            let _ = writeln!(text, "{word}: {value}{runs}{scaled}");
+        }
+        let _ = writeln!(text, "Total: {}", self.change(total, unit));
+        text
+    }
+
+    /// What grew and what shrank, most first.
+    fn rows(&self, text: &mut String, unit: &str, diff: &Diff) {
+        let column = self.column();
+        let large = |row: &&Row| row.cumulative.share(diff.total) >= self.min_share;
+        let changed = diff.rows.iter().filter(large);
+        let changed = changed.filter(|row| column.of(row).difference() != 0.0);
+        let (mut grew, mut shrank): (Vec<&Row>, Vec<&Row>) =
+            changed.partition(|row| column.of(row).difference() > 0.0);
+        for (rows, what) in [(&mut grew, "Grew"), (&mut shrank, "Shrank")] {
+            rows.sort_by(|a, b| {
+                let by = |row: &Row| column.of(row).difference().abs();
+                by(b).total_cmp(&by(a)).then_with(|| a.name.cmp(&b.name))
+            });
+            let shown = self.table.shown(rows.len());
+            let _ = match (shown, rows.len()) {
+                (_, 0) => writeln!(text, "{what}: none"),
+                (shown, all) if shown < all => writeln!(text, "{what}: {all}, of which {shown}"),
+                (_, all) => writeln!(text, "{what}: {all}"),
+            };
+            if rows.is_empty() {
+                continue;
+            }
+            let _ = writeln!(
+                text,
+                "{:>12} {:>12} {:>9} {:>12} {:>12}",
+                "flat", "change", "", "cum", "change"
+            );
+            for row in rows.iter().take(shown) {
+                for change in [row.flat, row.cumulative] {
+                    let _ = write!(
+                        text,
+                        "{:>12} {:>12} {:>9} ",
+                        self.value(change.after, unit),
+                        self.signed(change.difference(), unit),
+                        growth(change)
+                    );
+                }
+                let _ = writeln!(text, " {}", printable(&row.name));
+            }
+        }
+    }
+
+    /// Says what grew by more than it may, and whether anything did.
+    fn judge(
+        &self,
+        text: &mut String,
+        unit: &str,
+        diff: &Diff,
+        limit: f64,
+    ) -> Result<bool, String> {
+        let column = self.column();
+        let mut judged: Vec<(String, Change)> = Vec::new();
+        if self.each_function {
+            let large = |row: &&Row| column.of(row).share(diff.total) >= self.min_share;
+            let rows = diff.rows.iter().filter(large);
+            judged.extend(rows.map(|row| (printable(&row.name), column.of(row))));
+        } else if self.function.is_empty() {
+            judged.push(("the total".to_owned(), diff.total));
+        }
+        for name in &self.function {
+            // What guards nothing has to be noticed.
+            let row = diff.rows.iter().find(|row| row.name == *name);
+            let row = row.ok_or_else(|| unknown(name, diff))?;
+            judged.push((printable(name), column.of(row)));
+        }
+        let (mut bad, good): (Vec<_>, Vec<_>) = judged
+            .into_iter()
+            .partition(|(_, change)| change.growth() > limit);
+        bad.sort_by(|(_, a), (_, b)| b.difference().total_cmp(&a.difference()));
+        let limit = format!("{:.4}", limit * 100.0);
+        let limit = limit.trim_end_matches('0').trim_end_matches('.');
+        for (name, change) in &bad {
+            let change = self.change(*change, unit);
+            let _ = writeln!(text, "FAILED: {name}: {change}, more than {limit}%");
+        }
+        if bad.is_empty() {
+            let _ = match good.as_slice() {
+                [(name, change)] => {
+                    let change = self.change(*change, unit);
+                    writeln!(text, "passed: {name}: {change}, not more than {limit}%")
+                }
+                all => writeln!(
+                    text,
+                    "passed: none of {} functions grew by more than {limit}%",
+                    all.len()
+                ),
+            };
+        }
+        Ok(!bad.is_empty())
+    }
+
+    fn change(&self, change: Change, unit: &str) -> String {
+        format!(
+            "{} -> {}, {} ({})",
+            self.value(change.before, unit),
+            self.value(change.after, unit),
+            self.signed(change.difference(), unit),
+            growth(change)
+        )
+    }
+
+    fn value(&self, value: f64, unit: &str) -> String {
+        self.table.show(value.round() as i64, unit)
+    }
+
+    fn signed(&self, value: f64, unit: &str) -> String {
+        let shown = self.value(value, unit);
+        match value.round() > 0.0 {
+            true => format!("+{shown}"),
+            false => shown,
+        }
+    }
+}
+
+/// By how much of itself a value grew.
+fn growth(change: Change) -> String {
+    match change.growth() {
+        growth if growth.is_infinite() => "new".to_owned(),
+        growth => format!("{:+.2}%", growth * 100.0),
+    }
+}
+
+/// The error for a function that neither side has.
+fn unknown(name: &str, diff: &Diff) -> String {
+    let similar = diff.rows.iter().map(|row| row.name.as_str());
+    let mut similar: Vec<String> = similar
+        .filter(|known| known.contains(name))
+        .map(printable)
+        .collect();
+    similar.sort_by_key(String::len);
+    similar.truncate(3);
+    let hint = match similar.as_slice() {
+        [] => "`collector profiles top -n 0` lists them".to_owned(),
+        names => format!("did you mean {}?", names.join(" or ")),
+    };
+    format!(
+        "no function is called `{}`, before or after; {hint}",
+        printable(name)
+    )
+}
+
+/// The files of a measurement.
+fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
+    if fetch::url(place).is_some() || !place.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let cannot = |error: std::io::Error| format!("{}: cannot read it: {error}", place.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(place).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if !hidden && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    match files.is_empty() {
+        true => Err(format!("{}: there are no files in it", place.display())),
+        false => Ok(files),
+    }
+}
+
+/// `10%` or `10`, as a part of 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err("it must be a number of percent that is not below 0, such as 10%".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percents_are_read_with_and_without_the_sign() {
+        assert_eq!(percent("10%"), Ok(0.1));
+        assert_eq!(percent("0.5"), Ok(0.005));
+        assert_eq!(percent("0 %"), Ok(0.0));
+        for bad in ["-1%", "ten", "%", "inf", "NaN"] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
+    }
+}

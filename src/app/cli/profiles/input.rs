@@ -1,0 +1,147 @@
+//! Profiles from files and URLs, whatever they are: OTLP as protobuf or JSON, pprof, folded stacks.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message as _;
+
+use super::fetch;
+use tributary_compression::Codec;
+use tributary_compression::decompress::decompress;
+use tributary_memory::Budget;
+use tributary_otlp::Signal;
+use tributary_otlp::reader::Fields;
+use tributary_profiles::{layout, pprof};
+
+/// The most a file may have once it is decompressed.
+pub(super) const LIMIT: u64 = 1 << 30;
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Otlp,
+    OtlpJson,
+    Pprof,
+    Folded,
+}
+
+/// What these decompressed bytes are. A pprof file has fields that OTLP has not, of which its strings are always there;
+/// folded stacks are text without control characters, which no encoded message is.
+pub(super) fn kind(bytes: &[u8]) -> Kind {
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        return Kind::OtlpJson;
+    }
+    // Its reader says what it is.
+    if pprof::foreign(bytes).is_some() {
+        return Kind::Pprof;
+    }
+    let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t');
+    if !bytes.is_empty() && !bytes.iter().any(control) && str::from_utf8(bytes).is_ok() {
+        return Kind::Folded;
+    }
+    if bytes.first() == Some(&0) {
+        return Kind::Otlp;
+    }
+    match Fields::new(bytes).any(|field| field.is_ok_and(|field| field.number > 2)) {
+        true => Kind::Pprof,
+        false => Kind::Otlp,
+    }
+}
+
+/// Whether this is a message of OTLP.
+pub(super) fn valid(bytes: &[u8]) -> Result<(), String> {
+    // An old layout often cannot be decoded, and this says why.
+    layout::recognise(bytes).map_err(|error| error.to_string())?;
+    tributary_otlp::validate(Signal::Profiles, bytes)
+        .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
+    Ok(())
+}
+
+/// A message of OTLP.
+pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
+    valid(bytes)?;
+    ExportProfilesServiceRequest::decode(bytes)
+        .map_err(|error| format!("these are no OTLP profiles: {error}"))
+}
+
+/// What is in a file or at a URL, decompressed.
+pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, String> {
+    let cannot = |error: io::Error| format!("cannot read it: {error}");
+    let mut bytes = Vec::new();
+    if let Some(url) = fetch::url(file) {
+        bytes = fetching.fetch(url, LIMIT)?;
+    } else if file.as_os_str() == "-" {
+        limited(io::stdin().lock(), &mut bytes).map_err(cannot)?;
+    } else {
+        let file = File::open(file).map_err(cannot)?;
+        // As much as it has now, and a byte to see that this is all.
+        let size = file.metadata().map_err(cannot)?.len().min(LIMIT) + 1;
+        bytes.reserve_exact(usize::try_from(size).unwrap_or_default());
+        limited(file, &mut bytes).map_err(cannot)?;
+    }
+    // A server or an archive may compress what is compressed.
+    for _ in 0..2 {
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            bytes = decompressed(&bytes).map_err(cannot)?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn decompressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    // What it takes is limited by the size alone.
+    let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
+    let mut permit = Budget::new(usize::MAX).nothing();
+    decompress(Codec::Gzip, bytes, limit, &mut permit).map_err(io::Error::other)
+}
+
+fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {
+    if reader.take(LIMIT + 1).read_to_end(output)? as u64 > LIMIT {
+        return Err(io::Error::other(format!("it has more than {LIMIT} bytes")));
+    }
+    Ok(())
+}
+
+/// The messages of a file: one, or several with four bytes of length (big-endian) before each. No message begins with
+/// a zero byte, and no length of less than 16 MiB with another.
+pub(super) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
+    if bytes.first() != Some(&0) {
+        return Ok(vec![bytes]);
+    }
+    let mut messages = Vec::new();
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some((message, after)) = after.split_at_checked(length) else {
+            let missing = length - after.len();
+            return Err(format!(
+                "it ends {missing} bytes before the end of its last message"
+            ));
+        };
+        messages.push(message);
+        rest = after;
+    }
+    match rest {
+        [] => Ok(messages),
+        _ => Err("it ends within the length of a message".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_with_a_length_before_them_are_taken_apart() {
+        let framed = [&[0, 0, 0, 2][..], b"ab", &[0, 0, 0, 1], b"c"].concat();
+        assert_eq!(messages(&framed).unwrap(), [&b"ab"[..], b"c"]);
+        assert_eq!(messages(b"abc").unwrap(), [b"abc"]);
+        assert_eq!(messages(b"").unwrap(), [b""]);
+        let short = messages(&framed[..8]).unwrap_err();
+        assert!(short.contains("within the length"), "{short}");
+        let short = messages(&[0, 0, 0, 2, 9]).unwrap_err();
+        assert!(short.contains("1 bytes before"), "{short}");
+    }
+}

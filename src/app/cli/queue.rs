@@ -1,0 +1,237 @@
+//! `collector queue`: stored queues, looked into and emptied while no collector uses them.
+
+mod drain;
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use jiff::Timestamp;
+
+use crate::queue::decode_record;
+use tributary_config::Sources;
+use tributary_storage::{Contents, QueueName};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show what stored queues hold: records, items, age, files, damage. Changes nothing. Exits with 1 if something is
+    /// damaged.
+    Inspect {
+        /// A queue's directory, or that of a `file_storage` extension.
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
+    /// Send what a stored queue holds, and remove it there as it is delivered. No collector may use the queue
+    /// meanwhile.
+    Drain(drain::Arguments),
+    /// Write what a stored queue holds to a file, in its order, as the `file` exporter does; the queue keeps it.
+    Export {
+        /// A queue's directory.
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+        /// The file.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// JSON lines, or protobuf behind lengths.
+        #[arg(long, value_enum, default_value_t = Format::Json)]
+        format: Format,
+    },
+}
+
+/// How requests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Json,
+    Proto,
+}
+
+/// What to print, and the exit code.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// For stdout.
+    pub(super) output: String,
+    /// For stderr.
+    pub(super) notes: String,
+    pub(super) code: u8,
+}
+
+impl Outcome {
+    fn failed(error: &str) -> Self {
+        Outcome {
+            notes: format!("error: {error}\n"),
+            code: 1,
+            ..Outcome::default()
+        }
+    }
+}
+
+pub(super) fn run(command: &Command, sources: &Sources) -> Outcome {
+    let done = match command {
+        Command::Inspect { directory } => inspect(directory),
+        Command::Drain(arguments) => drain::run(arguments, sources),
+        Command::Export {
+            directory,
+            output,
+            format,
+        } => export(directory, output, *format),
+    };
+    done.unwrap_or_else(|error| Outcome::failed(&error))
+}
+
+/// Whose queue that is, by the name of its directory.
+fn name_of(directory: &Path) -> Result<QueueName, String> {
+    let whole = directory
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    let name = whole.file_name().and_then(|name| name.to_str());
+    name.and_then(QueueName::of_directory).ok_or_else(|| {
+        format!(
+            "{} is no stored queue: their names are like `exporter_otlp_grpc_traces`; `collector queue inspect` lists \
+             those of a `file_storage` directory",
+            directory.display()
+        )
+    })
+}
+
+fn inspect(directory: &Path) -> Result<Outcome, String> {
+    let queues = match name_of(directory) {
+        Ok(name) => vec![(name, directory.to_owned())],
+        Err(no_queue) => {
+            let listed = tributary_storage::list(directory);
+            let listed = listed.map_err(|error| format!("{}: {error}", directory.display()))?;
+            if listed.is_empty() {
+                return Err(no_queue);
+            }
+            listed
+        }
+    };
+    let mut outcome = Outcome::default();
+    for (name, path) in queues {
+        match tributary_storage::inspect(&path) {
+            Ok(contents) => {
+                outcome.output += &describe(&name, &path, &contents);
+                if contents.found.lost_records > 0 || !contents.found.damaged.is_empty() {
+                    outcome.code = 1;
+                }
+            }
+            Err(error) => {
+                outcome.notes += &format!("error: {error}\n");
+                outcome.code = 1;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
+    let found = &contents.found;
+    let mut text = format!("{}, {}: {}\n", name.exporter, name.signal, path.display());
+    let waiting = format!(
+        "{} records, {} {}",
+        found.records,
+        found.items,
+        name.signal.items_name()
+    );
+    let oldest = found
+        .oldest
+        .and_then(|oldest| Timestamp::from_millisecond(oldest.try_into().ok()?).ok());
+    let oldest = oldest.map_or_else(String::new, |oldest| format!(", the oldest of {oldest}"));
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "  waiting: {waiting}{oldest}");
+    let _ = writeln!(
+        text,
+        "  on disk: {} bytes in {} files",
+        found.bytes, contents.segments
+    );
+    for (file, offset, bytes) in &found.damaged {
+        let _ = writeln!(
+            text,
+            "  damaged: {bytes} bytes at {offset} of {}",
+            file.display()
+        );
+    }
+    if found.lost_records > 0 {
+        let _ = writeln!(
+            text,
+            "  lost: {} records were in what is damaged",
+            found.lost_records
+        );
+    }
+    if found.position_lost {
+        let _ = writeln!(
+            text,
+            "  position: damaged, so what was delivered already counts as waiting"
+        );
+    }
+    if found.cut_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  unfinished: {} bytes of the last write",
+            found.cut_bytes
+        );
+    }
+    if contents.in_use {
+        let _ = writeln!(
+            text,
+            "  in use by a running collector: this is a moment of it"
+        );
+    }
+    text
+}
+
+fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, String> {
+    name_of(directory)?;
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", output.display());
+    let mut file = BufWriter::new(File::create(output).map_err(|error| failed(&error))?);
+    let (mut records, mut items, mut strange) = (0_u64, 0_u64, 0_u64);
+    let waiting = tributary_storage::reader(directory).map_err(|error| error.to_string())?;
+    let found = waiting.found;
+    for record in waiting.records {
+        let (of_record, data) = record.map_err(|error| error.to_string())?;
+        let Some(mut batch) = decode_record(vec![data], of_record) else {
+            strange += 1;
+            continue;
+        };
+        let signal = batch.signal();
+        for request in batch.wire().parts() {
+            let written = match format {
+                Format::Json => {
+                    let json = tributary_otlp::json::from_wire(signal, request);
+                    let json = json.map_err(|error| failed(&error))?;
+                    file.write_all(&json).and_then(|()| file.write_all(b"\n"))
+                }
+                Format::Proto => {
+                    let length = u32::try_from(request.len()).map_err(|error| failed(&error))?;
+                    file.write_all(&length.to_be_bytes())
+                        .and_then(|()| file.write_all(request))
+                }
+            };
+            written.map_err(|error| failed(&error))?;
+        }
+        records += 1;
+        items += of_record as u64;
+    }
+    file.flush().map_err(|error| failed(&error))?;
+    let mut outcome = Outcome {
+        notes: format!(
+            "{records} records with {items} items are in {}\n",
+            output.display()
+        ),
+        ..Outcome::default()
+    };
+    if found.lost_records > 0 || !found.damaged.is_empty() {
+        outcome.notes += &format!(
+            "error: {} records are lost: they were in {} damaged places, which `collector queue inspect` lists\n",
+            found.lost_records,
+            found.damaged.len(),
+        );
+        outcome.code = 1;
+    }
+    if strange > 0 {
+        outcome.notes += &format!("error: {strange} records are not what this program writes\n");
+        outcome.code = 1;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,213 @@
+//! `collector queue drain`: through an exporter, one record after the other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::time::Instant;
+
+use super::{Outcome, name_of};
+use crate::app::config::Config;
+use crate::component::{Extensions, Host, Terminal};
+use crate::pipeline::health::Health;
+use crate::pipeline::{Component, Consumer};
+use crate::queue::decode_record;
+use tributary_config::{ComponentId, Sources};
+use tributary_memory::{Budget, machine_memory};
+use tributary_net::listeners::Listeners;
+use tributary_otlp::Signal;
+use tributary_storage::StorageMetrics;
+use tributary_storage::{Lease, Logs, Next, Options};
+
+/// How long the exporter may take to end.
+const LAST: std::time::Duration = std::time::Duration::from_secs(5);
+/// How many bytes of records are read at once.
+const CHUNK: usize = 256 << 10;
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct Arguments {
+    /// A queue's directory.
+    #[arg(value_name = "DIRECTORY")]
+    directory: PathBuf,
+    /// Where to send it: OTLP over HTTP, as in `http://localhost:4318`; a running collector will do.
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "exporter",
+        conflicts_with = "exporter"
+    )]
+    endpoint: Option<String>,
+    /// The exporter to send it through, with its TLS and credentials, from the configuration that `--config` names.
+    #[arg(long, value_name = "ID")]
+    exporter: Option<ComponentId>,
+}
+
+pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, String> {
+    let name = name_of(&arguments.directory)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    runtime.block_on(async {
+        let (config, id) = configuration(arguments, name.signal, sources)?;
+        let terminal = exporter(&config, &id, name.signal)?;
+        let metrics = StorageMetrics::new(&[]);
+        let opened = Logs::default().open(&arguments.directory, &Options::default(), metrics);
+        let (lease, recovered) = opened.map_err(|error| error.to_string())?;
+        lease.take_over();
+        let before = lease.log().usage();
+        let mut sent = Sent::default();
+        let outcome = send_all(&lease, terminal, name.signal, &mut sent).await;
+        let left = lease.log().usage();
+        lease.close();
+        outcome?;
+        // What was found to be damaged, when it was opened or when it was read.
+        let lost = recovered.map_or(0, |recovered| recovered.lost_records)
+            + before.records.saturating_sub(sent.records + left.records);
+        let mut outcome = Outcome {
+            notes: format!(
+                "{} records with {} items were delivered; {} records with {} items are left\n",
+                sent.records, sent.items, left.records, left.items,
+            ),
+            ..Outcome::default()
+        };
+        if lost > 0 {
+            outcome.notes +=
+                &format!("error: {lost} records were in damaged blocks and are lost\n");
+            outcome.code = 1;
+        }
+        if let Some(why) = sent.refused {
+            outcome.notes += &format!("error: what is left was refused: {why}\n");
+            outcome.code = 1;
+        }
+        Ok(outcome)
+    })
+}
+
+/// The configuration of the exporter, whose own queue would only be in the way.
+fn configuration(
+    arguments: &Arguments,
+    signal: Signal,
+    sources: &Sources,
+) -> Result<(Config, ComponentId), String> {
+    let load = |sources: &Sources| {
+        let loaded = crate::app::config::load(sources, false);
+        loaded.config.ok_or_else(|| loaded.report.render())
+    };
+    let Some(id) = &arguments.exporter else {
+        let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
+        // JSON is YAML, and quotes what has to be.
+        let endpoint = serde_json::Value::from(endpoint);
+        let text = format!(
+            "yaml:{{receivers: {{nop: {{}}}}, exporters: {{otlp_http: {{endpoint: {endpoint}, \
+             sending_queue: {{enabled: false}}}}}}, \
+             service: {{pipelines: {{{signal}: {{receivers: [nop], exporters: [otlp_http]}}}}}}}}"
+        );
+        let config = load(&Sources {
+            configs: vec![text],
+            sets: Vec::new(),
+        })?;
+        let id = "otlp_http".parse().map_err(|error| format!("{error}"))?;
+        return Ok((config, id));
+    };
+    if sources.configs.is_empty() {
+        return Err("--exporter needs --config, the configuration it is in".to_owned());
+    }
+    let mut sources = sources.clone();
+    let config = load(&sources)?;
+    let found = config.exporters.iter().find(|(other, _)| other == id);
+    let (_, configured) =
+        found.ok_or_else(|| format!("the configuration has no exporter `{id}`"))?;
+    if configured.config.print().get("sending_queue").is_none() {
+        return Ok((config, id.clone()));
+    }
+    let key = serde_json::Value::from(id.to_string());
+    sources.configs.push(format!(
+        "yaml:{{exporters: {{{key}: {{sending_queue: {{enabled: false}}}}}}}}"
+    ));
+    Ok((load(&sources)?, id.clone()))
+}
+
+fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Terminal, String> {
+    let memory = usize::try_from(machine_memory() / 2).unwrap_or(usize::MAX);
+    let host = Host {
+        budget: Budget::new(memory),
+        listeners: Listeners::default(),
+        health: Arc::new(Health::default()),
+        stored_queues: Logs::default(),
+    };
+    let found = config.exporters.iter().find(|(other, _)| other == id);
+    let (_, configured) =
+        found.ok_or_else(|| format!("the configuration has no exporter `{id}`"))?;
+    let mut services = Vec::new();
+    for needed in configured.config.uses_extensions() {
+        let extension = config
+            .extensions
+            .iter()
+            .find(|(other, _)| *other == needed.extension);
+        if let Some((id, extension)) = extension {
+            let built = extension.config.build(&host.context(id));
+            let built = built.map_err(|error| format!("extensions.{id}: {error}"))?;
+            services.push((id.clone(), built.services));
+        }
+    }
+    let mut context = host.context(id);
+    context.extensions = Extensions::from_iter(services);
+    let terminal = configured.config.build(&context, &[signal]);
+    let mut terminal = terminal.map_err(|error| format!("exporters.{id}: {error}"))?;
+    terminal.component.start();
+    Ok(terminal)
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+struct Sent {
+    records: u64,
+    items: u64,
+    /// Why what is left is left.
+    refused: Option<String>,
+}
+
+/// Sends until there is nothing left, or something is refused.
+async fn send_all(
+    lease: &Lease,
+    terminal: Terminal,
+    signal: Signal,
+    sent: &mut Sent,
+) -> Result<(), String> {
+    let Terminal { inputs, component } = terminal;
+    let consumer = inputs
+        .get(signal)
+        .ok_or_else(|| format!("the exporter does not take {signal}"))?;
+    let outcome = send_each(lease, consumer.as_ref(), sent).await;
+    Component::shutdown(component, Instant::now() + LAST).await;
+    outcome
+}
+
+async fn send_each(lease: &Lease, consumer: &dyn Consumer, sent: &mut Sent) -> Result<(), String> {
+    // Waiting for the disk holds up nobody else here.
+    while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
+        for record in records {
+            let Some(batch) = decode_record(record.parts, record.items) else {
+                sent.refused = Some("it is not what this program writes".to_owned());
+                continue;
+            };
+            match consumer.consume(batch).await {
+                Ok(()) => {
+                    lease.log().acknowledge(record.sequence, record.items);
+                    sent.records += 1;
+                    sent.items += record.items as u64;
+                }
+                Err(nack) => {
+                    sent.refused = Some(nack.reason.into_owned());
+                    if nack.retryable {
+                        return Ok(());
+                    }
+                    // The others may be better.
+                }
+            }
+        }
+    }
+    Ok(())
+}

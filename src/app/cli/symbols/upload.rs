@@ -1,0 +1,226 @@
+//! `collector symbols upload`: files to the extension `symbol_upload`.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::stream;
+use http::{HeaderValue, Request, Uri, header};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::Outcome;
+use tributary_config::ComponentId;
+use tributary_net::Owner;
+use tributary_net::client::{Connector, full_error, host_of, parse_url};
+use tributary_net::tls::rotation::RotatingClient;
+use tributary_net::tls::{ClientTls, TlsVersion};
+use tributary_symbols::BuildId;
+use tributary_symbols::describe::describe;
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct Arguments {
+    /// Where the collector's `symbol_upload` extension is, as in https://collector.example.com:13135.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// A file with the token that says who we are.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The files are binaries whose debug information is uploaded besides.
+    #[arg(long)]
+    executable: bool,
+    /// How long one file may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    timeout: u32,
+    /// The certificate authorities to trust, instead of the system's (PEM).
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Accept any certificate: anybody on the way can read the token.
+    #[arg(long)]
+    insecure_skip_verify: bool,
+    /// Binaries with debug information inside, or files with the debug information of binaries.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(super) fn upload(arguments: &Arguments) -> Outcome {
+    let mut outcome = Outcome::default();
+    let uploader = match Uploader::new(arguments) {
+        Ok(uploader) => uploader,
+        Err(error) => {
+            outcome.notes = format!("error: {error}\n");
+            outcome.code = 1;
+            return outcome;
+        }
+    };
+    for file in &arguments.files {
+        match uploader.upload(file) {
+            Ok(id) => outcome
+                .output
+                .push_str(&format!("{id} {}\n", file.display())),
+            // The others may go.
+            Err(error) => {
+                outcome
+                    .notes
+                    .push_str(&format!("error: {}: {error}\n", file.display()));
+                outcome.code = 1;
+            }
+        }
+    }
+    outcome
+}
+
+struct Uploader {
+    runtime: tokio::runtime::Runtime,
+    connector: Connector,
+    base: Uri,
+    token: Option<HeaderValue>,
+    suffix: &'static str,
+    timeout: Duration,
+}
+
+/// How much of a file is read at once, in bytes.
+const PIECE: usize = 256 << 10;
+/// How much of an answer is shown, in bytes.
+const ANSWER: usize = 1024;
+
+impl Uploader {
+    fn new(arguments: &Arguments) -> Result<Self, String> {
+        let base = parse_url(&arguments.to)?;
+        let token = arguments.token_file.as_deref().map(token).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        let connector = {
+            let _inside = runtime.enter();
+            connector(&base, arguments)?
+        };
+        Ok(Uploader {
+            runtime,
+            connector,
+            base,
+            token,
+            suffix: match arguments.executable {
+                true => "/executable",
+                false => "",
+            },
+            timeout: Duration::from_secs(arguments.timeout.into()),
+        })
+    }
+
+    fn upload(&self, path: &Path) -> Result<BuildId, String> {
+        let description = describe(path, 0).map_err(|error| error.to_string())?;
+        let id = description.build_id.ok_or(
+            "it is no ELF file with a build id; let the linker make one: `-Wl,--build-id` for gcc and clang",
+        )?;
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        let send = async { timeout(self.timeout, self.send(&id, file)).await };
+        let sent = self.runtime.block_on(send);
+        sent.unwrap_or_else(|_| {
+            Err(format!(
+                "it did not go within {} s; --timeout allows more",
+                self.timeout.as_secs()
+            ))
+        })?;
+        Ok(id)
+    }
+
+    async fn send(&self, id: &BuildId, file: File) -> Result<(), String> {
+        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        let addresses = self.connector.resolve().await.map_err(|error| error.0)?;
+        let stream = self.connector.connect(&addresses).await;
+        let stream = stream.map_err(|error| error.0)?;
+        let broke = |error: hyper::Error| match self.connector.verdict() {
+            Some(verdict) => verdict,
+            None => format!("the connection broke: {}", full_error(&error)),
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(broke)?;
+        tokio::spawn(connection);
+        let path = self.base.path().trim_end_matches('/');
+        let host = self.base.authority().map_or("", |host| host.as_str());
+        let mut request = Request::put(format!("{path}/symbols/{id}{}", self.suffix))
+            .header(header::HOST, host)
+            .header(header::CONTENT_LENGTH, length)
+            .body(StreamBody::new(pieces(file)))
+            .map_err(|error| error.to_string())?;
+        if let Some(token) = &self.token {
+            let headers = request.headers_mut();
+            headers.insert(header::AUTHORIZATION, token.clone());
+        }
+        let mut response = sender.send_request(request).await.map_err(broke)?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let mut said = Vec::new();
+        while let Some(Ok(frame)) = response.body_mut().frame().await {
+            said.extend(frame.into_data().unwrap_or_default());
+            if said.len() > ANSWER {
+                break;
+            }
+        }
+        said.truncate(ANSWER);
+        let said = String::from_utf8_lossy(&said);
+        let said: String = said.trim().chars().filter(|c| !c.is_control()).collect();
+        Err(format!("the server answered {}: {said}", response.status()))
+    }
+}
+
+/// A file piece by piece.
+fn pieces(file: File) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> {
+    stream::unfold(Some(file), |file| async {
+        let mut file = file?;
+        let mut piece = vec![0; PIECE];
+        // Nothing else runs on this thread.
+        match file.read(&mut piece) {
+            Ok(0) => None,
+            Ok(length) => {
+                piece.truncate(length);
+                Some((Ok(Frame::data(piece.into())), Some(file)))
+            }
+            Err(error) => Some((Err(error), None)),
+        }
+    })
+}
+
+fn token(path: &Path) -> Result<HeaderValue, String> {
+    let named = |reason: String| format!("--token-file {}: {reason}", path.display());
+    let token = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut value = value.map_err(|_| named("it holds no token".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn connector(base: &Uri, arguments: &Arguments) -> Result<Connector, String> {
+    let host = host_of(base);
+    if base.scheme_str() != Some("https") {
+        return Ok(Connector::new(host, base.port_u16().unwrap_or(80), None));
+    }
+    let tls = ClientTls {
+        insecure_skip_verify: arguments.insecure_skip_verify,
+        ca_file: arguments.ca_file.clone().unwrap_or_default(),
+        min_version: Some(TlsVersion::V1_2),
+        ..ClientTls::default()
+    };
+    let failed = |error: tributary_net::tls::TlsError| {
+        error.to_string().replace("tls::ca_file", "--ca-file")
+    };
+    let name = tls.server_name(host).map_err(failed)?;
+    let id: ComponentId = "symbols".parse().map_err(|_| "no id")?;
+    let client = RotatingClient::new(&tls, &[b"http/1.1"], Owner::new(&id, "command"));
+    let client = client.map_err(failed)?;
+    Ok(Connector::new(
+        host,
+        base.port_u16().unwrap_or(443),
+        Some((client, name)),
+    ))
+}

@@ -1,0 +1,70 @@
+//! No two that run write to the same file.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::app::config::assemble::{Facts, Writing};
+use tributary_config::report::{Diagnostic, Report};
+
+pub(super) fn check(facts: &Facts, report: &mut Report) {
+    let mut running: Vec<(PathBuf, &Writing)> = facts
+        .writing
+        .iter()
+        .filter(|writing| facts.runs(writing.kind, &writing.id))
+        .map(|writing| (plain(&writing.file), writing))
+        // Terminals and the like have room for several.
+        .filter(|(file, _)| !file.starts_with("/dev"))
+        .collect();
+    running.sort_by_key(|(_, writing)| writing.span);
+    for (index, (file, later)) in running.iter().enumerate() {
+        let earlier = running
+            .iter()
+            .take(index)
+            .find(|(earlier, _)| earlier == file);
+        if let Some((_, earlier)) = earlier {
+            let message = format!(
+                "the {} `{}` and the {} `{}` write to the same file, `{}`",
+                earlier.kind.name(),
+                earlier.id,
+                later.kind.name(),
+                later.id,
+                later.file.display()
+            );
+            let help = "give one of them another file; one of them can serve several pipelines";
+            report.push(
+                Diagnostic::error(message, later.span)
+                    .path(later.path.clone())
+                    .related(earlier.span, "the other one")
+                    .help(help),
+            );
+        }
+    }
+}
+
+/// The path from the root, without `.` and `..`. Links are not followed: the file may not be there yet.
+fn plain(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_has_one_path() {
+        let plain = |path: &str| super::plain(Path::new(path));
+        assert_eq!(plain("/a/./b/../c"), Path::new("/a/c"));
+        assert_eq!(plain("c"), plain("./x/../c"));
+        assert!(plain("c").is_absolute());
+    }
+}

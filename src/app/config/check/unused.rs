@@ -1,0 +1,40 @@
+//! What is defined and does not run. The Collector says nothing about it.
+
+use crate::app::config::assemble::{Facts, Kind};
+use tributary_config::report::{Diagnostic, Report};
+
+pub(super) fn check(facts: &Facts, report: &mut Report) {
+    // Without pipelines everything is unused, and that has been said once.
+    if !facts.complete() || facts.pipelines.is_empty() {
+        return;
+    }
+    for declared in &facts.declared {
+        if declared.signals.is_none() || facts.runs(declared.kind, &declared.id) {
+            continue;
+        }
+        let id = &declared.id;
+        let needed = |need: &crate::app::config::assemble::Need| need.reference.id == *id;
+        let kind = declared.kind;
+        if kind == Kind::Extension && facts.needs.iter().any(needed) {
+            continue;
+        }
+        let (message, help) = match kind {
+            Kind::Extension => (
+                format!("the extension `{id}` is defined and does not run"),
+                format!("add `{id}` to `service.extensions`, or remove it"),
+            ),
+            _ => (
+                format!(
+                    "the {} `{id}` is defined, and no pipeline uses it",
+                    kind.name()
+                ),
+                "add it to a pipeline, or remove it".to_owned(),
+            ),
+        };
+        report.push(
+            Diagnostic::warning(message, declared.span)
+                .path([kind.section(), &id.to_string()])
+                .help(help),
+        );
+    }
+}

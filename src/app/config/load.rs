@@ -1,0 +1,64 @@
+//! From sources to a checked configuration.
+
+use crate::component::{
+    ConnectorConfig, Entry, ExporterConfig, ExtensionConfig, ProcessorConfig, ReceiverConfig,
+};
+use crate::{connectors, exporters, extensions, processors, receivers};
+
+use super::assemble;
+use crate::app::config::Config;
+use tributary_config::report::Report;
+use tributary_config::{Sources, expand, read};
+
+/// The outcome of [`load`].
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration; `None` when there are errors.
+    pub config: Option<Config>,
+    /// What was found, in both cases.
+    pub report: Report,
+}
+
+/// The components a configuration can name.
+#[derive(Clone, Copy)]
+pub(crate) struct Registries {
+    pub(crate) receivers: &'static [Entry<dyn ReceiverConfig>],
+    pub(crate) processors: &'static [Entry<dyn ProcessorConfig>],
+    pub(crate) exporters: &'static [Entry<dyn ExporterConfig>],
+    pub(crate) connectors: &'static [Entry<dyn ConnectorConfig>],
+    pub(crate) extensions: &'static [Entry<dyn ExtensionConfig>],
+}
+
+impl Registries {
+    /// What is built in.
+    pub(crate) fn built_in() -> Self {
+        Registries {
+            receivers: receivers::REGISTRY,
+            processors: processors::REGISTRY,
+            exporters: exporters::REGISTRY,
+            connectors: connectors::REGISTRY,
+            extensions: extensions::REGISTRY,
+        }
+    }
+}
+
+/// Reads, merges, expands and checks a configuration. Files and environment variables are read anew
+/// on every call.
+///
+/// `strict` turns warnings into errors.
+pub fn load(sources: &Sources, strict: bool) -> Loaded {
+    load_with(&Registries::built_in(), sources, strict)
+}
+
+pub(super) fn load_with(registries: &Registries, sources: &Sources, strict: bool) -> Loaded {
+    let mut report = Report::default();
+    let config = read(sources, &mut report).and_then(|mut tree| {
+        expand(&mut tree, &mut report);
+        assemble::assemble(registries, &tree, &mut report)
+    });
+    if strict {
+        report.make_strict();
+    }
+    let config = config.filter(|_| !report.has_errors());
+    Loaded { config, report }
+}

@@ -1,0 +1,157 @@
+//! The dashboards in `examples/grafana` show metrics that there are.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    with_local_recorder,
+};
+use regex::Regex;
+
+use crate::connectors::profile_metrics::{METRICS, Metric, OTHERS};
+use crate::telemetry::config::MetricsLevel;
+use crate::telemetry::exposition::Exposition;
+use crate::telemetry::{certificates, help};
+use tributary_memory::Budget;
+
+/// The names of metrics in the queries of a dashboard.
+fn asked_for(dashboard: &str, prefixes: &str) -> BTreeSet<String> {
+    let path = format!(
+        "{}/examples/grafana/{dashboard}",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut queries = Vec::new();
+    strings(&dashboard, &mut queries);
+    let name = Regex::new(&format!(r"\b({prefixes})_[a-z0-9_]+\b[{{)\[,]")).unwrap();
+    let names = queries.iter().flat_map(|query| name.find_iter(query));
+    let names: BTreeSet<String> = names
+        .map(|found| {
+            found
+                .as_str()
+                .trim_end_matches(['{', ')', '[', ','])
+                .to_owned()
+        })
+        .collect();
+    assert!(names.len() > 10, "{names:?}");
+    names
+}
+
+/// The strings of queries: `expr` of panels, `definition` of variables.
+fn strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&'v str>) {
+    match value {
+        serde_json::Value::Object(entries) => {
+            for (key, value) in entries {
+                match value.as_str() {
+                    Some(text) if key == "expr" || key == "definition" => into.push(text),
+                    _ => strings(value, into),
+                }
+            }
+        }
+        serde_json::Value::Array(values) => {
+            values.iter().for_each(|value| strings(value, into));
+        }
+        _ => {}
+    }
+}
+
+/// Notes what is described.
+#[derive(Default)]
+struct Described(Arc<Mutex<BTreeSet<String>>>);
+
+impl Described {
+    fn note(&self, key: &KeyName) {
+        self.0.lock().unwrap().insert(key.as_str().to_owned());
+    }
+}
+
+impl Recorder for Described {
+    fn describe_counter(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key);
+    }
+
+    fn describe_gauge(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key);
+    }
+
+    fn describe_histogram(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key);
+    }
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[test]
+fn the_dashboard_of_the_collector_shows_its_metrics() {
+    let recorder = Described::default();
+    with_local_recorder(&recorder, help::describe);
+    let mut known = recorder.0.lock().unwrap().clone();
+    let page = Exposition::for_tests().render(MetricsLevel::Detailed, &Budget::new(1), &[]);
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    known.extend(types.filter_map(|line| line.split(' ').next().map(str::to_owned)));
+    known.insert(certificates::NAME.to_owned());
+    for name in asked_for("collector.json", "otelcol|tributary") {
+        assert!(known.contains(&name), "there is no metric {name}");
+    }
+}
+
+/// The name as the exporter `prometheus` writes it, by the rules of OpenTelemetry's "Prometheus and OpenMetrics
+/// Compatibility": dots become underscores, units become words at the end, and sums get `_total`. A name that has that word
+/// already would lose it there.
+fn translated(name: &str, unit: &str, is_sum: bool) -> String {
+    assert!(!name.split('.').any(|word| word == "total"), "{name}");
+    let mut name = name.replace('.', "_");
+    name.push_str(match unit {
+        "s" => "_seconds",
+        "By" => "_bytes",
+        "1" if !is_sum => "_ratio",
+        unit if unit.starts_with('{') => "",
+        unit => panic!("{unit} is new"),
+    });
+    if is_sum {
+        name.push_str("_total");
+    }
+    name
+}
+
+#[test]
+fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
+    let mut known = BTreeSet::new();
+    for Metric {
+        name,
+        unit,
+        is_level,
+        of_functions,
+        per_request,
+        ..
+    } in METRICS
+    {
+        known.insert(translated(&format!("profile.{name}"), unit, !is_level));
+        for part in ["self", "inclusive"].iter().filter(|_| of_functions) {
+            let name = format!("profile.function.{part}.{name}");
+            known.insert(translated(&name, unit, !is_level));
+        }
+        if per_request {
+            known.insert(translated(&format!("profile.request.{name}"), unit, false));
+        }
+    }
+    // The one of them that is no sum is a share.
+    let others = OTHERS.iter();
+    known.extend(others.map(|(name, unit)| translated(name, unit, *unit != "1")));
+    // The other labels are those of attributes: `profile_metric_name`, `profile_frame_symbolized`.
+    for name in asked_for("profiles.json", "profile") {
+        assert!(known.contains(&name), "there is no metric {name}");
+    }
+}

@@ -1,0 +1,346 @@
+//! The life of the process: start, reload, drain.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
+
+use crate::app::config::Config;
+use crate::app::graph::{Graph, describe};
+use crate::app::{allocator, code_pages};
+use crate::component::Host;
+use crate::pipeline::Undelivered;
+use crate::pipeline::health::{Health, Phase};
+use crate::telemetry::endpoint::MetricsEndpoint;
+use crate::telemetry::exposition::Exposition;
+use crate::telemetry::logs::Logs;
+use tributary_config::{Level, Report, Sources};
+use tributary_memory::{Budget, machine_memory};
+use tributary_net::listeners::Listeners;
+
+/// What the command line says about a run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the configuration comes from; read again at every reload.
+    pub sources: Sources,
+    /// Whether warnings about the configuration are errors.
+    pub strict: bool,
+    /// How long a shutdown may take until what is left is given up.
+    pub drain_timeout: Duration,
+}
+
+/// How much of the machine's (or cgroup's) memory telemetry may take when no `memory_limiter` says it.
+const DEFAULT_BUDGET_SHARE: u64 = 2;
+
+/// Runs until a signal, or a stage that panics, ends the process.
+///
+/// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
+/// a stage has panicked, or something acknowledged had to be given up.
+pub async fn run(options: Options) -> ExitCode {
+    let loaded = crate::app::config::load(&options.sources, options.strict);
+    let Some(config) = loaded.config else {
+        say(&loaded.report, None);
+        return ExitCode::FAILURE;
+    };
+    let logs = match Logs::install(&config.service.telemetry.logs) {
+        Ok(logs) => logs,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    say(&loaded.report, Some(&logs));
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "Starting collector..."
+    );
+    match Service::start(options, config, logs) {
+        Ok((service, signals)) => service.serve(signals).await,
+        Err(problem) => {
+            error!(error = problem, "Cannot start.");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what was found in a configuration: to a person as it is, with its carets, and to machines that read JSON line by
+/// line as log lines, because anything else between them breaks what reads them.
+fn say(report: &Report, logs: Option<&Logs>) {
+    if !logs.is_some_and(Logs::is_json) {
+        // Where nobody reads any more, that is no reason to end a process that works.
+        let _ = std::io::stderr().write_all(report.render().as_bytes());
+        return;
+    }
+    for (found, place) in report.findings() {
+        let (message, help) = (&found.message, found.help.join("; "));
+        match found.level {
+            Level::Error => error!(place, help, "{message}"),
+            Level::Warning => warn!(place, help, "{message}"),
+            Level::Notice => info!(place, help, "{message}"),
+        }
+    }
+}
+
+struct Service {
+    options: Options,
+    host: Host,
+    logs: Logs,
+    exposition: Exposition,
+    graph: Graph,
+    endpoint: Option<MetricsEndpoint>,
+    /// Graphs of earlier configurations that still have something to deliver.
+    retired: JoinSet<Undelivered>,
+    /// What earlier graphs had to give up.
+    lost: Undelivered,
+    /// Those of them whose stages may still hand something to exporters that the current graph has taken over.
+    handing_over: TaskTracker,
+    /// Tells them by when the process ends.
+    terminate: watch::Sender<Option<Instant>>,
+    panicked: Arc<Panicked>,
+}
+
+/// Tells of the first panic.
+#[derive(Default)]
+struct Panicked {
+    happened: Notify,
+    place: OnceLock<String>,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Service {
+    fn start(options: Options, config: Config, logs: Logs) -> Result<(Service, Signals), String> {
+        let signals =
+            Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        let exposition = Exposition::install().map_err(|error| error.to_string())?;
+        tokio::spawn(exposition.clone().keep_up());
+        let host = Host {
+            budget: Budget::new(default_budget()),
+            listeners: Listeners::default(),
+            health: Arc::new(Health::default()),
+            stored_queues: Default::default(),
+        };
+        tokio::spawn(allocator::keep_small(host.budget.clone()));
+        let panicked = watch_for_panics(host.health.clone());
+        let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
+        graph.start();
+        describe(&config);
+        host.health.set_phase(Phase::Ready);
+        info!("Everything is ready. Begin running and processing data.");
+        tokio::task::spawn_blocking(code_pages::release);
+        let service = Service {
+            options,
+            host,
+            logs,
+            exposition,
+            graph,
+            endpoint,
+            retired: JoinSet::new(),
+            lost: Undelivered::default(),
+            handing_over: TaskTracker::new(),
+            terminate: watch::Sender::new(None),
+            panicked,
+        };
+        Ok((service, signals))
+    }
+
+    async fn serve(mut self, mut signals: Signals) -> ExitCode {
+        let panicked = self.panicked.clone();
+        let by_panic = loop {
+            tokio::select! {
+                _ = signals.hang_up.recv() => self.reload().await,
+                _ = signals.terminate.recv() => break false,
+                _ = signals.interrupt.recv() => break false,
+                () = panicked.happened.notified() => break true,
+                Some(left) = self.retired.join_next() => self.lost += left.unwrap_or_default(),
+            }
+        };
+        if by_panic {
+            error!(
+                place = panicked.place.get().map(String::as_str),
+                "A stage has panicked: this is a defect of the collector, please report it. Ending the process; what \
+                 it holds is delivered first."
+            );
+        } else {
+            info!("Received signal from OS. Starting shutdown...");
+            self.host.health.set_phase(Phase::Stopping);
+        }
+        let health = self.host.health.clone();
+        let left = tokio::select! {
+            left = self.shut_down() => left,
+            () = signals.again() => {
+                error!("Received a second signal. Ending at once; what was held is lost.");
+                return ExitCode::FAILURE;
+            }
+        };
+        if left.items > 0 {
+            error!(
+                undelivered_items = left.items,
+                "Shutdown complete, but not everything was delivered."
+            );
+        } else {
+            info!("Shutdown complete.");
+        }
+        // Also when a stage panicked during the shutdown only.
+        if health.phase() == Phase::Failed || left.items > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+
+    /// Builds the new configuration beside the old one, and swaps them when it stands.
+    async fn reload(&mut self) {
+        info!("Reloading the configuration.");
+        let loaded = crate::app::config::load(&self.options.sources, self.options.strict);
+        say(&loaded.report, Some(&self.logs));
+        let Some(config) = loaded.config else {
+            error!("The new configuration is bad. The old one keeps running.");
+            return;
+        };
+        let built = build(&config, &self.host, &self.exposition, Some(&self.graph));
+        let (mut graph, endpoint) = match built {
+            Ok(built) => built,
+            Err(problem) => {
+                error!(
+                    error = problem,
+                    "The new configuration cannot run. The old one keeps running."
+                );
+                return;
+            }
+        };
+        graph.adopt(&mut self.graph);
+        self.host.budget.reset_limit(default_budget());
+        graph.start();
+        if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
+            error!(%error, "Logs go where they went before.");
+        }
+        if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
+            old.shutdown().await;
+        }
+        // What the old receivers let in is answered, and what the old stages hold delivered, while the new ones serve.
+        let old = std::mem::replace(&mut self.graph, graph);
+        let mut terminate = self.terminate.subscribe();
+        let terminate = async move {
+            let told = terminate.wait_for(Option::is_some).await;
+            told.ok()
+                .and_then(|deadline| *deadline)
+                .unwrap_or_else(Instant::now)
+        };
+        let mut retired = Box::pin(old.retire(terminate, self.handing_over.token()));
+        // Its receivers stop to accept at the first poll, and that is now: who was let in by what is said to be replaced
+        // would be let in by an old token or list of names.
+        match futures_util::poll!(&mut retired) {
+            Poll::Pending => self.retired.spawn(retired),
+            Poll::Ready(left) => self.retired.spawn(async move { left }),
+        };
+        describe(&config);
+        info!("Configuration reloaded.");
+        tokio::task::spawn_blocking(code_pages::release);
+    }
+
+    async fn shut_down(mut self) -> Undelivered {
+        let deadline = Instant::now() + self.options.drain_timeout;
+        self.terminate.send_replace(Some(deadline));
+        // The exporters must not close before earlier graphs have handed them what they hold.
+        self.handing_over.close();
+        let _ = timeout(self.options.drain_timeout / 3, self.handing_over.wait()).await;
+        let retired = async {
+            let mut left = self.lost;
+            while let Some(ended) = self.retired.join_next().await {
+                left += ended.unwrap_or_default();
+            }
+            left
+        };
+        let (mut left, of_retired) = tokio::join!(self.graph.shutdown(deadline), retired);
+        left += of_retired;
+        if let Some(endpoint) = self.endpoint {
+            endpoint.shutdown().await;
+        }
+        left
+    }
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn again(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn build(
+    config: &Config,
+    host: &Host,
+    exposition: &Exposition,
+    running: Option<&Graph>,
+) -> Result<(Graph, Option<MetricsEndpoint>), String> {
+    let graph = Graph::build(config, host, running).map_err(|error| error.to_string())?;
+    let extensions = graph.extensions();
+    let endpoint = MetricsEndpoint::serve(&config.service.telemetry, host, extensions, exposition)?;
+    Ok((graph, endpoint))
+}
+
+fn default_budget() -> usize {
+    usize::try_from(machine_memory() / DEFAULT_BUDGET_SHARE).unwrap_or(usize::MAX)
+}
+
+/// A panic anywhere ends the process: a pipeline with a dead stage must not look alive. The hook prints as usual; the
+/// service then drains what still works.
+///
+/// The hook itself logs nothing: the panic may come out of the logger, and a second one would abort the process with all
+/// that it holds.
+fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
+    let panicked = Arc::new(Panicked::default());
+    let noted = panicked.clone();
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        if let Some(place) = panic.location() {
+            // The first one is the one to look at.
+            let _ = noted.place.set(place.to_string());
+        }
+        health.set_phase(Phase::Failed);
+        noted.happened.notify_one();
+    }));
+    panicked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_anywhere_marks_the_process_as_failed_and_wakes_the_service() {
+        let health = Arc::new(Health::default());
+        health.set_phase(Phase::Ready);
+        let panicked = watch_for_panics(health.clone());
+        let stage = std::thread::spawn(|| panic!("a stage that this test lets fail"));
+        panicked.happened.notified().await;
+        assert!(panicked.place.get().unwrap().contains("service.rs"));
+        assert!(stage.join().is_err());
+        assert_eq!(health.phase(), Phase::Failed);
+    }
+}

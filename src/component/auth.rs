@@ -1,0 +1,139 @@
+//! Who is who: what authenticators do for servers and clients, and the `auth` section that names one.
+//!
+//! An authenticator is an extension. A server asks it about the headers of every request before it reads any of the
+//! body; a client lets it add headers to every request. Both happen on the hot path, so neither allocates.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::component::{BuildContext, BuildError};
+use tributary_config::{Capability, ComponentId, ExtensionUse, Problems};
+use tributary_net::Owner;
+use tributary_net::auth::{ClientAuthenticator, Guard};
+
+/// Authentication by an extension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// The id of the extension that authenticates, as in `bearertokenauth` or `basicauth/clients`. It must be listed
+    /// in `service.extensions`.
+    pub authenticator: ComponentId,
+}
+
+impl Auth {
+    /// What a server with this section needs. `section` is where the section stands.
+    pub fn server_use(&self, section: &[&str]) -> ExtensionUse {
+        self.uses(section, Capability::ServerAuth)
+    }
+
+    /// What a client with this section needs. `section` is where the section stands.
+    pub fn client_use(&self, section: &[&str]) -> ExtensionUse {
+        self.uses(section, Capability::ClientAuth)
+    }
+
+    fn uses(&self, section: &[&str], capability: Capability) -> ExtensionUse {
+        let keys = section.iter().chain(&["authenticator"]);
+        let path = keys.map(|key| (*key).to_owned()).collect();
+        ExtensionUse {
+            path,
+            extension: self.authenticator.clone(),
+            capability,
+        }
+    }
+}
+
+/// What guards this server of the component `cx.id`, if its configuration wants that.
+///
+/// # Errors
+/// When the extension is not there or cannot do this; a configuration that was checked does not come to it.
+pub fn guard(
+    auth: Option<&Auth>,
+    cx: &BuildContext,
+    owner: &Owner,
+) -> Result<Option<Guard>, BuildError> {
+    let Some(Auth { authenticator }) = auth else {
+        return Ok(None);
+    };
+    let found = cx.extensions.get(authenticator).server_auth;
+    let found = found.ok_or_else(|| unable(authenticator, Capability::ServerAuth))?;
+    Ok(Some(Guard::new(found, owner.clone())))
+}
+
+/// What adds credentials to the requests of a client, if its configuration wants any.
+///
+/// # Errors
+/// As [`guard`].
+pub fn client(
+    auth: Option<&Auth>,
+    cx: &BuildContext,
+) -> Result<Option<Arc<dyn ClientAuthenticator>>, BuildError> {
+    let Some(Auth { authenticator }) = auth else {
+        return Ok(None);
+    };
+    let found = cx.extensions.get(authenticator).client_auth;
+    let found = found.ok_or_else(|| unable(authenticator, Capability::ClientAuth))?;
+    Ok(Some(found))
+}
+
+fn unable(id: &ComponentId, capability: Capability) -> BuildError {
+    let lack = capability.does_not();
+    BuildError(format!(
+        "auth::authenticator: the extension `{id}` does not run, or {lack}"
+    ))
+}
+
+/// Warns of credentials that travel where anybody on the way can read them: without TLS, to or from another machine.
+/// `host` is empty for all interfaces.
+pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &mut Problems) {
+    if auth.is_some() && !tls && !is_loopback(host) {
+        problems.warning(
+            &["auth"],
+            "the credentials travel in the clear: set up `tls`, or use `localhost`",
+        );
+    }
+}
+
+/// Whether what is sent there stays on this machine.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_in_the_clear_are_warned_of_unless_they_stay_on_the_machine() {
+        let auth = Auth {
+            authenticator: "bearertokenauth".parse().unwrap(),
+        };
+        let warned = |auth, tls, host| {
+            let mut problems = Problems::default();
+            warn_of_plaintext(auth, tls, host, &mut problems);
+            assert!(problems.found().iter().all(|problem| problem.warning));
+            !problems.found().is_empty()
+        };
+        for host in [
+            "",
+            "0.0.0.0",
+            "::",
+            "192.0.2.1",
+            "rack.example",
+            "localhost.example",
+        ] {
+            assert!(warned(Some(&auth), false, host), "{host}");
+            assert!(!warned(Some(&auth), true, host), "{host}");
+            assert!(!warned(None, false, host), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"] {
+            assert!(!warned(Some(&auth), false, host), "{host}");
+        }
+    }
+}

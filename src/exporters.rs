@@ -1,0 +1,30 @@
+//! The exporters. A new one is one file and one line in [`REGISTRY`].
+
+pub mod debug;
+pub mod file;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod kafka;
+pub mod load_balancing;
+pub mod nop;
+pub mod otlp_grpc;
+pub mod otlp_http;
+mod otlp_response;
+pub mod parquet;
+pub mod prometheus;
+
+use crate::component::{Entry, ExporterConfig};
+
+/// Every exporter that is built in.
+pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
+    debug::ENTRY,
+    file::ENTRY,
+    kafka::ENTRY,
+    load_balancing::ENTRY,
+    nop::ENTRY,
+    otlp_grpc::ENTRY,
+    otlp_http::ENTRY,
+    parquet::ENTRY,
+    prometheus::ENTRY,
+];

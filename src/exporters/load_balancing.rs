@@ -1,0 +1,163 @@
+//! `load_balancing`, alias `loadbalancing`: OTLP over gRPC to several members; what has the same key goes to the same
+//! one.
+//!
+//! ```text
+//! queue -> balancer: by key (keys, rendezvous) -> members that are in (health) -> otlp_grpc's exporter, one per member
+//!              ^                                        |
+//!              +------- what a member did not take -----+            resolver: who the members are
+//! ```
+//!
+//! Members have no queues: what waits, waits in front, where any member can take it. So a batch is delivered when every
+//! piece of it was accepted by a member, and what one did not accept goes to the next member of its keys. What was
+//! accepted is not sent again when the rest of the batch is (`progress`).
+
+mod balancer;
+mod config;
+mod health;
+mod keys;
+mod members;
+mod metrics;
+mod progress;
+mod protocol;
+mod rendezvous;
+mod resolver;
+#[cfg(test)]
+mod tests;
+
+pub use self::config::{Config, Dns, File, MemberBackoff, Resolver, RoutingKey, Static};
+pub use self::protocol::{Otlp, Protocol};
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use self::balancer::Balancer;
+use self::keys::Keys;
+use self::members::{Maker, Members};
+use self::metrics::ResolverMetrics;
+use crate::component::auth;
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::pipeline::{Component, Undelivered};
+use crate::queue;
+use crate::queue::{Sender, Settings};
+use futures_util::future::BoxFuture;
+use tributary_config::Problems;
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "load_balancing",
+    aliases: &["loadbalancing"],
+    "Sends OTLP over gRPC to several members; what has the same key goes to the same one.",
+    ALL_SIGNALS
+);
+
+impl ExporterConfig for Config {
+    fn check_signal(&self, signal: Signal, problems: &mut Problems) {
+        if let Some(key) = self.routing_key
+            && !key.signals().contains(&signal)
+        {
+            let names: Vec<&str> = key.signals().iter().map(|signal| signal.name()).collect();
+            let message = format!(
+                "`{}` is a key of {}, not of {signal}: use another exporter for these pipelines, or another key",
+                key.name(),
+                names.join(" and ")
+            );
+            problems.error(&["routing_key"], message);
+        }
+    }
+
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let failed = |reason| BuildError(format!("exporter {}: {reason}", cx.id));
+        let mut otlp = self.protocol.otlp.clone();
+        if let Some(dns) = &self.resolver.dns
+            && otlp.tls.server_name_override.is_empty()
+        {
+            // The members' addresses are nobody's names.
+            otlp.tls.server_name_override.clone_from(&dns.hostname);
+        }
+        let resolver = resolver::Resolver::new(&self.resolver);
+        let maker = Maker {
+            id: cx.id.clone(),
+            // Files are read once for all members.
+            tls: otlp.at("member:4317").tls_source(&cx.id).map_err(failed)?,
+            auth: auth::client(otlp.auth.as_ref(), cx)?,
+            otlp,
+            backoff: self.member_backoff.clone(),
+        };
+        let metrics = ResolverMetrics::new(&cx.id, resolver.name());
+        let members = Arc::new(Members::new(maker, metrics));
+        let balancer = Balancer::new(
+            members.clone(),
+            Keys::new(self),
+            self.hash_balance_factor,
+            cx.budget.clone(),
+        );
+        let settings = Settings {
+            queue: self.sending_queue.0.clone(),
+            retry: self.retry_on_failure.0.clone(),
+            timeout: *self.timeout,
+        };
+        let sender: Arc<dyn Sender> = Arc::new(balancer);
+        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender)?;
+        let component = Box::new(LoadBalancing {
+            queues: component,
+            resolving: Resolving::Before(members, resolver),
+        });
+        Ok(Terminal { inputs, component })
+    }
+}
+
+/// The life of the exporter: its queues, and the task that finds out who the members are.
+struct LoadBalancing {
+    queues: Box<dyn Component>,
+    resolving: Resolving,
+}
+
+enum Resolving {
+    Before(Arc<Members>, resolver::Resolver),
+    Running(JoinHandle<()>),
+}
+
+impl Component for LoadBalancing {
+    fn start(&mut self) {
+        if let Resolving::Before(members, resolver) = &mut self.resolving {
+            let nothing = resolver::Resolver::Static(Default::default());
+            let resolver = std::mem::replace(resolver, nothing);
+            let running = tokio::spawn(resolve(members.clone(), resolver));
+            self.resolving = Resolving::Running(running);
+        }
+        self.queues.start();
+    }
+
+    fn idle(&self) -> bool {
+        self.queues.idle()
+    }
+
+    fn flush(&self) {
+        self.queues.flush();
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let undelivered = self.queues.shutdown(deadline).await;
+            if let Resolving::Running(running) = self.resolving {
+                running.abort();
+            }
+            undelivered
+        })
+    }
+}
+
+async fn resolve(members: Arc<Members>, mut resolver: resolver::Resolver) {
+    loop {
+        match resolver.resolve().await {
+            Ok(addresses) => members.resolved(&addresses),
+            Err(reason) => members.unresolved(&reason),
+        }
+        resolver.wait().await;
+    }
+}

@@ -1,0 +1,189 @@
+//! `parquet`: writes telemetry as columns, for analysts' tools.
+//!
+//! ```text
+//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (shelf) -> finished files (place)
+//!   ^                                                                                        |
+//!   +------------------------------ outcome of each batch (ticket) --------------------------+
+//! ```
+//!
+//! The queue holds a batch until every file that has rows of it is finished. A file that cannot be finished is lost
+//! as a whole, and its batches go into another one; what of them is in finished files already is left out then.
+
+mod config;
+mod files;
+mod manifest;
+mod memory;
+mod part;
+mod partition;
+mod place;
+mod shelf;
+mod steps;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+pub use self::config::{
+    Compression, Config, ObjectStoreConfig, PartitionBy, ProfilesLayout, PromoteConfig,
+    RotationConfig, RowGroupConfig,
+};
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use self::files::{Files, Setup};
+use self::manifest::Manifest;
+use self::memory::Memory;
+use self::place::Place;
+use self::place::directory::Directory;
+use self::shelf::Limits;
+use self::table::Layout;
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::pipeline::batch::Code;
+use crate::pipeline::{Component, Settle, Undelivered};
+use crate::queue;
+use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
+use futures_util::future::BoxFuture;
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "parquet",
+    aliases: &[],
+    "Writes telemetry to Parquet files, on disk or in an object store.",
+    ALL_SIGNALS
+);
+
+impl ExporterConfig for Config {
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let memory = Memory::new(self.max_memory.as_usize(), &cx.budget);
+        let (place, manifest) = self.place(&memory)?;
+        let rows = |rows: usize| if rows == 0 { usize::MAX } else { rows };
+        let files = Files::new(Setup {
+            id: cx.id.clone(),
+            place,
+            layout: Arc::new(Layout::new(&self.layout_options())),
+            limits: Limits {
+                group_rows: self.row_group.max_rows,
+                group_bytes: self.row_group.max_bytes.as_usize(),
+                file_rows: rows(self.rotation.max_rows),
+                file_bytes: self.rotation.max_bytes.0,
+                interval: *self.rotation.interval,
+                most_open: self.max_open_files,
+            },
+            by_service: self.partition_by == PartitionBy::Service,
+            memory,
+            manifest,
+        });
+        let queue = self.sending_queue.0.clone();
+        let settings = Settings {
+            // Who waits has the data, and can keep it or refuse it in turn.
+            retry: self.retry_on_failure.0.clone().filter(|_| queue.is_some()),
+            queue,
+            timeout: Duration::ZERO,
+        };
+        let sender: Arc<dyn Sender> = Arc::new(Exporter(files.clone()));
+        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender)?;
+        let component = Box::new(Writer {
+            queues: component,
+            files,
+            running: None,
+        });
+        Ok(Terminal { inputs, component })
+    }
+}
+
+impl Config {
+    #[cfg_attr(
+        not(feature = "object-store"),
+        allow(unused_variables, reason = "directories have no memory of their own")
+    )]
+    fn place(&self, memory: &Arc<Memory>) -> Result<(Place, Option<Manifest>), BuildError> {
+        #[cfg(feature = "object-store")]
+        if let Some(config) = &*self.object_store {
+            let store = place::store::Store::new(config, memory);
+            let store = store.map_err(|error| BuildError(error.to_string()))?;
+            return Ok((Place::Store(Arc::new(store)), None));
+        }
+        let mode = self.file_mode().unwrap_or(0o600);
+        let directory = Directory::open(Path::new(&self.path), mode);
+        let directory = directory.map_err(|error| BuildError(error.to_string()))?;
+        let manifest = self.manifest.then(|| Manifest::of(&directory));
+        Ok((Place::Directory(Arc::new(directory)), manifest))
+    }
+}
+
+struct Exporter(Arc<Files>);
+
+impl Sender for Exporter {
+    fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
+        Box::pin(async move {
+            let given_up = |_| {
+                Err(SendError::transient(
+                    Code::Unavailable,
+                    "the file was given up",
+                ))
+            };
+            self.0.take(batch).await?.await.unwrap_or_else(given_up)
+        })
+    }
+
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+        Box::pin(async move { self.0.take(batch).await.map(Taken::Over) })
+    }
+
+    fn settle(&self, why: Settle) {
+        match why {
+            Settle::Full => self.0.relieve(),
+            Settle::Ending => self.0.end(),
+        }
+    }
+}
+
+/// The life of the exporter: its queues, and the task that finishes files in time.
+struct Writer {
+    queues: Box<dyn Component>,
+    files: Arc<Files>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Component for Writer {
+    fn start(&mut self) {
+        self.running = Some(tokio::spawn(self.files.clone().run()));
+        self.queues.start();
+    }
+
+    fn idle(&self) -> bool {
+        self.queues.idle() && self.files.idle()
+    }
+
+    fn flush(&self) {
+        self.files.end();
+        self.queues.flush();
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let undelivered = self.queues.shutdown(deadline).await;
+            // Without a queue those who wait are elsewhere.
+            self.files.end();
+            self.files.ended(deadline).await;
+            if let Some(running) = self.running {
+                running.abort();
+                // It has a share in the directory, which is to be gone.
+                let _ = running.await;
+            }
+            undelivered
+        })
+    }
+}

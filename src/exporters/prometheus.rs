@@ -1,0 +1,172 @@
+//! `prometheus`: keeps the last value of every series, for Prometheus to scrape.
+//!
+//! A point is acknowledged when it is in the table, and counts as delivered then: whether anybody scrapes is not known
+//! to who sent it. What cannot be exposed (no room, another type, out of order, invalid) is dropped and counted, and
+//! the rest of its request is taken. `docs/prometheus.md` has the rules.
+
+mod config;
+mod ends;
+mod exemplar;
+mod exponential;
+mod family;
+#[cfg(fuzzing)]
+mod fuzzing;
+mod labels;
+mod naming;
+mod negotiate;
+mod number;
+mod origin;
+mod page;
+mod protobuf;
+mod room;
+mod server;
+mod table;
+#[cfg(any(test, fuzzing))]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+mod value;
+
+pub use self::config::{Config, ResourceConversion, ResourceLabels, Strategy};
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::fuzzing::pages;
+
+use std::sync::Arc;
+
+use metrics::{Counter, counter};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use self::family::Rejection;
+use self::server::Scrapes;
+use self::table::Table;
+use crate::component::{
+    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+};
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::{Component, Consumer, Undelivered};
+use crate::queue::metrics::ExporterMetrics;
+use futures_util::future::BoxFuture;
+use tributary_net::server::{Bound, Server};
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
+    dyn ExporterConfig,
+    Config,
+    "prometheus",
+    aliases: &[],
+    "Keeps the last value of each metric, for Prometheus to scrape.",
+    &[(Signal::Metrics, Stability::Beta)]
+);
+
+impl ExporterConfig for Config {
+    fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        let table = Arc::new(Table::new(self, cx));
+        let bound = server::bind(self, cx, &table)?;
+        let mut inputs = Outputs::default();
+        for signal in signals {
+            let intake = Intake {
+                table: table.clone(),
+                metrics: ExporterMetrics::new(cx, *signal),
+                rejected: Rejection::ALL.map(|reason| {
+                    counter!(
+                        "tributary_exporter_prometheus_rejected_points",
+                        "exporter" => cx.id.to_string(),
+                        "reason" => reason.name()
+                    )
+                }),
+            };
+            inputs.set(*signal, Arc::new(intake));
+        }
+        Ok(Terminal {
+            inputs,
+            component: Box::new(Exporter {
+                table,
+                bound: Some(bound),
+                server: None,
+                stop: CancellationToken::new(),
+            }),
+        })
+    }
+}
+
+/// Where batches enter.
+struct Intake {
+    table: Arc<Table>,
+    metrics: ExporterMetrics,
+    rejected: [Counter; Rejection::ALL.len()],
+}
+
+impl Consumer for Intake {
+    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+        Box::pin(async move {
+            self.metrics.received(batch.items());
+            let items = batch.items();
+            let mut rejected = 0;
+            for request in batch.wire().parts() {
+                let counts = self.table.take(request);
+                for (counter, points) in self.rejected.iter().zip(counts.0) {
+                    if points > 0 {
+                        counter.increment(points as u64);
+                    }
+                }
+                rejected += counts.total();
+            }
+            let rejected = rejected.min(items);
+            if rejected > 0 {
+                self.metrics.dropped(rejected, DropReason::PartialSuccess);
+            }
+            if rejected < items {
+                self.metrics.delivered(items - rejected);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The life of the exporter: its server, and the task that forgets what is over.
+struct Exporter {
+    table: Arc<Table>,
+    bound: Option<Bound<Scrapes>>,
+    server: Option<Server>,
+    stop: CancellationToken,
+}
+
+impl Component for Exporter {
+    fn start(&mut self) {
+        self.server = self.bound.take().map(Bound::start);
+        tokio::spawn(expire(self.table.clone(), self.stop.clone()));
+    }
+
+    /// What the table has was delivered when it came. Scrapes that are under way may end.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            self.stop.cancel();
+            if let Some(server) = self.server {
+                server.shutdown(deadline).await;
+            }
+            Undelivered::default()
+        })
+    }
+}
+
+/// Forgets what is over all the time, whether anybody scrapes or not.
+async fn expire(table: Arc<Table>, stop: CancellationToken) {
+    let mut every = interval(table.expiry_interval());
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => {
+                let table = table.clone();
+                // It looks at every series.
+                let _ = spawn_blocking(move || table.expire()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! Authentication by user and password (RFC 7617): `basicauth`, for servers (`htpasswd`) or clients (`client_auth`).
+
+mod htpasswd;
+mod verifier;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
+use tracing::warn;
+
+use self::verifier::{Users, Verifier};
+use super::credentials::{self, Reloader};
+use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::entry;
+use tributary_config::{Capability, Problems, Secret, Validate};
+use tributary_net::auth::{ClientAuthenticator, Refused, ServerAuthenticator, Verdict};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
+    dyn ExtensionConfig,
+    Config,
+    "basicauth",
+    aliases: &[],
+    "Authenticates by user and password: checks them on servers, or adds them on clients.",
+    &[]
+);
+
+/// Authentication by user and password. Exactly one of `htpasswd` and `client_auth` is required.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// For servers: who may come in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub htpasswd: Option<Htpasswd>,
+    /// For clients: who we are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_auth: Option<ClientAuth>,
+}
+
+/// Users and passwords, one `user:hash` a line, as `htpasswd` writes them. Kinds of hashes: bcrypt (`htpasswd -B`, the one
+/// to use), `$5$` and `$6$`, `$apr1$` and `$1$`, `{SHA}` and `{SSHA}`; what looks like none of them is the password
+/// itself. Passwords have at most 1024 bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Htpasswd {
+    /// The file. When it changes it is read again within seconds.
+    pub file: PathBuf,
+    /// The same as text. Of a user who is in both, this one counts.
+    pub inline: Secret,
+}
+
+/// User and password of a client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientAuth {
+    /// The user; without a colon.
+    pub username: String,
+    /// The password.
+    pub password: Secret,
+    /// File with the user, instead of `username`. When it changes it is read again within seconds.
+    pub username_file: PathBuf,
+    /// File with the password, instead of `password`. When it changes it is read again within seconds.
+    pub password_file: PathBuf,
+}
+
+/// What is wrong with a configuration: the key, and why.
+type Wrong = (&'static str, String);
+
+impl Htpasswd {
+    fn files(&self) -> Vec<PathBuf> {
+        existing([&self.file])
+    }
+
+    /// The users, and the lines that are none.
+    fn read(&self) -> Result<(Users, Vec<Wrong>), Wrong> {
+        let mut text = String::new();
+        if is_set(&self.file) {
+            text = credentials::read(&self.file).map_err(|reason| ("file", reason))?;
+        }
+        let (mut entries, wrong) = htpasswd::parse(&text);
+        let place = |key: &'static str, source: String| {
+            move |(line, reason)| (key, format!("line {line} of {source} is ignored: {reason}"))
+        };
+        let shown = self.file.display().to_string();
+        let mut skipped: Vec<Wrong> = wrong.into_iter().map(place("file", shown)).collect();
+        let (more, wrong) = htpasswd::parse(self.inline.reveal());
+        entries.extend(more);
+        skipped.extend(
+            wrong
+                .into_iter()
+                .map(place("inline", "the text".to_owned())),
+        );
+        if entries.is_empty() {
+            let (key, what) = match is_set(&self.file) {
+                true => ("file", self.file.display().to_string()),
+                false => ("inline", "the text".to_owned()),
+            };
+            let reason = skipped.first().map(|(_, reason)| format!(": {reason}"));
+            let reason = reason.unwrap_or_default();
+            return Err((key, format!("{what} has no user{reason}")));
+        }
+        let users = Users::new(entries).map_err(|reason| ("file", reason))?;
+        Ok((users, skipped))
+    }
+}
+
+impl ClientAuth {
+    fn files(&self) -> Vec<PathBuf> {
+        existing([&self.username_file, &self.password_file])
+    }
+
+    /// The value of the header.
+    fn read(&self) -> Result<HeaderValue, Wrong> {
+        let file = |key, path: &Path| match is_set(path) {
+            true => credentials::read(path)
+                .map(Some)
+                .map_err(|reason| (key, reason)),
+            false => Ok(None),
+        };
+        let user = file("username_file", &self.username_file)?;
+        let password = file("password_file", &self.password_file)?;
+        let (user_key, user) = match &user {
+            Some(text) => ("username_file", text.trim()),
+            None => ("username", self.username.as_str()),
+        };
+        let (password_key, password) = match &password {
+            Some(text) => ("password_file", text.trim()),
+            None => ("password", self.password.reveal()),
+        };
+        // RFC 7617, 2.
+        if user.contains(':') {
+            return Err((user_key, "a user has no colon in it".to_owned()));
+        }
+        for (key, text) in [(user_key, user), (password_key, password)] {
+            if text.chars().any(char::is_control) {
+                let reason = "control characters, such as line ends, are not allowed";
+                return Err((key, reason.to_owned()));
+            }
+        }
+        for (key, text) in [(user_key, user), (password_key, password)] {
+            if text.is_empty() && key.ends_with("_file") {
+                return Err((key, "the file is empty".to_owned()));
+            }
+        }
+        if user.is_empty() && password.is_empty() {
+            let reason = "set `username` and `password`, or `username_file` and `password_file`";
+            return Err(("", reason.to_owned()));
+        }
+        let encoded = STANDARD.encode(format!("{user}:{password}"));
+        let value = HeaderValue::try_from(format!("Basic {encoded}"));
+        let mut value = value.map_err(|error| ("password", error.to_string()))?;
+        // Never in a table of HPACK, never in a debug line.
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let mut wrong = |section: &str, (key, reason): Wrong, warning: bool| {
+            let path: Vec<&str> = [section, key]
+                .into_iter()
+                .filter(|key| !key.is_empty())
+                .collect();
+            match warning {
+                true => problems.warning(&path, reason),
+                false => problems.error(&path, reason),
+            }
+        };
+        match (&self.htpasswd, &self.client_auth) {
+            (Some(_), Some(_)) => {
+                let reason = "only one of `htpasswd` and `client_auth`: define two extensions";
+                wrong("", ("client_auth", reason.to_owned()), false);
+            }
+            (None, None) => {
+                let reason = "set `htpasswd`, to check clients, or `client_auth`, to be one";
+                wrong("", ("", reason.to_owned()), false);
+            }
+            (Some(htpasswd), None) => match htpasswd.read() {
+                Ok((_, skipped)) => {
+                    for skipped in skipped {
+                        wrong("htpasswd", skipped, true);
+                    }
+                }
+                Err(error) => wrong("htpasswd", error, false),
+            },
+            (None, Some(client)) => {
+                if let Err(error) = client.read() {
+                    wrong("client_auth", error, false);
+                }
+            }
+        }
+    }
+}
+
+impl ExtensionConfig for Config {
+    fn provides(&self) -> Vec<Capability> {
+        let server = self.htpasswd.as_ref().map(|_| Capability::ServerAuth);
+        let client = self.client_auth.as_ref().map(|_| Capability::ClientAuth);
+        server.into_iter().chain(client).collect()
+    }
+
+    fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
+        let failed =
+            |section: &str, (key, reason): Wrong| BuildError(format!("{section}::{key}: {reason}"));
+        if let Some(htpasswd) = self.htpasswd.clone() {
+            let files = htpasswd.files();
+            let watch = Reloader::watch(&files);
+            let (users, _) = htpasswd.read().map_err(|error| failed("htpasswd", error))?;
+            let server = Arc::new(Server(Verifier::new(users)));
+            let (reloaded, id) = (server.clone(), cx.id.clone());
+            let reloader = Reloader::new(&cx.id, files, move || {
+                let (users, skipped) = htpasswd.read().map_err(|(_, reason)| reason)?;
+                let changed = reloaded.0.replace(users);
+                for (_, reason) in skipped.iter().filter(|_| changed) {
+                    warn!(
+                        otelcol.component.id = %id,
+                        otelcol.component.kind = "extension",
+                        "{reason}"
+                    );
+                }
+                Ok(changed)
+            });
+            return Ok(Extension {
+                component: reloader.component(watch),
+                services: Services {
+                    server_auth: Some(server),
+                    ..Services::default()
+                },
+            });
+        }
+        let client = self.client_auth.clone().unwrap_or_default();
+        let files = client.files();
+        let watch = Reloader::watch(&files);
+        let value = client
+            .read()
+            .map_err(|error| failed("client_auth", error))?;
+        let value = Arc::new(ArcSwap::from_pointee(value));
+        let current = value.clone();
+        let reloader = Reloader::new(&cx.id, files, move || {
+            let value = client.read().map_err(|(_, reason)| reason)?;
+            let changed = value != **current.load();
+            if changed {
+                current.store(Arc::new(value));
+            }
+            Ok(changed)
+        });
+        let component = reloader.component(watch);
+        Ok(Extension {
+            component,
+            services: Services {
+                client_auth: Some(Arc::new(Client { value, reloader })),
+                ..Services::default()
+            },
+        })
+    }
+}
+
+/// The server's side.
+struct Server(Verifier);
+
+impl ServerAuthenticator for Server {
+    fn header(&self) -> &HeaderName {
+        &AUTHORIZATION
+    }
+
+    fn challenge(&self) -> &HeaderValue {
+        static CHALLENGE: HeaderValue =
+            HeaderValue::from_static("Basic realm=\"collector\", charset=\"UTF-8\"");
+        &CHALLENGE
+    }
+
+    fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Verdict {
+        let encoded = match credentials::of_scheme(headers, &AUTHORIZATION, "Basic") {
+            Ok(encoded) => encoded,
+            Err(refused) => return Verdict::Known(Err(refused)),
+        };
+        let mut decoded: SmallVec<[u8; 128]> = smallvec![0; encoded.len()];
+        let length = LENIENT.decode_slice(encoded, &mut decoded).ok();
+        let decoded = length.and_then(|length| decoded.get(..length));
+        let parts = decoded.and_then(|decoded| {
+            let colon = memchr::memchr(b':', decoded)?;
+            decoded.split_at_checked(colon)
+        });
+        match parts {
+            Some((user, [_, password @ ..])) => self.0.verify(user, password, peer),
+            _ => Verdict::Known(Err(Refused::Malformed)),
+        }
+    }
+}
+
+/// The client's side.
+struct Client {
+    /// Of the header.
+    value: Arc<ArcSwap<HeaderValue>>,
+    reloader: Arc<Reloader>,
+}
+
+impl ClientAuthenticator for Client {
+    fn add(&self, headers: &mut HeaderMap) {
+        headers.insert(AUTHORIZATION, HeaderValue::clone(&self.value.load()));
+    }
+
+    fn version(&self) -> u64 {
+        self.reloader.version()
+    }
+
+    fn refresh(&self) {
+        self.reloader.refresh();
+    }
+}
+
+/// Some clients leave the padding out.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+fn is_set(path: &Path) -> bool {
+    !path.as_os_str().is_empty()
+}
+
+fn existing<const N: usize>(paths: [&PathBuf; N]) -> Vec<PathBuf> {
+    paths
+        .into_iter()
+        .filter(|path| is_set(path))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::Ipv4Addr;
+
+    use tempfile::TempDir;
+    use tokio::time::{Duration, sleep};
+
+    use super::*;
+    use crate::component::Host;
+    use tributary_net::auth::Identity;
+
+    fn build(yaml: &str) -> Extension {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let cx = Host::for_tests().context(&"basicauth".parse().unwrap());
+        config.build(&cx).unwrap()
+    }
+
+    async fn says(extension: &Extension, value: &str) -> Result<Identity, Refused> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+        let authenticator = extension.services.server_auth.as_ref().unwrap();
+        match authenticator.authenticate(&headers, Ipv4Addr::LOCALHOST.into()) {
+            Verdict::Known(known) => known,
+            Verdict::Pending(pending) => pending.await,
+        }
+    }
+
+    fn basic(credentials: &str) -> String {
+        format!("Basic {}", STANDARD.encode(credentials))
+    }
+
+    #[tokio::test]
+    async fn the_text_overrides_the_file_and_passwords_may_have_colons() {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("htpasswd");
+        fs::write(
+            &file,
+            "alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\nbob:old",
+        )
+        .unwrap();
+        let inline = "inline: \"bob:new\\ncarol:a:b\"";
+        let extension = build(&format!(
+            "htpasswd: {{file: '{}', {inline}}}",
+            file.display()
+        ));
+        let user = |name: &str| {
+            Ok(Identity {
+                user: Some(name.into()),
+            })
+        };
+        for (value, expected) in [
+            (basic("alice:secret"), user("alice")),
+            (basic("bob:new"), user("bob")),
+            (basic("carol:a:b"), user("carol")),
+            (
+                basic("carol:a:b").trim_end_matches('=').to_owned(),
+                user("carol"),
+            ),
+            (basic("bob:old"), Err(Refused::Wrong)),
+            (basic("carol"), Err(Refused::Malformed)),
+            ("Basic !!!".to_owned(), Err(Refused::Malformed)),
+            ("Bearer abc".to_owned(), Err(Refused::Malformed)),
+            (
+                "Basic ".to_owned() + &"A".repeat(100_000),
+                Err(Refused::Malformed),
+            ),
+        ] {
+            assert_eq!(says(&extension, &value).await, expected, "{value}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changed_files_count_within_seconds_on_both_sides() {
+        let directory = TempDir::new().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        write("htpasswd", "alice:first");
+        write("user", "alice\n");
+        write("password", " first\n");
+        let mut server = build(&format!(
+            "htpasswd: {{file: '{}'}}",
+            path("htpasswd").display()
+        ));
+        let mut client = build(&format!(
+            "client_auth: {{username: x, username_file: '{}', password_file: '{}'}}",
+            path("user").display(),
+            path("password").display()
+        ));
+        server.component.start();
+        client.component.start();
+        let sent = || {
+            let mut headers = HeaderMap::new();
+            client
+                .services
+                .client_auth
+                .as_ref()
+                .unwrap()
+                .add(&mut headers);
+            assert!(headers[AUTHORIZATION].is_sensitive());
+            headers[AUTHORIZATION].to_str().unwrap().to_owned()
+        };
+        assert_eq!(sent(), basic("alice:first"));
+        assert!(says(&server, &sent()).await.is_ok());
+
+        write("htpasswd", "alice:second");
+        write("password", "second");
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(sent(), basic("alice:second"));
+        assert!(says(&server, &sent()).await.is_ok());
+        assert!(says(&server, &basic("alice:first")).await.is_err());
+
+        write("htpasswd", "nothing");
+        write("password", "");
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(sent(), basic("alice:second"));
+        assert!(says(&server, &sent()).await.is_ok());
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_its_key_without_the_password() {
+        for (yaml, key, warning) in [
+            ("{}", "", false),
+            (
+                "{htpasswd: {inline: 'a:b'}, client_auth: {username: a}}",
+                "client_auth",
+                false,
+            ),
+            ("htpasswd: {}", "htpasswd.inline", false),
+            ("htpasswd: {inline: secret}", "htpasswd.inline", false),
+            (
+                "htpasswd: {inline: \"a:b\\nsecret\"}",
+                "htpasswd.inline",
+                true,
+            ),
+            ("htpasswd: {file: /no/such/file}", "htpasswd.file", false),
+            ("client_auth: {}", "client_auth", false),
+            (
+                "client_auth: {username: 'a:secret'}",
+                "client_auth.username",
+                false,
+            ),
+            (
+                "client_auth: {username: a, password: \"secret\\n\"}",
+                "client_auth.password",
+                false,
+            ),
+            (
+                "client_auth: {username: a, password_file: /no/such/file}",
+                "client_auth.password_file",
+                false,
+            ),
+        ] {
+            let config: Config = serde_yaml::from_str(yaml).unwrap();
+            let mut problems = Problems::default();
+            config.validate(&mut problems);
+            let [problem] = problems.found() else {
+                panic!("{yaml}: {problems:?}");
+            };
+            assert_eq!(
+                (problem.path.join("."), problem.warning),
+                (key.to_owned(), warning),
+                "{yaml}"
+            );
+            assert!(!problem.message.contains("secret"), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn it_does_for_others_what_it_is_configured_for() {
+        let provides = |yaml: &str| serde_yaml::from_str::<Config>(yaml).unwrap().provides();
+        assert_eq!(
+            provides("htpasswd: {inline: 'a:b'}"),
+            [Capability::ServerAuth]
+        );
+        assert_eq!(
+            provides("client_auth: {username: a}"),
+            [Capability::ClientAuth]
+        );
+    }
+}

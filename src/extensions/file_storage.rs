@@ -1,0 +1,110 @@
+//! Queues on disk: `file_storage`.
+
+mod config;
+
+pub use config::{CompactionConfig, Compression, Config, Fsync};
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::entry;
+use crate::pipeline::{Component, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_config::Capability;
+use tributary_storage::{Storage, inspect, unused};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
+    dyn ExtensionConfig,
+    Config,
+    "file_storage",
+    aliases: &[],
+    "Keeps the sending queues of exporters in a directory.",
+    &[]
+);
+
+impl ExtensionConfig for Config {
+    fn provides(&self) -> Vec<Capability> {
+        vec![Capability::Storage]
+    }
+
+    fn build(&self, _: &BuildContext) -> Result<Extension, BuildError> {
+        let directory = &self.directory;
+        if self.create_directory && !directory.is_dir() {
+            let mode = self.directory_mode().unwrap_or(0o750);
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(mode)
+                .create(directory);
+            made.map_err(|error| {
+                BuildError(format!(
+                    "cannot make the directory {}: {error}",
+                    directory.display()
+                ))
+            })?;
+        }
+        let storage = Arc::new(Storage {
+            directory: directory.clone(),
+            options: self.options(),
+        });
+        Ok(Extension {
+            component: Box::new(Watch(storage.clone())),
+            services: Services {
+                storage: Some(storage),
+                ..Services::default()
+            },
+        })
+    }
+}
+
+/// Says at the start which queues nobody uses.
+struct Watch(Arc<Storage>);
+
+impl Component for Watch {
+    fn start(&mut self) {
+        // Exporters have opened theirs: they are built before anything starts. Looking into the others takes as long as
+        // the disk needs to read them.
+        let storage = self.0.clone();
+        tokio::task::spawn_blocking(move || report_unused(&storage));
+    }
+
+    fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async { Undelivered::default() })
+    }
+}
+
+fn report_unused(storage: &Storage) {
+    let queues = match unused(&storage.directory) {
+        Ok(queues) => queues,
+        Err(error) => {
+            let directory = storage.directory.display();
+            tracing::error!(%directory, %error, "The directory of stored queues cannot be listed.");
+            return;
+        }
+    };
+    for (name, path) in queues {
+        let contents = inspect(&path);
+        let path = path.display();
+        match contents {
+            Ok(contents) if contents.found.records == 0 => {}
+            Ok(contents) => tracing::warn!(
+                otelcol.component.id = %name.exporter,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %name.signal,
+                directory = %path,
+                records = contents.found.records,
+                items = contents.found.items,
+                bytes = contents.found.bytes,
+                "No exporter uses this stored queue, and it holds data. To send it, name an exporter so again, or run \
+                 `collector queue drain {path} --endpoint URL`."
+            ),
+            Err(error) => {
+                tracing::error!(%error, "A stored queue that no exporter uses cannot be read.")
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What pipelines, exporters and connectors count: accounts in items.
+
+use metrics::{Counter, Gauge, counter, gauge};
+use tributary_config::ComponentId;
+use tributary_otlp::Signal;
+
+/// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// A processor dropped them on purpose.
+    Filtered,
+    /// They had been delivered before.
+    Duplicate,
+    /// The next hop refused them for good.
+    Permanent,
+    /// The time for retries was used up.
+    RetriesExhausted,
+    /// The next hop accepted the request but not these items.
+    PartialSuccess,
+    /// The process ended before they could be delivered.
+    Shutdown,
+    /// The sending queue was full, and was told to drop rather than to refuse.
+    QueueFull,
+    /// What they were stored in is damaged.
+    Damaged,
+    /// They became part of other items, which are counted where these were: nothing of them is lost.
+    Merged,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [DropReason; 9] = [
+        DropReason::Filtered,
+        DropReason::Duplicate,
+        DropReason::Permanent,
+        DropReason::RetriesExhausted,
+        DropReason::PartialSuccess,
+        DropReason::Shutdown,
+        DropReason::QueueFull,
+        DropReason::Damaged,
+        DropReason::Merged,
+    ];
+
+    /// The label's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Filtered => "filtered",
+            DropReason::Duplicate => "duplicate",
+            DropReason::Permanent => "permanent",
+            DropReason::RetriesExhausted => "retries_exhausted",
+            DropReason::PartialSuccess => "partial_success",
+            DropReason::Shutdown => "shutdown",
+            DropReason::QueueFull => "queue_full",
+            DropReason::Damaged => "damaged",
+            DropReason::Merged => "merged",
+        }
+    }
+}
+
+impl Account {
+    /// The account of a pipeline.
+    pub fn of_pipeline(pipeline: &str) -> Self {
+        Account::new(
+            "tributary_pipeline",
+            "forwarded",
+            &[("pipeline", pipeline.to_owned())],
+        )
+    }
+
+    /// The account of a connector that holds what it has taken.
+    pub fn of_connector(connector: &ComponentId) -> Self {
+        Account::new(
+            "tributary_connector",
+            "delivered",
+            &[("connector", connector.to_string())],
+        )
+    }
+}
+
+/// One side of the conservation equation, in items: received = passed + dropped + refused + in flight.
+#[derive(Clone)]
+pub struct Account {
+    received: Counter,
+    passed: Counter,
+    refused: Counter,
+    dropped: [Counter; DropReason::ALL.len()],
+    pub(crate) in_flight: Gauge,
+}
+
+impl Account {
+    pub(crate) fn new(prefix: &str, passed: &str, labels: &[(&'static str, String)]) -> Self {
+        let items = |outcome: &str| counter!(format!("{prefix}_{outcome}_items"), labels);
+        Account {
+            received: items("received"),
+            passed: items(passed),
+            refused: items("refused"),
+            dropped: DropReason::ALL.map(|reason| {
+                let mut labels = labels.to_vec();
+                labels.push(("reason", reason.name().to_owned()));
+                counter!(format!("{prefix}_dropped_items"), &labels)
+            }),
+            in_flight: gauge!(format!("{prefix}_in_flight_items"), labels),
+        }
+    }
+
+    /// Items came in and are in flight from now on.
+    pub fn received(&self, items: usize) {
+        self.received.increment(items as u64);
+        self.in_flight.increment(items as f64);
+    }
+
+    /// Items left for the next stage, which took responsibility.
+    pub fn passed(&self, items: usize) {
+        self.passed.increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+
+    /// Items were given back to the sender.
+    pub fn refused(&self, items: usize) {
+        self.refused.increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+
+    /// Items were dropped.
+    pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.dropped[reason as usize].increment(items as u64);
+        self.in_flight.decrement(items as f64);
+    }
+}
+
+/// What the pipeline counts for one of its processors.
+#[derive(Clone)]
+pub struct ProcessorMetrics {
+    incoming: Counter,
+    outgoing: Counter,
+}
+
+impl ProcessorMetrics {
+    /// The handles of a processor for one signal.
+    pub fn new(processor: &ComponentId, signal: Signal) -> Self {
+        let items = |direction: &str| {
+            counter!(
+                format!("otelcol_processor_{direction}_items"),
+                "processor" => processor.to_string(),
+                "otel_signal" => signal.name()
+            )
+        };
+        ProcessorMetrics {
+            incoming: items("incoming"),
+            outgoing: items("outgoing"),
+        }
+    }
+
+    /// Items entered the processor.
+    pub fn incoming(&self, items: usize) {
+        self.incoming.increment(items as u64);
+    }
+
+    /// Items left the processor for the next stage.
+    pub fn outgoing(&self, items: usize) {
+        self.outgoing.increment(items as u64);
+    }
+}

@@ -1,0 +1,287 @@
+//! Whose is what a stage holds: its own, once that was acknowledged, or still the senders'.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::holding::CLOSED;
+use crate::pipeline::batch::{Batch, Nack, Patience};
+
+/// Those who handed in what goes on as one.
+#[derive(Default)]
+pub(crate) struct Senders {
+    /// They have it, and wait for the outcome.
+    waiting: SmallVec<[Waiter; 1]>,
+    /// Whether some of these can wait long, and some cannot.
+    patient: bool,
+    impatient: bool,
+    /// Whether what goes on is made of what they handed in, and is not that itself.
+    summed_up: bool,
+    /// Items that were acknowledged: nobody else has them.
+    acknowledged: usize,
+}
+
+/// One who waits for the outcome of a piece of what he handed in. Without one, he is refused.
+struct Waiter(Option<Arc<Waiting>>);
+
+/// One who waits for the outcome of all pieces.
+struct Waiting {
+    tell: Option<oneshot::Sender<Result<(), Nack>>>,
+    refused: Mutex<Option<Nack>>,
+}
+
+/// What a sender hears once his batch is taken in.
+pub(crate) struct Answer {
+    outcome: Option<oneshot::Receiver<Result<(), Nack>>>,
+    patience: Option<Arc<Patience>>,
+}
+
+impl Senders {
+    /// The sender of a batch, and what he hears. He waits if he can wait long, or if it is worth it in any case.
+    pub(crate) fn of(batch: &mut Batch, worth_waiting: bool) -> (Self, Answer) {
+        let patience = batch.patience.take();
+        let patient = patience.is_some();
+        if !patient && !worth_waiting {
+            return (Senders::acknowledged(batch.items()), Answer::at_once());
+        }
+        let (tell, outcome) = oneshot::channel();
+        let waiter = Waiter(Some(Arc::new(Waiting {
+            tell: Some(tell),
+            refused: Mutex::default(),
+        })));
+        let senders = Senders {
+            waiting: SmallVec::from_iter([waiter]),
+            patient,
+            impatient: !patient,
+            ..Senders::default()
+        };
+        let answer = Answer {
+            outcome: Some(outcome),
+            patience,
+        };
+        (senders, answer)
+    }
+
+    /// Senders who need not wait.
+    pub(crate) fn acknowledged(items: usize) -> Self {
+        Senders {
+            acknowledged: items,
+            ..Senders::default()
+        }
+    }
+
+    /// Items that nobody else has.
+    pub(crate) fn held(&self) -> usize {
+        self.acknowledged
+    }
+
+    /// What they handed in became so many other items, for which this stage answers unless everybody waits.
+    pub(crate) fn became(&mut self, items: usize) {
+        self.summed_up = true;
+        if self.acknowledged > 0 {
+            self.acknowledged = items;
+        }
+    }
+
+    /// So many items of these have gone on, or are given up. Returns how many of them nobody else had.
+    pub(crate) fn passed(&mut self, items: usize) -> usize {
+        let passed = items.min(self.acknowledged);
+        self.acknowledged -= passed;
+        passed
+    }
+
+    /// How many of them wait for the outcome.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many of them wait for nothing else: the others have another piece elsewhere.
+    pub(crate) fn waiting_for_this_only(&self) -> usize {
+        let only = |waiter: &&Waiter| {
+            waiter
+                .0
+                .as_ref()
+                .is_some_and(|one| Arc::strong_count(one) == 1)
+        };
+        self.waiting.iter().filter(only).count()
+    }
+
+    /// Whether all of them have still what they handed in.
+    pub(crate) fn all_wait(&self) -> bool {
+        self.acknowledged == 0 && !self.waiting.is_empty()
+    }
+
+    /// Whether all of them wait, and some cannot do so for long.
+    pub(crate) fn are_in_a_hurry(&self) -> bool {
+        self.all_wait() && self.impatient
+    }
+
+    /// Whether it is what one who waits has handed in, and nothing else.
+    pub(crate) fn are_one_who_waits(&self) -> bool {
+        self.all_wait() && self.waiting.len() == 1 && !self.summed_up
+    }
+
+    /// Whether all of them waited, and none does any more: they have it, and hand it in again.
+    pub(crate) fn have_gone(&self) -> bool {
+        self.all_wait() && self.waiting.iter().all(Waiter::has_gone)
+    }
+
+    /// Whether some can wait long.
+    pub(crate) fn are_patient(&self) -> bool {
+        self.patient
+    }
+
+    /// What the next stage is told of them.
+    pub(crate) fn patience(&self) -> Option<Arc<Patience>> {
+        self.patient.then(Arc::default)
+    }
+
+    /// Those of a piece with so many items.
+    pub(crate) fn split(&mut self, items: usize) -> Self {
+        Senders {
+            waiting: self.waiting.iter().map(Waiter::another).collect(),
+            patient: self.patient,
+            impatient: self.impatient,
+            summed_up: self.summed_up,
+            acknowledged: self.passed(items),
+        }
+    }
+
+    /// Theirs goes on together.
+    pub(crate) fn append(&mut self, mut others: Senders) {
+        self.waiting.append(&mut others.waiting);
+        self.patient |= others.patient;
+        self.impatient |= others.impatient;
+        self.summed_up |= others.summed_up;
+        self.acknowledged += others.acknowledged;
+    }
+
+    /// Tells those who wait.
+    pub(crate) fn tell(self, outcome: &Result<(), Nack>) {
+        for waiter in self.waiting {
+            waiter.tell(outcome);
+        }
+    }
+}
+
+impl Answer {
+    fn at_once() -> Self {
+        Answer {
+            outcome: None,
+            patience: None,
+        }
+    }
+
+    /// The batch is taken in: waits for the outcome if the sender does.
+    ///
+    /// # Errors
+    /// What the next stage said, or that this one ends.
+    pub(crate) async fn outcome(self) -> Result<(), Nack> {
+        if let Some(patience) = self.patience {
+            patience.taken_in();
+        }
+        match self.outcome {
+            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Waiter {
+    fn another(&self) -> Self {
+        Waiter(self.0.clone())
+    }
+
+    fn has_gone(&self) -> bool {
+        let tell = self.0.as_ref().and_then(|waiting| waiting.tell.as_ref());
+        tell.is_none_or(oneshot::Sender::is_closed)
+    }
+
+    fn tell(mut self, outcome: &Result<(), Nack>) {
+        if let Some(waiting) = self.0.take()
+            && let Err(nack) = outcome
+        {
+            waiting.refuse(nack.clone());
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.0.take() {
+            waiting.refuse(gone());
+        }
+    }
+}
+
+impl Waiting {
+    fn refuse(&self, nack: Nack) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert(nack);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let refused = self
+            .refused
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(tell) = self.tell.take() {
+            // Nobody listens any more when the sender gave up.
+            let _ = tell.send(refused.map_or(Ok(()), Err));
+        }
+    }
+}
+
+fn gone() -> Nack {
+    Nack::unavailable(CLOSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::testing::spans;
+
+    #[tokio::test]
+    async fn a_sender_hears_of_all_pieces_and_of_the_one_that_was_lost() {
+        for (told, expected) in [(2, true), (1, false)] {
+            let (mut senders, answer) = Senders::of(&mut spans(["a", "b"]), true);
+            let piece = senders.split(1);
+            assert_eq!((senders.held(), piece.held()), (0, 0));
+            let mut pieces = vec![senders, piece];
+            for piece in pieces.drain(..told) {
+                piece.tell(&Ok(()));
+            }
+            drop(pieces);
+            assert_eq!(answer.outcome().await.is_ok(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_acknowledged_hears_so_at_once_and_his_items_are_held() {
+        let (mut senders, answer) = Senders::of(&mut spans(["a", "b", "c"]), false);
+        answer.outcome().await.unwrap();
+        assert_eq!(senders.held(), 3);
+        let piece = senders.split(2);
+        assert_eq!((senders.held(), piece.held()), (1, 2));
+        senders.append(piece);
+        assert_eq!((senders.passed(1), senders.held()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_patient_sender_is_told_that_his_batch_is_taken_in() {
+        let patience = Arc::new(Patience::default());
+        let mut batch = spans(["a"]);
+        batch.patience = Some(patience.clone());
+        let (senders, answer) = Senders::of(&mut batch, false);
+        assert!(batch.patience.is_none() && senders.patience().is_some());
+        assert!(!senders.are_in_a_hurry());
+        let outcome = tokio::spawn(answer.outcome());
+        patience.until_taken_in().await;
+        senders.tell(&Err(Nack::invalid("bad")));
+        assert!(!outcome.await.unwrap().unwrap_err().retryable);
+    }
+}

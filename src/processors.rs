@@ -1,0 +1,33 @@
+//! The processors. A new one is one file and one line in [`REGISTRY`].
+
+pub mod attributes;
+pub mod batch;
+pub mod compression;
+mod decoding;
+pub mod dedup;
+pub mod filter;
+pub mod log_dedup;
+pub mod matching;
+pub mod memory_limiter;
+mod partition;
+pub mod probabilistic_sampler;
+pub mod redaction;
+pub mod resource;
+pub mod symbolication;
+
+use crate::component::{Entry, ProcessorConfig};
+
+/// Every processor that is built in.
+pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
+    attributes::ENTRY,
+    batch::ENTRY,
+    compression::ENTRY,
+    dedup::ENTRY,
+    filter::ENTRY,
+    log_dedup::ENTRY,
+    memory_limiter::ENTRY,
+    probabilistic_sampler::ENTRY,
+    redaction::ENTRY,
+    resource::ENTRY,
+    symbolication::ENTRY,
+];

@@ -1,0 +1,135 @@
+//! `attributes`: changes attributes of spans, data points, log records and profiles.
+//!
+//! Key names and meanings are those of the Collector's attributes processor.
+
+mod actions;
+mod profiles;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
+pub(super) use self::actions::{Prepared, validate};
+use super::decoding;
+use super::matching::{Choice, MatchConfig};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::pipeline::Processor;
+use crate::pipeline::batch::{Batch, Nack};
+use tributary_config::{Problems, Validate};
+use tributary_memory::Budget;
+use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::{Requests, Signal};
+
+/// The registry line.
+pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
+    dyn ProcessorConfig,
+    AttributesConfig,
+    "attributes",
+    aliases: &[],
+    "Changes attributes of spans, data points, log records and profiles.",
+    ALL_SIGNALS
+);
+
+/// Configuration of the `attributes` processor.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttributesConfig {
+    /// What to do with the attributes of each span, data point and log record, in this order. Of profiles, the attributes
+    /// of each profile and of each of its samples are edited; a constant is added to the profile alone. A profile in which
+    /// something changes loses its `original_payload`, which has the labels from before. At least one is required.
+    #[serde(default)]
+    pub actions: Vec<ActionConfig>,
+    /// Only what matches this is edited: spans, log records, profiles, or metrics with all their data points. Default:
+    /// everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include: Option<MatchConfig>,
+    /// What matches this is not edited, even if it matches `include`. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<MatchConfig>,
+}
+
+impl Validate for AttributesConfig {
+    fn validate(&self, problems: &mut Problems) {
+        validate("actions", &self.actions, problems);
+        for (key, properties) in [("include", &self.include), ("exclude", &self.exclude)] {
+            if let Some(properties) = properties {
+                properties.validate(key, problems);
+            }
+        }
+    }
+}
+
+impl ProcessorConfig for AttributesConfig {
+    fn check_signal(&self, signal: Signal, problems: &mut Problems) {
+        for (key, properties) in [("include", &self.include), ("exclude", &self.exclude)] {
+            if let Some(properties) = properties {
+                properties.validate_for(&[key], signal, problems);
+            }
+        }
+    }
+
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        Ok(Stage::Pure(Box::new(Attributes {
+            level: Level::Items,
+            actions: Prepared::new(&self.actions)?,
+            choice: Choice::new(signal, self.include.as_ref(), self.exclude.as_ref())?,
+            budget: cx.budget.clone(),
+        })))
+    }
+}
+
+/// The processor; `resource` is the same on another level.
+pub(super) struct Attributes {
+    pub(super) level: Level,
+    pub(super) actions: Prepared,
+    pub(super) choice: Choice,
+    pub(super) budget: Arc<Budget>,
+}
+
+impl Processor for Attributes {
+    fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
+        let metadata = batch.metadata.clone();
+        self.actions
+            .with(metadata.as_deref(), |actions| self.edit(actions, batch))
+            .map(Some)
+    }
+}
+
+impl Attributes {
+    fn edit(&self, actions: &Actions, mut batch: Batch) -> Result<Batch, Nack> {
+        let signal = batch.signal();
+        let mut items = batch.items();
+        let mut changed = false;
+        let edited = batch.wire().parts().iter().map(|part| {
+            let edited = if signal == Signal::Profiles {
+                let room = decoding::room(std::slice::from_ref(part), &self.budget);
+                let _room = room.map_err(decoding::refusal)?;
+                let edited = profiles::apply(actions, self.level, &self.choice, part)?;
+                edited.map(|(samples, edited)| {
+                    // Samples that say nothing are left out by the way.
+                    items = (items + samples).saturating_sub(tributary_otlp::count(signal, part));
+                    edited
+                })
+            } else {
+                let mut select = self.choice.selecting(signal);
+                actions
+                    .apply_where(signal, self.level, part, &mut select)
+                    .map_err(|error| {
+                        Nack::invalid(format!("malformed {signal} request: {error}"))
+                    })?
+            };
+            changed |= edited.is_some();
+            Ok(edited.unwrap_or_else(|| part.clone()))
+        });
+        let edited: Requests = edited.collect::<Result<_, Nack>>()?;
+        Ok(if changed {
+            batch.with_wire(items, edited)
+        } else {
+            batch
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Makes telemetry smaller by its structure, before any bytes are squeezed: what is equal is there once.
+//!
+//! `mode: compact` loses nothing. `mode: aggregate` makes summaries of profiles: one for all instances of a service and
+//! some seconds. Of the profiles in a summary there are left: the retained resource attributes, scopes, sample types,
+//! periods, times, stacks, values, and links as far as `exemplars` goes. Fields that are not in the specification of
+//! profiles, `original_payload`, and what a client sent along as request headers (`include_metadata`) are not, because
+//! a summary is of several clients.
+
+mod aggregate;
+mod compact;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::entry;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{Problems, Validate};
+use tributary_otlp::Signal;
+use tributary_profiles::aggregate::{Gauge, Options};
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
+    dyn ProcessorConfig,
+    Config,
+    "compression",
+    aliases: &[],
+    "Makes one of equal resources, scopes and dictionaries, and summaries of profiles.",
+    ALL_SIGNALS
+);
+
+/// What is made one of what.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `compact`: equal resources and scopes within a batch become one, and so do the entries of the dictionary of
+    /// profiles; nothing is lost and nothing waits. `aggregate`: profiles become summaries over a while; for the other
+    /// signals it is the same as `compact`. Default: `compact`.
+    pub mode: Mode,
+    /// With `aggregate`: how long profiles are gathered before their summary leaves. A request passes without waiting if
+    /// each of its profiles is the first of its series (retained resource attributes, scope, sample type) in that time;
+    /// if one of them is not, the whole request is gathered. Above 0. Default: 10s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    /// With `aggregate`: the resource attributes that stay. Profiles whose resources have equal values of all of them
+    /// become one; the other attributes are dropped, and `merged.count` says how many different resources there were.
+    /// Summaries may be summed up again at the next tier if their resources say where they come from, as they do there
+    /// with the receiver's `client_identity_attribute`; otherwise levels (see `gauges`) of two sources count as one's.
+    /// Default: `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<Vec<String>>,
+    /// With `aggregate`: for sample types that are not plain counts, what becomes of one instance's profiles in a window:
+    /// `average`, `last`, or `sum`. Those of several instances are added up in any case. Adds to, or replaces, the built-in
+    /// ones. Default: `inuse_space` and `inuse_objects` are averaged; of `goroutine`, `goroutines` and `threadcreate` the
+    /// last counts. So it does of what Go counts from the start of a process (`alloc_space`, `alloc_objects`, `contentions`,
+    /// `delay`), unless it has a duration, as it does once the receiver's `delta` made differences of it: those add up.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub gauges: BTreeMap<String, OverTime>,
+    /// With `aggregate`: for how many of the heaviest samples of a profile the link to their span is kept; the others
+    /// lose it and are added up. Levels (see `gauges`) keep none. At most 1024. Default: 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exemplars: Option<u32>,
+    /// With `aggregate`: how many nodes of its call tree a profile of a summary may have. The lightest subtrees become
+    /// frames with the name `other`, and all totals stay. 0: no limit. Default: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    /// With `aggregate`: the memory that what is gathered may take, as in `64MiB`. Above it a window ends early.
+    /// At least 64KiB. Default: 64MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<ByteSize>,
+}
+
+/// What becomes one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Equal resources, scopes and dictionary entries.
+    #[default]
+    Compact,
+    /// The profiles of a while.
+    Aggregate,
+}
+
+/// What becomes of one instance's profiles in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OverTime {
+    /// Their values are added up.
+    Sum,
+    /// Their average.
+    Average,
+    /// The last one.
+    Last,
+}
+
+const INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+const GROUP_BY: [&str; 4] = [
+    "service.name",
+    "service.namespace",
+    "service.version",
+    "deployment.environment.name",
+];
+const GAUGES: [(&str, Gauge); 5] = [
+    ("inuse_space", Gauge::Average),
+    ("inuse_objects", Gauge::Average),
+    ("goroutine", Gauge::Last),
+    ("goroutines", Gauge::Last),
+    ("threadcreate", Gauge::Last),
+];
+const EXEMPLARS: u32 = 16;
+/// Each sample with a span is compared with all of them.
+const MOST_EXEMPLARS: u32 = 1024;
+const MAX_BYTES: u64 = 64 << 20;
+const LEAST_BYTES: u64 = 64 << 10;
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if self.mode == Mode::Compact {
+            for (key, given) in [
+                ("interval", self.interval.is_some()),
+                ("group_by", self.group_by.is_some()),
+                ("gauges", !self.gauges.is_empty()),
+                ("exemplars", self.exemplars.is_some()),
+                ("max_nodes", self.max_nodes.is_some()),
+                ("max_bytes", self.max_bytes.is_some()),
+            ] {
+                if given {
+                    let message =
+                        "has no meaning without `mode: aggregate`: set that, or remove it";
+                    problems.error(&[key], message);
+                }
+            }
+            return;
+        }
+        if self.interval.is_some_and(|interval| interval.is_zero()) {
+            problems.error(&["interval"], "must be above 0");
+        }
+        if self.max_bytes.is_some_and(|bytes| bytes.0 < LEAST_BYTES) {
+            problems.error(&["max_bytes"], "must be at least 64KiB");
+        }
+        if self.exemplars.is_some_and(|most| most > MOST_EXEMPLARS) {
+            problems.error(&["exemplars"], "must be at most 1024 for each profile");
+        }
+        for (at, key) in self.group_by.iter().flatten().enumerate() {
+            if key.is_empty() {
+                problems.error(&["group_by", &at.to_string()], "must not be empty");
+            }
+        }
+    }
+}
+
+impl Config {
+    fn options(&self) -> Options {
+        let mut gauges: BTreeMap<String, Gauge> = BTreeMap::new();
+        for (name, gauge) in GAUGES {
+            gauges.insert(name.to_owned(), gauge);
+        }
+        for (name, over_time) in &self.gauges {
+            let gauge = match over_time {
+                OverTime::Sum => Gauge::Sum,
+                OverTime::Average => Gauge::Average,
+                OverTime::Last => Gauge::Last,
+            };
+            gauges.insert(name.clone(), gauge);
+        }
+        let group_by = || GROUP_BY.iter().map(|key| (*key).to_owned()).collect();
+        let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        Options {
+            group_by: self.group_by.clone().unwrap_or_else(group_by),
+            gauges,
+            exemplars: size(self.exemplars.unwrap_or(EXEMPLARS)),
+            max_nodes: size(self.max_nodes.unwrap_or(0)),
+        }
+    }
+}
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        if self.mode == Mode::Compact || signal != Signal::Profiles {
+            return Ok(compact::stage(cx));
+        }
+        let settings = aggregate::Settings {
+            options: self.options(),
+            interval: self.interval.map_or(INTERVAL, |interval| interval.0),
+            max_bytes: self.max_bytes.unwrap_or(ByteSize(MAX_BYTES)).as_usize(),
+        };
+        Ok(aggregate::stage(cx, settings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(yaml: &str) -> Vec<String> {
+        let config: Config = serde_yaml::from_str(yaml).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found = problems.found().iter();
+        found.map(|problem| problem.path.join("::")).collect()
+    }
+
+    #[test]
+    fn every_rule_is_reported_at_its_key() {
+        assert!(paths("{}").is_empty());
+        assert!(paths("mode: aggregate").is_empty());
+        let aggregating = "{interval: 1s, group_by: [a], gauges: {x: last}, exemplars: 1, max_nodes: 1, max_bytes: 1MiB}";
+        let all = [
+            "interval",
+            "group_by",
+            "gauges",
+            "exemplars",
+            "max_nodes",
+            "max_bytes",
+        ];
+        assert_eq!(paths(aggregating), all);
+        let wrong =
+            "{mode: aggregate, interval: 0s, group_by: [a, ''], exemplars: 1025, max_bytes: 1KiB}";
+        assert_eq!(
+            paths(wrong),
+            ["interval", "max_bytes", "exemplars", "group_by::1"]
+        );
+        assert!(paths("{mode: aggregate, exemplars: 1024}").is_empty());
+    }
+
+    #[test]
+    fn the_table_of_levels_can_be_changed() {
+        let config: Config = serde_yaml::from_str(
+            "{mode: aggregate, gauges: {inuse_space: sum, alloc_space: last}}",
+        )
+        .unwrap();
+        let gauges = config.options().gauges;
+        assert_eq!(gauges.get("inuse_space"), Some(&Gauge::Sum));
+        assert_eq!(gauges.get("alloc_space"), Some(&Gauge::Last));
+        assert_eq!(gauges.get("inuse_objects"), Some(&Gauge::Average));
+    }
+}

@@ -1,0 +1,30 @@
+//! Items that `filter` dropped, under the Collector's metric names.
+
+use metrics::{Counter, counter};
+use tributary_config::ComponentId;
+use tributary_otlp::Signal;
+
+/// What `filter` counts.
+#[derive(Clone)]
+pub(super) struct FilterMetrics(Counter);
+
+impl FilterMetrics {
+    /// The handle of a filter in pipelines of a signal. The label has the name that the Collector gives it.
+    pub(super) fn new(filter: &ComponentId, signal: Signal) -> Self {
+        let items = match signal {
+            Signal::Traces => "spans",
+            Signal::Metrics => "datapoints",
+            Signal::Logs => "logs",
+            Signal::Profiles => "profiles",
+        };
+        FilterMetrics(counter!(
+            format!("otelcol_processor_filter_{items}_filtered"),
+            "filter" => filter.to_string()
+        ))
+    }
+
+    /// So many items were dropped.
+    pub(super) fn filtered(&self, items: usize) {
+        self.0.increment(items as u64);
+    }
+}

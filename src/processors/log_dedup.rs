@@ -1,0 +1,171 @@
+//! Counts equal log records over an interval and hands on one of them with their number.
+//!
+//! Records are equal when they have the same resource, scope, body, severity, event name and attributes, or the same
+//! values of `include_fields`. The one that leaves is the first of them, with its number (`log_count`) and the times at
+//! which the first and the last came (`first_observed_timestamp`, `last_observed_timestamp`) as attributes; its own time
+//! is that of leaving, its time of observation that at which the first came. A record that came once leaves so too. Of
+//! the others nothing is left but the count: their times, trace ids and span ids are not.
+//!
+//! Records are compared as they were encoded: the same attributes in another order are equal, the same map in another
+//! order inside of a body is not.
+//!
+//! This is the Collector's processor `log_dedup`. Unlike there, a record counts as delivered only when it is in memory
+//! that is bounded, and what the next stage refuses is offered again.
+
+mod conditions;
+mod count;
+mod fields;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use jiff::tz::TimeZone;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::fields::Path;
+use super::partition;
+use crate::component::{BuildContext, BuildError, Entry, Held, ProcessorConfig, Stability, Stage};
+use crate::entry;
+use crate::pipeline::Next;
+use tributary_config::units::{ByteSize, Duration};
+use tributary_config::{Problems, Validate};
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
+    dyn ProcessorConfig,
+    Config,
+    "log_dedup",
+    aliases: &["logdedup"],
+    "Counts equal log records over an interval and hands on one of them.",
+    &[(Signal::Logs, Stability::Alpha)]
+);
+
+/// What is counted as one, and how long.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How long equal records are counted, from the first one on. Above 0.
+    pub interval: Duration,
+    /// The attribute that has their number.
+    pub log_count_attribute: String,
+    /// The time zone of the attributes `first_observed_timestamp` and `last_observed_timestamp`: a name of the IANA
+    /// database such as `America/New_York`, `UTC`, or `Local` for that of this machine.
+    pub timezone: String,
+    /// Fields that say nothing about whether records are equal, and are removed: `attributes.KEY`, `body.KEY` for bodies
+    /// that are maps, with further keys for maps inside of maps, or `attributes` for all. A dot within a key is written
+    /// `\.`. Not together with `include_fields`.
+    pub exclude_fields: Vec<String>,
+    /// The only fields that say whether records of a resource and a scope are equal, in the form of `exclude_fields`.
+    /// Records without any of them are compared in full.
+    pub include_fields: Vec<String>,
+    /// Only records for which one of these conditions is true are counted; the others leave as they are, at once. In the
+    /// part of OTTL that `filter` knows, in the context of a log record, as in `severity_number < SEVERITY_NUMBER_ERROR` or
+    /// `attributes["http.route"] == "/health"`. A condition that cannot be decided is not true. Empty: all are counted.
+    pub conditions: Vec<String>,
+    /// Request headers that keep data apart: records with different values are counted for themselves. The receiver must
+    /// have `include_metadata: true`.
+    pub metadata_keys: Vec<String>,
+    /// The most combinations of values of `metadata_keys` in an interval; requests with further ones are refused. 0: no
+    /// limit.
+    pub metadata_cardinality_limit: u32,
+    /// The most memory for what is counted, as in `64MiB`. Above it the interval ends early. At least 64KiB.
+    pub max_bytes: ByteSize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            interval: Duration::secs(10),
+            log_count_attribute: "log_count".to_owned(),
+            timezone: "UTC".to_owned(),
+            exclude_fields: Vec::new(),
+            include_fields: Vec::new(),
+            conditions: Vec::new(),
+            metadata_keys: Vec::new(),
+            metadata_cardinality_limit: 0,
+            max_bytes: ByteSize::mib(64),
+        }
+    }
+}
+
+const LEAST_BYTES: u64 = 64 << 10;
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        if self.interval.is_zero() {
+            problems.error(&["interval"], "must be above 0");
+        }
+        if self.log_count_attribute.is_empty() {
+            problems.error(
+                &["log_count_attribute"],
+                "must not be empty: it is the key of an attribute",
+            );
+        }
+        if zone(&self.timezone).is_none() {
+            problems.error(
+                &["timezone"],
+                format!(
+                    "unknown time zone `{}`: expected a name such as `America/New_York`, `UTC` or `Local`",
+                    self.timezone
+                ),
+            );
+        }
+        validate_fields("exclude_fields", &self.exclude_fields, problems);
+        validate_fields("include_fields", &self.include_fields, problems);
+        if !self.exclude_fields.is_empty() && !self.include_fields.is_empty() {
+            problems.error(
+                &["include_fields"],
+                "cannot be used together with `exclude_fields`: remove one of them",
+            );
+        }
+        for (at, text) in self.conditions.iter().enumerate() {
+            if let Err(mistake) = conditions::condition(text) {
+                problems.error(&["conditions", &at.to_string()], mistake);
+            }
+        }
+        partition::Keys::validate(&self.metadata_keys, problems);
+        if self.max_bytes.0 < LEAST_BYTES {
+            problems.error(&["max_bytes"], "must be at least 64KiB");
+        }
+    }
+}
+
+fn validate_fields(key: &str, fields: &[String], problems: &mut Problems) {
+    for (at, field) in fields.iter().enumerate() {
+        let place = [key, &at.to_string()];
+        if let Err(error) = Path::parse(field) {
+            problems.error(&place, format!("`{field}`: {error}"));
+        } else if fields.iter().take(at).any(|before| before == field) {
+            problems.error(&place, format!("duplicate entry `{field}`"));
+        } else if key == "include_fields" && field == "attributes" {
+            problems.error(
+                &place,
+                "names all attributes: name one, as in `attributes.KEY`",
+            );
+        }
+    }
+}
+
+/// The time zone of that name.
+fn zone(name: &str) -> Option<TimeZone> {
+    match name {
+        "" | "UTC" => Some(TimeZone::UTC),
+        "Local" => Some(TimeZone::system()),
+        name => TimeZone::get(name).ok(),
+    }
+}
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
+        Ok(Stage::Holding(self.connect(cx)))
+    }
+}
+
+impl Config {
+    /// The processor, in front of whatever it is connected to.
+    pub(super) fn connect(&self, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
+        stage::connect(self.clone(), cx)
+    }
+}

@@ -1,0 +1,298 @@
+//! `probabilistic_sampler`: lets a percentage of traces, of log records, or of profiles, pass.
+//!
+//! Keys, decisions and what is written into spans and records are those of the Collector's processor: collectors of both
+//! kinds with the same settings let the same traces pass. Profiles, which the Collector's does not know, are decided about
+//! by their id as spans are by their trace's. Metrics are not sampled: a sum or a gauge without some of its data points is
+//! wrong, and not an estimate. `filter` takes out whole metrics.
+
+mod carrier;
+mod logs;
+mod metrics;
+mod spans;
+#[cfg(test)]
+mod tests;
+mod threshold;
+mod trace_state;
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::carrier::{Carrier, Decision, Policy, Sampler};
+use self::logs::Logs;
+use self::threshold::{BUCKET_BITS, BUCKETS, DIGITS, LEAST_PROBABILITY, Threshold};
+use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
+use crate::pipeline::Processor;
+use crate::pipeline::batch::{Batch, Nack};
+use crate::processors::probabilistic_sampler::metrics::SamplerMetrics;
+use tributary_config::{Problems, Validate};
+use tributary_otlp::count;
+use tributary_otlp::edit::Editor;
+use tributary_otlp::reader::Field;
+use tributary_otlp::sieve::{Sieve, Sieved, sieve};
+use tributary_otlp::{Requests, Signal};
+use tributary_profiles::collected;
+
+/// The registry line.
+pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
+    dyn ProcessorConfig,
+    Config,
+    "probabilistic_sampler",
+    aliases: &[],
+    "Lets a percentage of traces, of log records, or of profiles, pass.",
+    &[
+        (Signal::Traces, Stability::Beta),
+        (Signal::Logs, Stability::Beta),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+/// Configuration of the `probabilistic_sampler` processor.
+///
+/// What is said of trace ids holds for the ids of profiles, in which nothing is written: a profile says nothing about how it
+/// was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How many percent pass; 100 and more means all. Default: 0, nothing but what has a priority of its own.
+    pub sampling_percentage: f32,
+    /// With `hash_seed`: collectors with the same seed let the same traces pass, those of the smaller percentage being
+    /// among those of the larger one, beside each other and one behind the other. A collector behind one with another seed
+    /// samples anew of what arrives; how much of the original traffic is left is then not known, so the threshold (`th`) is
+    /// taken out. Default: 0.
+    pub hash_seed: u32,
+    /// `hash_seed` decides by a hash of the trace id. `equalizing` and `proportional` decide by the randomness that the
+    /// trace id has of itself, or an `rv` in the trace state (for log records: the attribute `sampling.randomness`), and
+    /// take into account how the item was sampled before (`th`, `sampling.threshold`): with `equalizing` the
+    /// percentage is what remains of the original traffic, with `proportional` what remains of what arrives. Spans and
+    /// records that pass say so, in `th` and `rv`. Default: `hash_seed`.
+    pub mode: Mode,
+    /// Whether items are dropped for which no decision can be made: without a trace id, with a trace state that cannot be
+    /// read, or, with `hash_seed`, when they say that something other than this processor sampled them before; use
+    /// `equalizing` or `proportional` for those. With `false` they pass. Default: true.
+    pub fail_closed: bool,
+    /// How many hexadecimal digits a threshold has, not counting leading `f`s and zeros, from 1 to 14. Default: 4.
+    pub sampling_precision: u32,
+    /// For log records, with `hash_seed`: `traceID` hashes the trace id, and the attribute of `from_attribute` where there is
+    /// none; `record` hashes the attribute always. Default: `traceID`.
+    pub attribute_source: AttributeSource,
+    /// For log records, with `hash_seed`: the attribute to hash.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub from_attribute: String,
+    /// For log records: the attribute with a percentage that replaces `sampling_percentage` for the record. (Spans have
+    /// `sampling.priority` instead: 0 drops them, more lets them pass.)
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sampling_priority: String,
+}
+
+/// How it is decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// By a hash with a seed.
+    #[default]
+    HashSeed,
+    /// A percentage of the original traffic.
+    Equalizing,
+    /// A percentage of what arrives.
+    Proportional,
+}
+
+/// What is hashed of a log record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AttributeSource {
+    /// The trace id.
+    #[default]
+    #[serde(rename = "traceID")]
+    TraceId,
+    /// An attribute.
+    #[serde(rename = "record")]
+    Record,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            sampling_percentage: 0.0,
+            hash_seed: 0,
+            mode: Mode::HashSeed,
+            fail_closed: true,
+            sampling_precision: 4,
+            attribute_source: AttributeSource::TraceId,
+            from_attribute: String::new(),
+            sampling_priority: String::new(),
+        }
+    }
+}
+
+impl Validate for Config {
+    fn validate(&self, problems: &mut Problems) {
+        let percentage = f64::from(self.sampling_percentage);
+        let key = "sampling_percentage";
+        if !percentage.is_finite() || percentage < 0.0 {
+            problems.error(&[key], "must be a number from 0 to 100");
+        } else if percentage == 0.0 {
+            problems.warning(
+                &[key],
+                "is 0: nothing passes but what has a priority of its own",
+            );
+        } else if percentage / 100.0 < LEAST_PROBABILITY {
+            problems.error(&[key], "must be 0, or at least 1.4e-15: 56 bits decide");
+        }
+        if !(1..=DIGITS).contains(&self.sampling_precision) {
+            problems.error(
+                &["sampling_precision"],
+                "must be from 1 to 14 hexadecimal digits",
+            );
+        }
+        if self.attribute_source == AttributeSource::Record && self.from_attribute.is_empty() {
+            problems.warning(
+                &["attribute_source"],
+                "is `record`, but there is no `from_attribute` to hash: for no record a decision can be made",
+            );
+        }
+    }
+}
+
+impl Config {
+    fn sampler(&self) -> Sampler {
+        // In 32 bits, and cut off: both are part of which traces pass.
+        const BUCKETS_PER_PERCENT: f32 = BUCKETS as f32 / 100.0;
+        let percentage = self.sampling_percentage.min(100.0);
+        let ratio = f64::from(percentage) / 100.0;
+        let (precision, seed) = (self.sampling_precision, self.hash_seed);
+        if percentage <= 0.0 {
+            return Sampler::Never;
+        }
+        match self.mode {
+            Mode::Equalizing => Sampler::Equalizing {
+                threshold: Threshold::of_probability(ratio, precision).unwrap_or(Threshold::NEVER),
+            },
+            Mode::Proportional => Sampler::Proportional { ratio, precision },
+            Mode::HashSeed => {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // At most 2^14.
+                let taken = (percentage * BUCKETS_PER_PERCENT) as u64;
+                let threshold =
+                    Threshold::from_bits((BUCKETS - taken) << (4 * DIGITS - BUCKET_BITS));
+                match taken {
+                    0 => Sampler::Never,
+                    _ => Sampler::Hash { seed, threshold },
+                }
+            }
+        }
+    }
+
+    fn logs(&self) -> Logs {
+        let some = |key: &String| (!key.is_empty()).then(|| key.clone());
+        Logs {
+            sampler: self.sampler(),
+            fail_closed: self.fail_closed,
+            by_trace_id: self.attribute_source == AttributeSource::TraceId,
+            attribute: some(&self.from_attribute),
+            priority: some(&self.sampling_priority),
+            precision: self.sampling_precision,
+        }
+    }
+}
+
+impl ProcessorConfig for Config {
+    fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        let logs = self.logs();
+        Ok(Stage::Pure(Box::new(ProbabilisticSampler {
+            metrics: SamplerMetrics::new(
+                signal,
+                Policy::ALL.map(|policy| match policy {
+                    Policy::Attribute => self.from_attribute.clone(),
+                    policy if signal == Signal::Profiles => {
+                        policy.name().replace("trace_id", "profile_id")
+                    }
+                    policy => policy.name().to_owned(),
+                }),
+            ),
+            logs,
+        })))
+    }
+}
+
+/// The processor. What is particular to logs does no harm to spans.
+struct ProbabilisticSampler {
+    logs: Logs,
+    metrics: SamplerMetrics,
+}
+
+impl Processor for ProbabilisticSampler {
+    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+        let signal = batch.signal();
+        let mut sampling = Sampling {
+            logs: &self.logs,
+            signal,
+            counts: [[0; 2]; Policy::ALL.len()],
+        };
+        let mut left = Requests::default();
+        let mut changed = false;
+        let mut dropped = 0;
+        for part in batch.wire().parts() {
+            let sieved = sieve(part, &mut sampling)
+                .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?;
+            changed |= sieved != Sieved::Same;
+            match sieved {
+                Sieved::Same => left.push(part.clone()),
+                Sieved::Changed(after) if signal == Signal::Profiles => {
+                    // What only the dropped ones referred to goes too. Items are samples.
+                    let after = Bytes::from(after);
+                    let after = collected(&after).unwrap_or(after);
+                    dropped += count(signal, part).saturating_sub(count(signal, &after));
+                    left.push(after);
+                }
+                Sieved::Changed(part) => left.push(part.into()),
+                Sieved::Nothing if signal == Signal::Profiles => dropped += count(signal, part),
+                Sieved::Nothing => {}
+            }
+        }
+        self.metrics.count(&sampling.counts);
+        if signal != Signal::Profiles {
+            let counts = sampling.counts.iter().map(|[dropped, _]| dropped);
+            dropped = usize::try_from(counts.sum::<u64>()).unwrap_or(usize::MAX);
+        }
+        let items = batch.items().saturating_sub(dropped);
+        Ok(match changed {
+            _ if left.parts().is_empty() && changed => None,
+            true => Some(batch.with_wire(items, left)),
+            false => Some(batch),
+        })
+    }
+}
+
+/// Decides about a profile.
+fn profile(sampler: Sampler, fail_closed: bool, profile: &Field<'_>) -> Decision {
+    const PROFILE_ID: u32 = 7;
+    let fields = profile.fields().map_while(Result::ok);
+    let ids = fields.filter(|field| field.number == PROFILE_ID);
+    let id = ids.last().and_then(|field| field.value.bytes());
+    let item = spans::item(sampler, id.unwrap_or_default(), Some(Carrier::default()));
+    sampler.decide(item, fail_closed, || None)
+}
+
+struct Sampling<'s> {
+    logs: &'s Logs,
+    signal: Signal,
+    /// By policy: not sampled, sampled.
+    counts: [[u64; 2]; Policy::ALL.len()],
+}
+
+impl<'a> Sieve<'a> for Sampling<'_> {
+    fn item(&mut self, item: &Field<'a>, editor: &mut Editor<'a>) -> bool {
+        let Decision {
+            sampled, policy, ..
+        } = match self.signal {
+            Signal::Logs => self.logs.sample(item, editor),
+            Signal::Profiles => profile(self.logs.sampler, self.logs.fail_closed, item),
+            _ => spans::sample(self.logs.sampler, self.logs.fail_closed, item, editor),
+        };
+        let counts = self.counts.get_mut(policy as usize);
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(usize::from(sampled))) {
+            *count += 1;
+        }
+        sampled
+    }
+}

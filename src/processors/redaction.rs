@@ -1,0 +1,153 @@
+//! `redaction`: takes out what is private, wherever in a request it stands.
+//!
+//! Requests are looked at on the wire. One in which nothing is found goes on as it is, the very same bytes; in one with
+//! hits only the strings with hits change, and the lengths around them. Profiles share their strings, so there each is
+//! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
+//!
+//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to hide.
+//! What cannot be looked at is refused. No error, log line or metric has a text of a request in it.
+
+mod body;
+mod config;
+mod hits;
+mod policy;
+mod probe;
+mod profiles;
+mod redactor;
+mod refusal;
+mod rules;
+mod sanitize;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use self::config::{
+    Chosen, Config, EmbeddedOtlp, EmbeddedSignal, Mode, OriginalPayload, UnknownFields, Verbosity,
+};
+use self::hits::Counters;
+use self::policy::Policy;
+use self::redactor::Redactor;
+use self::refusal::{Reason, Refusal};
+pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::pipeline::Processor;
+use crate::pipeline::batch::{Batch, Nack};
+use tributary_memory::Budget;
+use tributary_otlp::strings::{Refused, rewrite};
+use tributary_otlp::{Requests, Signal};
+
+/// The registry line.
+pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
+    dyn ProcessorConfig,
+    Config,
+    "redaction",
+    aliases: &[],
+    "Takes out what is private: attributes by their keys, values by patterns and detectors.",
+    ALL_SIGNALS
+);
+
+impl ProcessorConfig for Config {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+        Ok(Stage::Pure(Box::new(Redaction::new(self, cx, signal)?)))
+    }
+}
+
+/// The processor.
+struct Redaction {
+    policy: Policy,
+    counters: Counters,
+    budget: Arc<Budget>,
+}
+
+impl Redaction {
+    fn new(config: &Config, cx: &BuildContext, signal: Signal) -> Result<Self, BuildError> {
+        let policy = Policy::new(config)?;
+        Ok(Redaction {
+            counters: Counters::new(cx, signal, &policy),
+            policy,
+            budget: cx.budget.clone(),
+        })
+    }
+
+    /// A request without what is private; none when it stays as it is.
+    fn redact(&self, signal: Signal, request: &Bytes) -> Result<Option<Redacted>, Nack> {
+        let (policy, counters, budget) = (&self.policy, &self.counters, &self.budget);
+        let redacted = match signal {
+            Signal::Profiles => profiles::redact(policy, counters, budget, request, 0),
+            _ => {
+                let mut redactor = Redactor::new(policy, counters, budget, 0);
+                let redacted = rewrite(&policy.tables, signal, request, &mut redactor);
+                redacted.map(|redacted| redacted.map(Redacted::same_items))
+            }
+        };
+        redacted.or_else(|refused| self.refuse(signal, &refused))
+    }
+
+    /// What cannot be looked at is not passed on, unless nothing is to be changed.
+    #[cold]
+    fn refuse(&self, signal: Signal, refused: &Refused<Refusal>) -> Result<Option<Redacted>, Nack> {
+        self.counters.refused(Reason::of(refused));
+        if self.policy.report {
+            return Ok(None);
+        }
+        let why = match refused {
+            Refused::Malformed(reason) => (*reason).to_owned(),
+            Refused::By(refusal) => refusal.to_string(),
+        };
+        Err(Nack::invalid(format!(
+            "the {signal} request cannot be redacted, so it is not passed on: {why}"
+        )))
+    }
+}
+
+/// What became of a request.
+struct Redacted {
+    request: Bytes,
+    /// How many items it has, where that may have changed.
+    items: Option<usize>,
+}
+
+impl Redacted {
+    fn same_items(request: Bytes) -> Self {
+        Redacted {
+            request,
+            items: None,
+        }
+    }
+}
+
+impl Processor for Redaction {
+    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+        let signal = batch.signal();
+        let mut items = batch.items();
+        let mut changed: Vec<(usize, Bytes)> = Vec::new();
+        for (at, part) in batch.wire().parts().iter().enumerate() {
+            let Some(redacted) = self.redact(signal, part)? else {
+                continue;
+            };
+            if let Some(after) = redacted.items {
+                let before = tributary_otlp::count(signal, part);
+                items = items.saturating_sub(before).saturating_add(after);
+            }
+            changed.push((at, redacted.request));
+        }
+        if changed.is_empty() {
+            return Ok(Some(batch));
+        }
+        let mut changed = changed.into_iter().peekable();
+        let parts = batch.wire().parts().iter().enumerate();
+        let parts: Requests = parts
+            .map(
+                |(at, part)| match changed.next_if(|(place, _)| *place == at) {
+                    Some((_, redacted)) => redacted,
+                    None => part.clone(),
+                },
+            )
+            .collect();
+        Ok(Some(batch.with_wire(items, parts)))
+    }
+}

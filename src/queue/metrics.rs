@@ -1,0 +1,113 @@
+//! What exporters count.
+
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use tributary_otlp::Signal;
+
+use crate::component::BuildContext;
+use crate::pipeline::account::{Account, DropReason};
+use crate::pipeline::health::Trouble;
+
+/// What an exporter counts, for one signal.
+#[derive(Clone)]
+pub struct ExporterMetrics {
+    sent: Counter,
+    send_failed: Counter,
+    enqueue_failed: Counter,
+    account: Account,
+    recovered: Counter,
+    kept: Counter,
+    trouble: Arc<Trouble>,
+    /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
+    pub queue_size: Gauge,
+    /// `otelcol_exporter_queue_capacity`, in the same units.
+    pub queue_capacity: Gauge,
+    /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
+    pub in_flight_requests: Gauge,
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    pub batch_send_size: Histogram,
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    pub batch_send_bytes: Histogram,
+}
+
+impl ExporterMetrics {
+    /// The handles of an exporter for one signal.
+    pub fn new(cx: &BuildContext, signal: Signal) -> Self {
+        let exporter = &cx.id;
+        let items = |outcome: &str| {
+            counter!(
+                format!("otelcol_exporter_{outcome}_{}", signal.items_name()),
+                "exporter" => exporter.to_string()
+            )
+        };
+        let labels = [
+            ("exporter", exporter.to_string()),
+            ("data_type", signal.name().to_owned()),
+        ];
+        ExporterMetrics {
+            sent: items("sent"),
+            send_failed: items("send_failed"),
+            enqueue_failed: items("enqueue_failed"),
+            queue_size: gauge!("otelcol_exporter_queue_size", &labels),
+            queue_capacity: gauge!("otelcol_exporter_queue_capacity", &labels),
+            in_flight_requests: gauge!("otelcol_exporter_in_flight_requests", &labels),
+            batch_send_size: histogram!("otelcol_exporter_queue_batch_send_size", &labels[..1]),
+            batch_send_bytes: histogram!(
+                "otelcol_exporter_queue_batch_send_size_bytes",
+                &labels[..1]
+            ),
+            account: Account::new("tributary_exporter", "delivered", &labels),
+            recovered: counter!("tributary_exporter_recovered_items", &labels),
+            kept: counter!("tributary_exporter_kept_items", &labels),
+            trouble: cx.health.exporter(exporter, signal),
+        }
+    }
+
+    /// Items came in from a pipeline; they are in flight until one of the calls below.
+    pub fn received(&self, items: usize) {
+        self.account.received(items);
+    }
+
+    /// The items were not taken, and the sender was told.
+    pub fn refused(&self, items: usize) {
+        self.trouble.begins();
+        self.enqueue_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The items were in the stored queue, and are in flight from now on.
+    pub fn recovered(&self, items: usize) {
+        self.recovered.increment(items as u64);
+        self.account.in_flight.increment(items as f64);
+    }
+
+    /// The items stay in the stored queue, which is closed.
+    pub fn kept(&self, items: usize) {
+        self.kept.increment(items as u64);
+        self.account.in_flight.decrement(items as f64);
+    }
+
+    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    pub fn returned(&self, items: usize) {
+        self.send_failed.increment(items as u64);
+        self.account.refused(items);
+    }
+
+    /// The next hop acknowledged the items.
+    pub fn delivered(&self, items: usize) {
+        self.trouble.over();
+        self.sent.increment(items as u64);
+        self.account.passed(items);
+    }
+
+    /// The items are lost, for this reason.
+    pub fn dropped(&self, items: usize, reason: DropReason) {
+        self.trouble.begins();
+        match reason {
+            DropReason::QueueFull => self.enqueue_failed.increment(items as u64),
+            _ => self.send_failed.increment(items as u64),
+        }
+        self.account.dropped(items, reason);
+    }
+}

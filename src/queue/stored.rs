@@ -1,0 +1,482 @@
+//! A queue that is kept on disk: what comes in is appended to a log, and is read from it when it can be sent.
+//!
+//! ```text
+//! consume -> place -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
+//! ```
+//!
+//! In memory are the records that are about to be sent, up to some bytes. What was read and is not delivered when the
+//! exporter ends, or is replaced, is given back to the log: for whoever reads it next.
+
+mod feed;
+mod record;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+use super::config::{Overflow, QueueConfig, Sizer};
+use super::entry::Ledger;
+use super::room::NoRoom;
+use crate::component::{BuildContext, BuildError};
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::Batch;
+use tributary_memory::{Budget, Permit};
+use tributary_otlp::Signal;
+use tributary_storage::{AppendError, Lease, Log, NewRecord, Next, QueueName, Record, Recovered};
+
+pub(super) use feed::feed;
+pub use record::decode;
+
+/// How much is read before it can be sent, in KiB.
+const AHEAD_KIB: u32 = 16 << 10;
+/// How long to wait for memory, and after a file could not be read.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The log of one queue, and what of it is on its way.
+pub(super) struct Stored {
+    lease: Lease,
+    recovered: Mutex<Option<Recovered>>,
+    config: QueueConfig,
+    /// Headers that keep batches apart.
+    headers: Vec<String>,
+    signal: Signal,
+    /// Units of what is being appended.
+    reserved: Mutex<usize>,
+    gauge: Gauge,
+    ahead: Arc<Semaphore>,
+    /// Records that were read and are neither acknowledged nor given back.
+    under_way: AtomicUsize,
+    budget: Arc<Budget>,
+    ledger: Arc<Ledger>,
+    closed: AtomicBool,
+}
+
+/// Room for what is being appended; given back when dropped: then the log has it, or nobody.
+pub(super) struct Place {
+    stored: Arc<Stored>,
+    units: usize,
+}
+
+/// The record that a request was read from. When it is dropped the record is acknowledged, or given back.
+pub(super) struct Kept {
+    stored: Arc<Stored>,
+    record: Marked,
+    /// Part of what is read ahead.
+    credit: Mutex<Option<OwnedSemaphorePermit>>,
+    given_back: AtomicBool,
+    /// Items that need not be sent again, but will be if the record is given back.
+    settled: AtomicUsize,
+}
+
+/// What there is to send.
+enum Read {
+    Records(Vec<(Kept, Record)>),
+    Empty,
+    /// Another exporter is given the records from now on.
+    Ended,
+}
+
+/// A record without its content.
+#[derive(Debug, Clone, Copy)]
+struct Marked {
+    sequence: u64,
+    items: usize,
+    place: tributary_storage::Place,
+}
+
+impl Stored {
+    /// Opens the log of an exporter's queue, if its configuration wants one.
+    pub(super) fn open(
+        cx: &BuildContext,
+        signal: Signal,
+        config: &QueueConfig,
+        headers: Vec<String>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Option<Arc<Self>>, BuildError> {
+        let Some(id) = &config.storage else {
+            return Ok(None);
+        };
+        let storage = cx.extensions.get(id).storage.ok_or_else(|| {
+            BuildError(format!(
+                "sending_queue::storage: the extension `{id}` does not run, or keeps no queues"
+            ))
+        })?;
+        let name = QueueName {
+            exporter: cx.id.clone(),
+            signal,
+        };
+        let most = (config.sizer() == Sizer::Bytes).then_some(config.queue_size as u64);
+        let opened = storage.open(&cx.stored_queues, &name, most);
+        let (lease, recovered) =
+            opened.map_err(|error| BuildError(format!("sending_queue::storage: {error}")))?;
+        Ok(Some(Arc::new(Stored {
+            lease,
+            recovered: Mutex::new(recovered),
+            config: config.clone(),
+            headers,
+            signal,
+            reserved: Mutex::default(),
+            gauge: ledger.metrics.queue_size.clone(),
+            ahead: Arc::new(Semaphore::new(AHEAD_KIB as usize)),
+            under_way: AtomicUsize::new(0),
+            budget: cx.budget.clone(),
+            ledger: ledger.clone(),
+            closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// Takes the log over from an exporter that this one replaces, and says what was in it.
+    pub(super) fn start(&self) {
+        let recovered = self
+            .recovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(recovered) = recovered {
+            self.ledger.metrics.recovered(count(recovered.items));
+            self.report(&recovered);
+        }
+        self.lease.take_over();
+        self.show();
+    }
+
+    fn report(&self, found: &Recovered) {
+        let directory = self.log().directory().display();
+        tracing::info!(
+            %directory,
+            records = found.records,
+            items = found.items,
+            bytes = found.bytes,
+            took = ?found.took,
+            "A stored queue is open. What it holds is sent; some of it may have been sent before."
+        );
+    }
+
+    pub(super) fn log(&self) -> &Arc<Log> {
+        self.lease.log()
+    }
+
+    /// Room for a batch. Where that is what was asked for, it drops what is older, or waits.
+    pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+        loop {
+            let freed = self.log().freed();
+            tokio::pin!(freed);
+            // From here on nothing is missed.
+            freed.as_mut().enable();
+            let no_room = match self.try_place(units) {
+                Ok(place) => return Ok(place),
+                Err(no_room) => no_room,
+            };
+            match no_room {
+                NoRoom::Full if self.config.overflow == Overflow::DropOldest => {
+                    if self.log().is_stuck() {
+                        // Nothing that is dropped would make room.
+                        return Err(NoRoom::Full);
+                    } else if self.log().is_freeing() {
+                        freed.await;
+                    } else if !self.drop_oldest().await {
+                        return Err(NoRoom::Full);
+                    }
+                }
+                NoRoom::Full if self.config.block_on_overflow => freed.await,
+                no_room => return Err(no_room),
+            }
+        }
+    }
+
+    /// Whether less than a quarter would be left with so many more.
+    pub(super) fn is_scarce(&self, units: usize) -> bool {
+        let size = self.config.queue_size;
+        self.held().saturating_add(units) > size - size / 4
+    }
+
+    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+        if self.closed.load(Relaxed) {
+            return Err(NoRoom::Closed);
+        }
+        if units > self.config.queue_size {
+            return Err(NoRoom::TooLarge);
+        }
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.held().saturating_add(*reserved);
+        if taken.saturating_add(units) > self.config.queue_size {
+            self.log().make_room();
+            return Err(NoRoom::Full);
+        }
+        *reserved += units;
+        Ok(Place {
+            stored: self.clone(),
+            units,
+        })
+    }
+
+    /// Whether there was something to drop.
+    async fn drop_oldest(self: &Arc<Self>) -> bool {
+        let Ok(Read::Records(records)) = self.next(1).await else {
+            return false;
+        };
+        for (mut kept, record) in records {
+            self.ledger
+                .metrics
+                .dropped(record.items, DropReason::QueueFull);
+            kept.begin();
+        }
+        true
+    }
+
+    /// The units that a record of so many items and bytes takes.
+    pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
+        match self.config.sizer() {
+            Sizer::Requests => 1,
+            // An empty request costs something too.
+            Sizer::Items => items.max(1),
+            Sizer::Bytes => Log::bytes_for(bytes),
+        }
+    }
+
+    /// The record of a batch, which shares its bytes.
+    pub(super) fn record(&self, batch: &mut Batch) -> NewRecord {
+        record::encode(batch, &self.headers)
+    }
+
+    /// Appends a record; it is on disk when this is over.
+    pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
+        let outcome = self.log().append(record).await;
+        self.show();
+        outcome
+    }
+
+    /// The next records, from the disk if need be. Those that are dropped are given back.
+    async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
+        if let Some(read) = self.read(most, false)? {
+            return Ok(read);
+        }
+        let stored = self.clone();
+        let reading = tokio::task::spawn_blocking(move || stored.read(most, true));
+        // Not when the runtime ends.
+        let read = reading.await.unwrap_or(Ok(None))?;
+        Ok(read.unwrap_or(Read::Ended))
+    }
+
+    /// `None` when it has to wait for the disk, and must not.
+    fn read(self: &Arc<Self>, most: usize, from_disk: bool) -> io::Result<Option<Read>> {
+        Ok(Some(match self.lease.next(most, from_disk)? {
+            Next::Records(records) => {
+                let records = records.into_iter();
+                Read::Records(
+                    records
+                        .map(|record| (Kept::new(self, &record), record))
+                        .collect(),
+                )
+            }
+            Next::Empty => Read::Empty,
+            Next::Ended => Read::Ended,
+            Next::OnDisk => return Ok(None),
+        }))
+    }
+
+    /// Memory for what was read. Waits until there is some, unless there never will be: then what is in memory already goes
+    /// on uncounted, for otherwise nothing behind it would ever be sent. `None` when `until` says so before that.
+    async fn memory(&self, bytes: usize, until: impl Fn() -> bool) -> Option<Permit> {
+        loop {
+            match self.budget.acquire(bytes) {
+                Ok(permit) => return Some(permit),
+                Err(no_room) if !no_room.may_fit_later() => {
+                    tracing::warn!(
+                        directory = %self.log().directory().display(), bytes,
+                        "A record of a stored queue is larger than the memory budget of now. It is sent all the same."
+                    );
+                    return Some(self.budget.nothing());
+                }
+                Err(_) if until() => return None,
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// What of the credit for reading ahead a record takes. What was read cannot be dropped any more in favour of what comes:
+    /// where that is asked for, half of the queue is left on the disk.
+    fn ahead_of(&self, record: &Record) -> u32 {
+        let bytes = record.bytes();
+        let mut kib = bytes >> 10;
+        if self.config.overflow == Overflow::DropOldest {
+            let units = self.units(record.items, bytes);
+            let share =
+                2 * units as u128 * u128::from(AHEAD_KIB) / self.config.queue_size.max(1) as u128;
+            kib = kib.max(usize::try_from(share).unwrap_or(usize::MAX));
+        }
+        u32::try_from(kib).unwrap_or(AHEAD_KIB).clamp(1, AHEAD_KIB)
+    }
+
+    /// Units of what the log has.
+    fn held(&self) -> usize {
+        let usage = self.log().usage();
+        count(match self.config.sizer() {
+            Sizer::Requests => usage.records,
+            Sizer::Items => usage.items,
+            Sizer::Bytes => usage.bytes,
+        })
+    }
+
+    /// Shows how much is held, and counts what turned out to be lost.
+    fn show(&self) {
+        let lost = self.log().take_lost_items();
+        if lost > 0 {
+            self.ledger.damaged(count(lost));
+        }
+        if self.lease.reads() {
+            self.gauge.set(self.held() as f64);
+        }
+    }
+
+    /// Whether nothing is left to do: all was delivered, or another exporter has taken over.
+    pub(super) fn idle(&self) -> bool {
+        self.under_way.load(Relaxed) == 0
+            && (self.log().usage().records == 0 || !self.lease.reads())
+    }
+
+    /// Whether this queue is the one to deliver what the log has.
+    pub(super) fn reads(&self) -> bool {
+        !self.closed.load(Relaxed) && self.lease.reads()
+    }
+
+    /// Nothing is taken any more, and who waits is told.
+    pub(super) fn stop(&self) {
+        self.closed.store(true, Relaxed);
+        self.log().wake();
+    }
+
+    /// Lets go of the log: with the last one who does, all is written and the lock is released when this is over.
+    pub(super) async fn close(self: &Arc<Self>) {
+        let left = self.log().usage().items;
+        let stored = self.clone();
+        let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
+        if matches!(closed, Ok(true)) {
+            self.ledger.metrics.kept(count(left));
+            self.gauge.set(0.0);
+            if left > 0 {
+                tracing::info!(
+                    directory = %self.log().directory().display(), items = left,
+                    "A stored queue is closed. What it holds is sent when it is opened again."
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut reserved = self
+            .stored
+            .reserved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *reserved -= self.units;
+        drop(reserved);
+        self.stored.log().room_given_back();
+    }
+}
+
+impl Kept {
+    /// It is given back when it is dropped before [`begin`](Self::begin).
+    fn new(stored: &Arc<Stored>, record: &Record) -> Self {
+        stored.under_way.fetch_add(1, Relaxed);
+        Kept {
+            stored: stored.clone(),
+            record: Marked {
+                sequence: record.sequence,
+                items: record.items,
+                place: record.place,
+            },
+            credit: Mutex::new(None),
+            given_back: AtomicBool::new(true),
+            settled: AtomicUsize::new(0),
+        }
+    }
+
+    /// It is acknowledged when it is dropped, unless it is given back from now on.
+    fn begin(&mut self) {
+        *self.given_back.get_mut() = false;
+    }
+
+    /// Items of the whole record.
+    pub(super) fn items(&self) -> usize {
+        self.record.items
+    }
+
+    /// The record is to be sent again, by whoever reads the log then.
+    pub(super) fn give_back(&self) {
+        self.given_back.store(true, Relaxed);
+    }
+
+    /// So many of its items were delivered or dropped.
+    pub(super) fn settle(&self, items: usize) {
+        self.settled.fetch_add(items, Relaxed);
+    }
+
+    /// Its content is not in memory any more.
+    pub(super) fn unloaded(&self) {
+        self.credit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
+    /// Reads its content again; `None` when it is damaged by now.
+    pub(super) async fn reload(&self) -> Option<Batch> {
+        loop {
+            let log = self.stored.log().clone();
+            let Marked {
+                sequence, place, ..
+            } = self.record;
+            let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
+            match read {
+                Ok(Ok(record)) => {
+                    let record = record?;
+                    let permit = self.stored.memory(record.bytes(), || false).await?;
+                    let mut batch = record::decode(record.parts, record.items)?;
+                    batch.hold(permit);
+                    return Some(batch);
+                }
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "A stored queue cannot be read. It is tried again.");
+                    sleep(PAUSE * 20).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Marked {
+            sequence,
+            items,
+            place,
+        } = self.record;
+        let log = self.stored.log();
+        if *self.given_back.get_mut() {
+            // They count a second time when they are sent again.
+            self.stored
+                .ledger
+                .metrics
+                .recovered(*self.settled.get_mut());
+            log.give_back(sequence, place);
+        } else {
+            log.acknowledge(sequence, items);
+        }
+        self.stored.under_way.fetch_sub(1, Relaxed);
+        self.stored.show();
+    }
+}
+
+/// More than any memory has.
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

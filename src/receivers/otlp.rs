@@ -1,0 +1,219 @@
+//! The `otlp` receiver: OTLP over gRPC and HTTP.
+//!
+//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation, pipeline, answer.
+//! Nothing is acknowledged before the pipeline took it, and nothing invalid gets past here.
+
+mod config;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+mod grpc;
+mod http;
+pub(super) mod intake;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+pub use self::config::{
+    Config, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
+};
+use self::grpc::Grpc;
+use self::http::Http;
+use self::intake::Intake;
+use crate::component::auth;
+use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::pipeline::{Component, Undelivered};
+use crate::receivers::metrics::ReceiverMetrics;
+use crate::serving::body::Pace;
+pub use crate::serving::cors::Cors;
+use crate::serving::front::Front;
+use crate::serving::{DEFAULT_STREAMS, or};
+use futures_util::future::BoxFuture;
+use tributary_config::{Endpoint, Section};
+use tributary_net::Owner;
+use tributary_net::sampled_log::SampledLog;
+use tributary_net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
+use tributary_net::tls::ServerTls;
+use tributary_otlp::Signal;
+use tributary_otlp::stamp::Stamp;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "otlp",
+    aliases: &[],
+    "Receives OTLP over gRPC and HTTP.",
+    &[
+        (Signal::Traces, Stability::Stable),
+        (Signal::Metrics, Stability::Stable),
+        (Signal::Logs, Stability::Stable),
+        (Signal::Profiles, Stability::Alpha),
+    ]
+);
+
+impl ReceiverConfig for Config {
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        let intake =
+            |transport, tls: &Section<ServerTls>, include_metadata, pace, limit, limit_key| {
+                Intake {
+                    id: cx.id.clone(),
+                    outputs: outputs.clone(),
+                    budget: cx.budget.clone(),
+                    metrics: ReceiverMetrics::new(&cx.id, transport),
+                    refusals: SampledLog::default(),
+                    stamp: stamp(tls),
+                    include_metadata,
+                    pace,
+                    limit,
+                    limit_key,
+                }
+            };
+        let receiver = Owner::new(&cx.id, "receiver");
+        let mut waiting: Vec<Start> = Vec::new();
+        if let Some(grpc) = &*self.protocols.grpc {
+            let owner = receiver.over("grpc");
+            let handler = Grpc {
+                intake: intake(
+                    "grpc",
+                    &grpc.tls,
+                    grpc.include_metadata,
+                    Pace::new(&grpc.limits, None),
+                    grpc.max_message(),
+                    "max_recv_msg_size_mib",
+                ),
+                guard: auth::guard(grpc.auth.as_ref(), cx, &owner)
+                    .map_err(|error| within("grpc", error))?,
+            };
+            let mut options = grpc_options(grpc);
+            options.tls = tls_source(&grpc.tls, options.protocol, &owner)
+                .map_err(|error| within("grpc", error))?;
+            options.budget = Some(cx.budget.clone());
+            waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC", owner)?);
+        }
+        if let Some(http) = &*self.protocols.http {
+            let owner = receiver.over("http");
+            let guard = auth::guard(http.auth.as_ref(), cx, &owner)
+                .map_err(|error| within("http", error))?;
+            let handler = Http::new(
+                http,
+                intake(
+                    "http",
+                    &http.tls,
+                    http.include_metadata,
+                    Pace::new(&http.limits, http.read_timeout.unless_zero()),
+                    http.max_body(),
+                    "max_request_body_size",
+                ),
+                Front::new(
+                    guard,
+                    &http.compression_algorithms,
+                    http.cors.as_ref(),
+                    &http.response_headers,
+                    http.write_timeout.unless_zero(),
+                ),
+            );
+            let mut options = http_options(http);
+            options.tls = tls_source(&http.tls, options.protocol, &owner)
+                .map_err(|error| within("http", error))?;
+            options.budget = Some(cx.budget.clone());
+            waiting.push(bind(cx, &http.endpoint, handler, options, "HTTP", owner)?);
+        }
+        Ok(Box::new(Receiver {
+            waiting,
+            running: Vec::new(),
+        }))
+    }
+}
+
+/// What starts a server that is bound.
+type Start = Box<dyn FnOnce() -> Server + Send>;
+
+struct Receiver {
+    waiting: Vec<Start>,
+    running: Vec<Server>,
+}
+
+impl Component for Receiver {
+    fn start(&mut self) {
+        self.running
+            .extend(self.waiting.drain(..).map(|start| start()));
+    }
+
+    /// A receiver holds nothing that was acknowledged: what is cut off at the deadline, its client still has.
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let servers = self.running.into_iter();
+            futures_util::future::join_all(servers.map(|server| server.shutdown(deadline))).await;
+            Undelivered::default()
+        })
+    }
+}
+
+fn bind(
+    cx: &BuildContext,
+    endpoint: &Endpoint,
+    handler: impl Handler,
+    options: Options,
+    name: &'static str,
+    owner: Owner,
+) -> Result<Start, BuildError> {
+    // With port 0 the id tells sockets apart, and this receiver has two of them.
+    let socket = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
+    let socket = socket.parse().unwrap_or_else(|_| cx.id.clone());
+    let listener = cx.listeners.bind(&socket, endpoint);
+    let bound = listener
+        .and_then(|listener| Bound::new(listener, handler, options, name, owner))
+        .map_err(|error| BuildError(error.to_string()))?;
+    Ok(Box::new(move || bound.start()))
+}
+
+/// An error of one protocol.
+fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
+    BuildError(format!("protocols::{protocol}::{error}"))
+}
+
+/// Where the client's identity goes, if anywhere.
+fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
+    let key = &(**tls).as_ref()?.client_identity_attribute;
+    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
+}
+
+fn grpc_options(config: &GrpcConfig) -> Options {
+    let parameters = &config.keepalive.server_parameters;
+    let window = or(config.read_buffer_size, config::DEFAULT_READ_BUFFER);
+    let defaults = Options::default();
+    Options {
+        protocol: Protocol::Http2,
+        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
+        stream_window: window,
+        connection_window: window.saturating_mul(4),
+        max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
+        ping_interval: parameters.time.unless_zero().or(defaults.ping_interval),
+        ping_timeout: parameters
+            .timeout
+            .unless_zero()
+            .unwrap_or(defaults.ping_timeout),
+        max_idle: parameters.max_connection_idle.unless_zero(),
+        max_age: parameters.max_connection_age.unless_zero(),
+        grace: parameters.max_connection_age_grace.unless_zero(),
+        limits: config.limits.clone(),
+        ..defaults
+    }
+}
+
+fn http_options(config: &HttpConfig) -> Options {
+    Options {
+        protocol: Protocol::Either,
+        keep_alive: config.keep_alives_enabled,
+        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
+        header_timeout: config.read_header_timeout.unless_zero(),
+        max_idle: config.idle_timeout.unless_zero(),
+        limits: config.limits.clone(),
+        ..Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

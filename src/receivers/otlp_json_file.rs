@@ -1,0 +1,299 @@
+//! `otlp_json_file`, alias `otlpjsonfile`: reads the files that the `file` exporter writes.
+//!
+//! A file's position moves on when the pipeline has accepted a record, or when the record can never be accepted; what
+//! the pipeline refuses for now is tried again. Files are known by device and inode, and stay open: one that is
+//! renamed or deleted is read to its end.
+
+mod config;
+mod intake;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+pub use self::config::{Compression, Config, Format, StartAt};
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::intake::{Intake, Verdict};
+use self::tail::{Framing, Record, Tail, identity_of};
+use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
+use crate::pipeline::Component;
+use crate::receivers::glob::Glob;
+use crate::receivers::polling::{Look, Polling};
+use tributary_config::ComponentId;
+use tributary_net::sampled_log::SampledLog;
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "otlp_json_file",
+    aliases: &["otlpjsonfile"],
+    "Reads files of OTLP/JSON lines, or of OTLP in protobuf.",
+    ALL_SIGNALS
+);
+
+impl ReceiverConfig for Config {
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        let globs = |patterns: &[String]| {
+            let globs = patterns.iter().map(|pattern| Glob::new(pattern));
+            globs.collect::<Result<Vec<_>, _>>().map_err(BuildError)
+        };
+        let signals: Vec<Signal> = outputs.signals().collect();
+        if self.format == Format::Proto && signals.len() > 1 {
+            let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
+            return Err(BuildError(format!(
+                "`format: proto` does not say of which signal a request is, and the receiver is \
+                 in pipelines of {}: use one receiver for each, with files of its own",
+                names.join(" and ")
+            )));
+        }
+        let files = Files {
+            include: globs(&self.include)?,
+            exclude: globs(&self.exclude)?,
+            framing: match (self.format, self.compression) {
+                (Format::Json, Compression::None) => Framing::Lines,
+                _ => Framing::Lengths,
+            },
+            intake: Intake::new(self, cx, outputs),
+            config: self.clone(),
+            id: cx.id.clone(),
+            tails: HashMap::new(),
+            first: true,
+            too_many: false,
+            unreadable: SampledLog::default(),
+        };
+        let interval = (*self.poll_interval).max(SHORTEST);
+        Ok(Box::new(Polling::new(files, Duration::ZERO, interval)))
+    }
+}
+
+/// All files, and how far they were read.
+struct Files {
+    id: ComponentId,
+    config: Config,
+    include: Vec<Glob>,
+    exclude: Vec<Glob>,
+    framing: Framing,
+    intake: Intake,
+    /// By device and inode.
+    tails: HashMap<(u64, u64), Following>,
+    /// No look was taken yet.
+    first: bool,
+    /// Whether it was said that there are too many files.
+    too_many: bool,
+    unreadable: SampledLog,
+}
+
+/// A file that is read.
+struct Following {
+    /// `None` while it is being read by another thread.
+    tail: Option<Tail>,
+    /// It has no name that is to be read any more: gone when its end is reached.
+    nameless: bool,
+    /// The pipeline refused a record, and not before this time is it tried again.
+    not_before: Option<Instant>,
+}
+
+impl Look for Files {
+    async fn look(&mut self, stop: &CancellationToken) {
+        self.find().await;
+        let mut identities: Vec<_> = self.tails.keys().copied().collect();
+        identities.sort_unstable_by_key(|identity| {
+            let tail = self.tails.get(identity).and_then(|one| one.tail.as_ref());
+            tail.map(|tail| tail.path.clone())
+        });
+        for identity in identities {
+            let Some(mut following) = self.tails.remove(&identity) else {
+                continue;
+            };
+            let is_due = following
+                .not_before
+                .is_none_or(|time| time <= Instant::now());
+            let at_end = is_due && !stop.is_cancelled() && self.follow(&mut following, stop).await;
+            if at_end
+                && self.config.replay_file
+                && let Some(tail) = &mut following.tail
+            {
+                tail.rewind();
+            }
+            let is_done = at_end && following.nameless;
+            if following.tail.is_some() && !is_done {
+                self.tails.insert(identity, following);
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Opens the files that are new.
+    async fn find(&mut self) {
+        let (include, exclude) = (self.include.clone(), self.exclude.clone());
+        let known: HashSet<(u64, u64)> = self.tails.keys().copied().collect();
+        // A file system may be slow.
+        let found = spawn_blocking(move || {
+            let excluded: HashSet<PathBuf> = exclude
+                .iter()
+                .flat_map(|glob| glob.find(MOST_FOUND))
+                .collect();
+            let mut paths: Vec<PathBuf> = include
+                .iter()
+                .flat_map(|glob| glob.find(MOST_FOUND))
+                .collect();
+            paths.sort_unstable();
+            paths.dedup();
+            paths.retain(|path| !excluded.contains(path));
+            let mut found = HashMap::new();
+            for path in paths {
+                let Ok(metadata) = std::fs::metadata(&path) else {
+                    continue;
+                };
+                // Directories have no lines, and opening a pipe would wait for somebody who writes to it.
+                if !metadata.is_file() {
+                    continue;
+                }
+                let identity = identity_of(&metadata);
+                let room = MOST.saturating_sub(known.len());
+                if known.contains(&identity) {
+                    found.insert(identity, Ok((path, None)));
+                } else if found.len() < known.len() + room {
+                    let opened = Tail::open(path.clone());
+                    let opened = opened.map(|tail| (path.clone(), Some(tail)));
+                    found.insert(identity, opened.map_err(|error| (path, error)));
+                } else {
+                    return (found, true);
+                }
+            }
+            (found, false)
+        });
+        let Ok((found, too_many)) = found.await else {
+            return;
+        };
+        if too_many && !std::mem::replace(&mut self.too_many, true) {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                "More than {MOST} files match `include`; the others are not read"
+            );
+        }
+        for (identity, following) in &mut self.tails {
+            following.nameless = !found.contains_key(identity);
+        }
+        let from_end =
+            self.first && self.config.start_at == StartAt::End && !self.config.replay_file;
+        self.first = false;
+        for (identity, opened) in found {
+            match opened {
+                Ok((path, None)) => {
+                    let known = self.tails.get_mut(&identity);
+                    if let Some(tail) = known.and_then(|known| known.tail.as_mut()) {
+                        tail.path = path;
+                    }
+                }
+                Ok((path, Some(mut tail))) => {
+                    if from_end && let Err(error) = tail.skip_to_end(self.framing) {
+                        self.log_unreadable(&path, &error);
+                        continue;
+                    }
+                    // Where the file at the path was replaced since, the open one counts.
+                    let open = tail.identity;
+                    let following = Following {
+                        tail: Some(tail),
+                        nameless: false,
+                        not_before: None,
+                    };
+                    self.tails.insert(open, following);
+                }
+                Err((path, error)) => self.log_unreadable(&path, &error),
+            }
+        }
+    }
+
+    fn log_unreadable(&self, path: &std::path::Path, error: &io::Error) {
+        if let Some(suppressed) = self.unreadable.admit() {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                path = %path.display(),
+                %error,
+                suppressed,
+                "Could not read a file; trying again"
+            );
+        }
+    }
+
+    /// Hands on what is new in a file; whether its end was reached.
+    async fn follow(&self, following: &mut Following, stop: &CancellationToken) -> bool {
+        following.not_before = None;
+        loop {
+            let Some(records) = self.read(following).await else {
+                return false;
+            };
+            if records.is_empty() {
+                return true;
+            }
+            for record in records {
+                if stop.is_cancelled() {
+                    return false;
+                }
+                let Some(tail) = &mut following.tail else {
+                    return false;
+                };
+                match self.intake.take(&tail.path, &record).await {
+                    Verdict::Done => tail.passed(&record),
+                    Verdict::Later(wait) => {
+                        following.not_before = Some(Instant::now() + wait);
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next records of a file; `None` when it cannot be read at the moment.
+    async fn read(&self, following: &mut Following) -> Option<Vec<Record>> {
+        let mut tail = following.tail.take()?;
+        let (framing, limit) = (self.framing, self.config.max_log_size.as_usize());
+        let read = spawn_blocking(move || {
+            let records = tail.read(framing, limit);
+            (tail, records)
+        });
+        // Not when the runtime shuts down.
+        let (tail, records) = read.await.ok()?;
+        let outcome = match records {
+            Ok((records, cut)) => {
+                if cut {
+                    info!(
+                        otelcol.component.id = %self.id,
+                        otelcol.component.kind = "receiver",
+                        path = %tail.path.display(),
+                        "A file was cut; reading it from its beginning"
+                    );
+                }
+                Some(records)
+            }
+            Err(error) => {
+                self.log_unreadable(&tail.path, &error);
+                None
+            }
+        };
+        following.tail = Some(tail);
+        outcome
+    }
+}
+
+/// How many files are open at once.
+const MOST: usize = 1000;
+/// How many paths are looked at.
+const MOST_FOUND: usize = 10_000;
+/// The shortest time between two looks: with less, nothing else would be done.
+const SHORTEST: Duration = Duration::from_millis(1);

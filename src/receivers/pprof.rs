@@ -1,0 +1,115 @@
+//! The `pprof` receiver: takes pprof files wherever they are, and makes OTLP profiles of them.
+//!
+//! Each section of the configuration is one way that files come. All of them end in the `intake`, which converts and
+//! hands on; nothing is acknowledged before the pipeline took it, and the receiver itself holds nothing.
+//!
+//! A file becomes one OTLP profile for each of its sample types, in one scope named `tributary/receiver/pprof`. Where it
+//! is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name` says so. They have ids, so
+//! that a repetition is known on the way without a look at what is in them.
+
+mod config;
+pub mod cpu_profile;
+mod delta;
+mod file;
+mod ids;
+mod intake;
+mod metrics;
+mod origin;
+mod own;
+mod pressure;
+mod scrape;
+mod server;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+pub use self::config::Config;
+pub use self::file::FileConfig;
+use self::intake::Intake;
+pub use self::own::OwnConfig;
+pub use self::scrape::{
+    DnsSd, FileSd, Profile, ProfileSettings, RecordType, Remote, Scheme, Target,
+};
+pub use self::server::ServerConfig;
+use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::pipeline::{Component, Consumer, Idle, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_otlp::Signal;
+
+/// The registry's entry.
+pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
+    dyn ReceiverConfig,
+    Config,
+    "pprof",
+    aliases: &[],
+    "Scrapes and receives pprof files, and makes OTLP profiles of them.",
+    &[(Signal::Profiles, Stability::Alpha)]
+);
+
+impl ReceiverConfig for Config {
+    fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
+        let Some(consumer) = outputs.get(Signal::Profiles) else {
+            return Ok(Box::new(Idle));
+        };
+        Ok(Box::new(Receiver {
+            sections: self.sections(cx, consumer)?,
+        }))
+    }
+}
+
+impl Config {
+    /// The sections that are configured. Each is a component of its own.
+    fn sections(
+        &self,
+        cx: &BuildContext,
+        consumer: &Arc<dyn Consumer>,
+    ) -> Result<Vec<Box<dyn Component>>, BuildError> {
+        let intake = |transport, limit, key| {
+            let (consumer, budget) = (consumer.clone(), cx.budget.clone());
+            Intake::new(&cx.id, consumer, budget, transport, limit, key).converting(self)
+        };
+        let mut sections: Vec<Box<dyn Component>> = Vec::new();
+        sections.extend(scrape::section(self, cx, consumer)?);
+        if let Some(config) = &*self.server {
+            let intake = intake("http", config.max_body(), server::LIMIT_KEY);
+            sections.push(config.build(cx, intake)?);
+        }
+        if let Some(config) = &*self.file {
+            let intake = intake("file", config.max_file(), file::LIMIT_KEY);
+            sections.push(config.build(&cx.id, intake)?);
+        }
+        if let Some(config) = &*self.own {
+            sections.push(config.build(cx, intake("self", usize::MAX, ""))?);
+        }
+        Ok(sections)
+    }
+}
+
+/// All sections together.
+struct Receiver {
+    sections: Vec<Box<dyn Component>>,
+}
+
+impl Component for Receiver {
+    fn start(&mut self) {
+        for section in &mut self.sections {
+            section.start();
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.sections.iter().all(|section| section.idle())
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let sections = self.sections.into_iter();
+            let sections = sections.map(|section| section.shutdown(deadline));
+            let all = futures_util::future::join_all(sections).await;
+            all.into_iter().sum()
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Requests that a receiver refused, by client.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use metrics::{Counter, counter};
+
+use tributary_config::ComponentId;
+
+/// `tributary_receiver_refused_requests` of a receiver, for one transport.
+///
+/// The label `client` is the identity of the client's verified certificate, and is missing where there was none: only
+/// what an authority signed gets into a label. A hundred clients have a series of their own; the rest share `other`.
+#[derive(Clone)]
+pub(super) struct Refusals(Arc<Shared>);
+
+struct Shared {
+    receiver: String,
+    transport: &'static str,
+    anonymous: Counter,
+    known: Mutex<HashMap<Arc<str>, Counter>>,
+}
+
+/// Clients with a series of their own, per receiver. Series outlive a receiver that is built anew when the
+/// configuration is reloaded, so this does too.
+static SERIES: LazyLock<Mutex<BTreeMap<String, BTreeSet<Arc<str>>>>> =
+    LazyLock::new(Mutex::default);
+
+/// How many of them a receiver may have.
+const CLIENTS: usize = 100;
+/// The label of all others.
+const OTHER: &str = "other";
+
+impl Refusals {
+    /// The counters of a receiver.
+    pub(super) fn new(receiver: &ComponentId, transport: &'static str) -> Self {
+        let receiver = receiver.to_string();
+        Refusals(Arc::new(Shared {
+            anonymous: counter!(NAME, "receiver" => receiver.clone(), "transport" => transport),
+            receiver,
+            transport,
+            known: Mutex::default(),
+        }))
+    }
+
+    /// A request of this client was refused.
+    pub(super) fn count(&self, client: Option<&Arc<str>>) {
+        let shared = &*self.0;
+        let Some(client) = client else {
+            return shared.anonymous.increment(1);
+        };
+        let label = shared.label(client);
+        let mut known = shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = known.entry(label).or_insert_with_key(|label| {
+            counter!(
+                NAME,
+                "receiver" => shared.receiver.clone(),
+                "transport" => shared.transport,
+                "client" => label.to_string()
+            )
+        });
+        counter.increment(1);
+    }
+}
+
+impl Shared {
+    /// The client's own label, while there is room.
+    fn label(&self, client: &Arc<str>) -> Arc<str> {
+        let mut series = SERIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = series.entry(self.receiver.clone()).or_default();
+        if !clients.contains(client) && clients.len() >= CLIENTS {
+            return OTHER.into();
+        }
+        clients.insert(client.clone());
+        client.clone()
+    }
+}
+
+const NAME: &str = "tributary_receiver_refused_requests";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_clients_have_a_series_of_their_own_across_reloads() {
+        let label = |receiver: &str, client: usize| {
+            let id: ComponentId = receiver.parse().unwrap();
+            let refusals = Refusals::new(&id, "grpc");
+            let client = Arc::from(format!("client-{client}"));
+            refusals.count(Some(&client));
+            refusals.0.label(&client)
+        };
+        for client in 0..CLIENTS {
+            assert_eq!(*label("otlp/many", client), format!("client-{client}"));
+        }
+        assert_eq!(&*label("otlp/many", CLIENTS), OTHER);
+        assert_eq!(&*label("otlp/many", 0), "client-0");
+        assert_eq!(*label("otlp/another", CLIENTS), format!("client-{CLIENTS}"));
+    }
+}

@@ -1,0 +1,61 @@
+//! What receivers that listen have in common: how they read bodies, who may send, and how they refuse.
+
+pub(crate) mod body;
+mod component;
+pub(crate) mod cors;
+pub(crate) mod encoding;
+pub(crate) mod front;
+pub(crate) mod metadata;
+pub(crate) mod refusal;
+
+pub(crate) use component::Serving;
+
+use tributary_config::{Endpoint, Problems};
+
+/// Checks what every listening socket is configured with. `example` is an endpoint as it could be.
+pub(crate) fn validate_socket(
+    endpoint: &Endpoint,
+    transport: &str,
+    example: &str,
+    problems: &mut Problems,
+) {
+    if endpoint.0.is_empty() {
+        problems.error(
+            &["endpoint"],
+            format!("must not be empty; for example `{example}`"),
+        );
+    }
+    if transport != TCP {
+        problems.error(
+            &["transport"],
+            format!("`{transport}` is not supported; the only transport is `tcp`"),
+        );
+    }
+}
+
+/// Checks the accepted encodings of bodies over HTTP.
+pub(crate) fn validate_encodings(names: &[String], problems: &mut Problems) {
+    for (at, name) in names.iter().enumerate() {
+        if !encoding::HTTP_NAMES.contains(&name.as_str()) {
+            problems.error(
+                &["compression_algorithms", &at.to_string()],
+                format!(
+                    "unsupported compression algorithm `{name}`; supported are {}",
+                    encoding::list(encoding::HTTP_NAMES)
+                ),
+            );
+        }
+    }
+}
+
+/// The Collector writes "unset" as 0.
+pub(crate) fn or(value: u32, default: u32) -> u32 {
+    if value == 0 { default } else { value }
+}
+
+/// The only kind of socket.
+pub(crate) const TCP: &str = "tcp";
+/// The default of `max_request_body_size`, which is the Collector's.
+pub(crate) const DEFAULT_BODY: usize = 20 << 20;
+/// The default of `max_concurrent_streams`.
+pub(crate) const DEFAULT_STREAMS: u32 = 1000;

@@ -1,0 +1,38 @@
+//! Servers as components.
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+use tributary_net::server::{Bound, Handler, Server};
+
+use crate::pipeline::{Component, Undelivered};
+
+/// A component that is a server and nothing else.
+pub(crate) struct Serving<H> {
+    bound: Option<Bound<H>>,
+    server: Option<Server>,
+}
+
+impl<H> Serving<H> {
+    /// It accepts when the component is started.
+    pub(crate) fn new(bound: Bound<H>) -> Self {
+        Serving {
+            bound: Some(bound),
+            server: None,
+        }
+    }
+}
+
+impl<H: Handler> Component for Serving<H> {
+    fn start(&mut self) {
+        self.server = self.bound.take().map(Bound::start);
+    }
+
+    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            if let Some(server) = self.server {
+                server.shutdown(deadline).await;
+            }
+            Undelivered::default()
+        })
+    }
+}

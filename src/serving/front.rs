@@ -1,0 +1,165 @@
+//! What comes before and after the answer to every request over HTTP, whatever it is about.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::Full;
+use tokio::time::timeout;
+
+use super::cors::{Cors, Policy};
+use super::encoding::{Encoding, list};
+use crate::pipeline::batch::Nack;
+use tributary_config::Headers;
+use tributary_net::auth::Guard;
+use tributary_net::server::{Peer, plain};
+
+/// Who may send, in which encodings, how long an answer may take, and what goes along with it.
+pub(crate) struct Front {
+    guard: Option<Guard>,
+    /// The accepted values of `Content-Encoding`.
+    encodings: Vec<(String, Encoding)>,
+    cors: Option<Policy>,
+    response_headers: HeaderMap,
+    answer_timeout: Option<Duration>,
+}
+
+impl Front {
+    /// What these parts of a server's configuration say.
+    pub(crate) fn new(
+        guard: Option<Guard>,
+        encodings: &[String],
+        cors: Option<&Cors>,
+        response_headers: &Headers,
+        answer_timeout: Option<Duration>,
+    ) -> Self {
+        let known = |name: &String| Some((name.clone(), Encoding::of_http(name)?));
+        Front {
+            guard,
+            encodings: encodings.iter().filter_map(known).collect(),
+            cors: cors.map(Policy::new),
+            response_headers: response_headers.to_map(),
+            answer_timeout,
+        }
+    }
+
+    /// Answers a request: a preflight by itself, everything else by `answer`. Where that takes too long, `late` says
+    /// so.
+    pub(crate) async fn handle<B, A: Future<Output = Response<Full<Bytes>>>>(
+        &self,
+        request: Request<B>,
+        answer: impl FnOnce(Request<B>) -> A,
+        late: impl FnOnce(Nack) -> Response<Full<Bytes>>,
+    ) -> Response<Full<Bytes>> {
+        let origin = self
+            .cors
+            .as_ref()
+            .and_then(|_| request.headers().get(ORIGIN).cloned());
+        let preflight = self.cors.as_ref().and_then(|cors| cors.preflight(&request));
+        let mut response = match (preflight, self.answer_timeout) {
+            (Some(preflight), _) => preflight,
+            (None, None) => self.within_cors(answer(request), origin).await,
+            (None, Some(limit)) => timeout(limit, self.within_cors(answer(request), origin))
+                .await
+                .unwrap_or_else(|_| {
+                    late(Nack::unavailable(
+                        "the data was not taken within `write_timeout`",
+                    ))
+                }),
+        };
+        for (name, value) in &self.response_headers {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+        response
+    }
+
+    async fn within_cors(
+        &self,
+        answer: impl Future<Output = Response<Full<Bytes>>>,
+        origin: Option<HeaderValue>,
+    ) -> Response<Full<Bytes>> {
+        let mut response = answer.await;
+        if let Some(cors) = &self.cors {
+            cors.apply(origin.as_ref(), response.headers_mut());
+        }
+        response
+    }
+
+    /// Asks whether the client may send, before anything of the body is read.
+    ///
+    /// # Errors
+    /// The answer to one that may not, for which `refuse` finds the words.
+    pub(crate) async fn admit<B>(
+        &self,
+        request: &mut Request<B>,
+        peer: &Peer,
+        refuse: impl FnOnce(Nack) -> Response<Full<Bytes>>,
+    ) -> Result<(), Response<Full<Bytes>>> {
+        let Some(guard) = &self.guard else {
+            return Ok(());
+        };
+        let Err(nack) = guard.admit(request.headers_mut(), peer).await else {
+            return Ok(());
+        };
+        let mut response = refuse(nack);
+        if response.status() == StatusCode::UNAUTHORIZED {
+            response
+                .headers_mut()
+                .insert(WWW_AUTHENTICATE, guard.challenge());
+        }
+        if may_be_sending(request) {
+            peer.answered_early();
+        }
+        Err(response)
+    }
+
+    /// The one encoding of a body. Several on top of each other are refused: no client sends them, and each layer would
+    /// multiply what a small body can cost.
+    ///
+    /// # Errors
+    /// A refusal for any other than the accepted ones.
+    pub(crate) fn encoding(&self, headers: &HeaderMap) -> Result<Encoding, Nack> {
+        let mut values = headers.get_all(CONTENT_ENCODING).iter();
+        let name = match (values.next(), values.next()) {
+            (None, _) => "",
+            (Some(value), None) => value.to_str().unwrap_or("?").trim(),
+            (Some(_), Some(_)) => "several",
+        };
+        let name = if name.eq_ignore_ascii_case("identity") {
+            ""
+        } else {
+            name
+        };
+        let known = self
+            .encodings
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        known.map(|(_, encoding)| *encoding).ok_or_else(|| {
+            let supported = list(self.encodings.iter().map(|(name, _)| name.as_str()));
+            Nack::invalid(format!(
+                "unsupported Content-Encoding: {}; supported is one of: {supported}",
+                list([name])
+            ))
+        })
+    }
+}
+
+/// Whether an HTTP/1 client may still be sending the body. One that waits for `100 Continue` has not begun, and reading
+/// would make it.
+pub(crate) fn may_be_sending<B>(request: &Request<B>) -> bool {
+    request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
+}
+
+/// The answer to a request of another method.
+pub(crate) fn only_post() -> Response<Full<Bytes>> {
+    let message = "405 method not allowed, supported: [POST]";
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}

@@ -1,0 +1,261 @@
+//! Refusals on the wire: `google.rpc.Status` with `RetryInfo`, and the HTTP status that goes with a gRPC one.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use http::StatusCode;
+use prost::Message;
+use tracing::{debug, warn};
+
+use crate::pipeline::batch::{Code, Nack};
+use tributary_config::ComponentId;
+use tributary_net::rpc::{RETRY_INFO, Status, is_retryable};
+use tributary_net::sampled_log::SampledLog;
+use tributary_net::server::{BUSY_RETRY_AFTER, Peer};
+
+/// A refusal as the client is told.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    /// Whole seconds over HTTP, exact over gRPC.
+    pub(crate) retry_after: Option<Duration>,
+    retryable: bool,
+}
+
+impl From<Nack> for Refusal {
+    /// Clients decide from the code alone whether to try again (OTLP specification, "Failures"), so a code that says
+    /// the opposite of the [`Nack`] is replaced.
+    fn from(nack: Nack) -> Self {
+        let code = match (nack.retryable, nack.code) {
+            (true, Code::ResourceExhausted) => Code::ResourceExhausted,
+            (true, code) if is_retryable(code) => code,
+            (true, _) => Code::Unavailable,
+            (false, code) if is_retryable(code) || code == Code::Ok => Code::Internal,
+            (false, code) => code,
+        };
+        let retry_after = match nack.retry_after.filter(|_| nack.retryable) {
+            // Without RetryInfo, RESOURCE_EXHAUSTED would be final.
+            None if nack.retryable && code == Code::ResourceExhausted => Some(DEFAULT_RETRY_AFTER),
+            other => other,
+        };
+        Refusal {
+            code,
+            message: nack.reason.into_owned(),
+            retry_after,
+            retryable: nack.retryable,
+        }
+    }
+}
+
+impl Refusal {
+    /// The HTTP status: the Collector's mapping, but what will never fit is 413, because clients try again after 429.
+    pub(crate) fn http_status(&self) -> StatusCode {
+        match self.code {
+            Code::InvalidArgument => StatusCode::BAD_REQUEST,
+            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::PermissionDenied => StatusCode::FORBIDDEN,
+            Code::Unimplemented => StatusCode::NOT_FOUND,
+            Code::ResourceExhausted if self.retryable => StatusCode::TOO_MANY_REQUESTS,
+            Code::ResourceExhausted => StatusCode::PAYLOAD_TOO_LARGE,
+            code if is_retryable(code) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// `Retry-After` in seconds, rounded up so that nobody comes early.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        let delay = self.retry_after?;
+        Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
+    }
+
+    /// `grpc-status-details-bin`; only there to carry RetryInfo.
+    pub(crate) fn details_bin(&self) -> Option<String> {
+        self.retry_after?;
+        Some(STANDARD_NO_PAD.encode(self.to_protobuf()))
+    }
+
+    /// An encoded `google.rpc.Status`.
+    pub(crate) fn to_protobuf(&self) -> Vec<u8> {
+        Status::new(self.code, self.message.clone(), self.retry_after).encode_to_vec()
+    }
+
+    /// The same as JSON.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let mut status = serde_json::json!({"code": self.code as i32, "message": self.message});
+        if let (Some(delay), Some(status)) = (self.retry_after, status.as_object_mut()) {
+            let delay = format!("{}s", delay.as_secs_f64());
+            let info = serde_json::json!({"@type": RETRY_INFO, "retryDelay": delay});
+            status.insert("details".to_owned(), serde_json::json!([info]));
+        }
+        status.to_string().into_bytes()
+    }
+}
+
+/// The refusal of a request that is one too many for `limits::max_requests`.
+pub(crate) fn too_busy() -> Nack {
+    let reason = "too many requests are under way on this server; try again later";
+    Nack::exhausted(reason, BUSY_RETRY_AFTER)
+}
+
+/// Says who was refused, and why. What the client will not get through by trying again, somebody has to look at: that
+/// is in the log for people, as far as they can read it.
+pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, peer: &Peer) {
+    // A body that broke off is no refusal to anybody.
+    let people = !nack.retryable && nack.code != Code::Cancelled;
+    match people.then(|| sampled.admit()).flatten() {
+        Some(suppressed) => warn!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            suppressed,
+            "Refused a request"
+        ),
+        None => debug!(
+            otelcol.component.id = %id,
+            otelcol.component.kind = "receiver",
+            client.address = %peer.address,
+            client.identity = peer.identity.as_deref(),
+            error = %nack,
+            "Refused a request"
+        ),
+    }
+}
+
+/// A refusal text as `grpc-message`: percent-encoded, and short enough for any client's header limit.
+pub(crate) fn percent_encode(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    let mut end = message.len().min(LONGEST_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    for &byte in message.as_bytes().iter().take(end) {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Bytes of a message before encoding; grpc-java accepts 8 KiB of headers in all.
+const LONGEST_MESSAGE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(retryable: bool, code: Code, retry_after: Option<Duration>) -> Refusal {
+        Refusal::from(Nack {
+            retryable,
+            code,
+            reason: "why".into(),
+            retry_after,
+        })
+    }
+
+    #[test]
+    fn the_client_can_tell_from_the_code_whether_to_try_again() {
+        let second = Some(Duration::from_secs(1));
+        for (retryable, code, told, status, retry_after) in [
+            (true, Code::Unavailable, Code::Unavailable, 503, None),
+            (
+                true,
+                Code::ResourceExhausted,
+                Code::ResourceExhausted,
+                429,
+                second,
+            ),
+            (true, Code::Internal, Code::Unavailable, 503, None),
+            (true, Code::Ok, Code::Unavailable, 503, None),
+            (
+                true,
+                Code::DeadlineExceeded,
+                Code::DeadlineExceeded,
+                503,
+                None,
+            ),
+            (
+                false,
+                Code::InvalidArgument,
+                Code::InvalidArgument,
+                400,
+                None,
+            ),
+            (
+                false,
+                Code::ResourceExhausted,
+                Code::ResourceExhausted,
+                413,
+                None,
+            ),
+            (false, Code::Unavailable, Code::Internal, 500, None),
+            (false, Code::Ok, Code::Internal, 500, None),
+            (false, Code::Internal, Code::Internal, 500, None),
+            (
+                false,
+                Code::Unauthenticated,
+                Code::Unauthenticated,
+                401,
+                None,
+            ),
+            (
+                false,
+                Code::PermissionDenied,
+                Code::PermissionDenied,
+                403,
+                None,
+            ),
+            (false, Code::Unimplemented, Code::Unimplemented, 404, None),
+        ] {
+            let refusal = refusal(retryable, code, None);
+            assert_eq!(refusal.code, told, "{retryable} {code:?}");
+            assert_eq!(
+                refusal.http_status().as_u16(),
+                status,
+                "{retryable} {code:?}"
+            );
+            assert_eq!(refusal.retry_after, retry_after, "{retryable} {code:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_retry_is_told_exactly_over_grpc_and_rounded_up_over_http() {
+        let delay = Duration::from_millis(1500);
+        let retryable = refusal(true, Code::Unavailable, Some(delay));
+        assert_eq!(retryable.retry_after_seconds(), Some(2));
+        let status = Status::decode(
+            STANDARD_NO_PAD
+                .decode(retryable.details_bin().unwrap())
+                .unwrap()
+                .as_slice(),
+        )
+        .unwrap();
+        assert_eq!((status.code, status.message.as_str()), (14, "why"));
+        assert_eq!(status.retry_delay(), Some(delay));
+        let json: serde_json::Value = serde_json::from_slice(&retryable.to_json()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "code": 14,
+                "message": "why",
+                "details": [{
+                    "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                    "retryDelay": "1.5s",
+                }],
+            })
+        );
+
+        let permanent = refusal(false, Code::InvalidArgument, Some(delay));
+        assert_eq!(permanent.details_bin(), None);
+    }
+
+    #[test]
+    fn a_message_is_percent_encoded() {
+        assert_eq!(percent_encode("a b\n100% \u{e9}"), "a b%0A100%25 %C3%A9");
+    }
+}

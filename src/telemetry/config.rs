@@ -1,0 +1,447 @@
+//! `service.telemetry`: the collector's own logs and metrics.
+
+mod resource;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::component::auth;
+use crate::component::auth::Auth;
+use tributary_config::units::{Duration, Endpoint, Section};
+use tributary_config::{ExtensionUse, Problems, Validate};
+use tributary_net::server::Limits;
+use tributary_net::tls::ServerTls;
+
+/// Where own metrics are served when nothing else is said; the Collector's default.
+const DEFAULT_HOST: &str = "localhost";
+const DEFAULT_PORT: u16 = 8888;
+
+/// The collector's own logs and metrics.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// What is logged, how and where.
+    pub logs: LogsConfig,
+    /// Which metrics are served, and where.
+    pub metrics: MetricsConfig,
+    /// Attributes that describe this process, in `target_info` of its metrics: a mapping, or
+    /// `attributes: [{name, value}]`. A null value removes a default one (`service.name`,
+    /// `service.version`, `service.instance.id`).
+    #[serde(deserialize_with = "resource::deserialize")]
+    pub resource: BTreeMap<String, Option<String>>,
+    /// The collector's own traces. It makes none: only what says so is taken.
+    #[serde(skip_serializing_if = "TracesConfig::is_default")]
+    pub traces: TracesConfig,
+}
+
+/// What is logged, how and where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogsConfig {
+    /// The least severe level that is logged. Default: `info`.
+    pub level: LogLevel,
+    /// `console` for people, `json` for machines. Default: `console`.
+    pub encoding: LogEncoding,
+    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to. Default:
+    /// `[stderr]`.
+    pub output_paths: Vec<String>,
+    /// Fields that every line carries. Default: none.
+    pub initial_fields: BTreeMap<String, String>,
+    /// Where errors of the logger itself go: always `stderr`, the Collector's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_output_paths: Option<Vec<String>>,
+    /// Thinning of equal lines. Default: none, every line is logged; components limit what they would repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
+    /// The Collector's name of the source line. Here lines carry none, so only `true` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_caller: Option<bool>,
+    /// The Collector's stack traces. Here lines carry none, so only `true` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_stacktrace: Option<bool>,
+    /// The Collector's mode for its own developers. Only `false` is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub development: Option<bool>,
+    /// Where own logs are sent as OTLP. Not supported: only an empty list is taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<Unread>,
+}
+
+/// Thinning of equal log lines: those with the same message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// Whether lines are left out. Default: `true`.
+    pub enabled: bool,
+    /// Over what time lines are counted. Default: `10s`.
+    pub tick: Duration,
+    /// How many equal lines are logged in that time. Default: 10.
+    pub initial: u64,
+    /// And of the rest, one in how many. Default: 100.
+    pub thereafter: u64,
+}
+
+/// The collector's own traces. It makes none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TracesConfig {
+    /// How much is traced. Only `none` is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<MetricsLevel>,
+    /// Where own traces are sent. Only an empty list is taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<Unread>,
+    /// How trace context is passed on. Only an empty list is taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub propagators: Vec<String>,
+}
+
+/// Something that is not read, because it is refused as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Unread;
+
+impl<'de> Deserialize<'de> for Unread {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Unread)
+    }
+}
+
+impl JsonSchema for Unread {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Unread".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!(false)
+    }
+}
+
+/// How severe a log line must be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Everything, for finding faults.
+    #[serde(alias = "DEBUG")]
+    Debug,
+    /// What happens.
+    #[default]
+    #[serde(alias = "INFO")]
+    Info,
+    /// What needs attention.
+    #[serde(alias = "WARN")]
+    Warn,
+    /// What failed.
+    #[serde(alias = "ERROR")]
+    Error,
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogEncoding {
+    /// For people.
+    #[default]
+    Console,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which metrics are served, and where.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// How much is measured; `none` switches the endpoint off. Default: `normal`.
+    pub level: MetricsLevel,
+    /// Where metrics are served, in the form of older collectors: `host:port`. Default: none; see
+    /// `readers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Endpoint>,
+    /// Where metrics are served: at most one, a `pull` reader with a `prometheus` exporter.
+    /// Default: one on `localhost:8888`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readers: Option<Vec<MetricsReader>>,
+    /// The Collector's changes to its own metrics. Not supported: only an empty list is taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<Unread>,
+    /// TLS of the address where metrics are served. Absent: plain text. The Collector has no such key.
+    pub tls: Section<ServerTls>,
+    /// Who may fetch metrics. Absent: everybody who reaches the address. The Collector has no such key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// What those who fetch metrics may do at most. The Collector has no such key.
+    pub limits: Limits,
+}
+
+/// How much is measured.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricsLevel {
+    /// Nothing.
+    #[serde(alias = "None")]
+    None,
+    /// What is essential.
+    #[serde(alias = "Basic")]
+    Basic,
+    /// What dashboards need.
+    #[default]
+    #[serde(alias = "Normal")]
+    Normal,
+    /// Everything.
+    #[serde(alias = "Detailed")]
+    Detailed,
+}
+
+/// A way in which own metrics leave the process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsReader {
+    /// Metrics are fetched from here.
+    pub pull: Option<PullReader>,
+    /// Metrics are sent from here. Not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Unread>,
+}
+
+/// A reader that waits to be scraped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullReader {
+    /// In which format.
+    pub exporter: PullExporter,
+}
+
+/// The format of a pull reader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullExporter {
+    /// The text format of Prometheus.
+    pub prometheus: PrometheusReader,
+}
+
+/// Where the Prometheus endpoint listens. Names carry no unit, no `_total` and no scope labels, as
+/// the Collector's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrometheusReader {
+    /// The interface to listen on. Default: `localhost`.
+    pub host: String,
+    /// The port. Default: 8888.
+    pub port: u16,
+    /// Names without units. Only `true`, the Collector's default, is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_units: Option<bool>,
+    /// Names without `_total`. Only `true`, the Collector's default, is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_type_suffix: Option<bool>,
+    /// No `otel_scope_*` labels. Only `true`, the Collector's default, is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_scope_info: Option<bool>,
+}
+
+impl Default for LogsConfig {
+    fn default() -> Self {
+        LogsConfig {
+            level: LogLevel::default(),
+            encoding: LogEncoding::default(),
+            output_paths: vec!["stderr".to_owned()],
+            initial_fields: BTreeMap::new(),
+            error_output_paths: None,
+            sampling: None,
+            disable_caller: None,
+            disable_stacktrace: None,
+            development: None,
+            processors: Vec::new(),
+        }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            enabled: true,
+            tick: Duration::secs(10),
+            initial: 10,
+            thereafter: 100,
+        }
+    }
+}
+
+impl Default for PrometheusReader {
+    fn default() -> Self {
+        PrometheusReader {
+            host: DEFAULT_HOST.to_owned(),
+            port: DEFAULT_PORT,
+            without_units: None,
+            without_type_suffix: None,
+            without_scope_info: None,
+        }
+    }
+}
+
+impl MetricsConfig {
+    /// Where own metrics are served; `None` when they are switched off.
+    pub fn listen(&self) -> Option<Endpoint> {
+        if self.level == MetricsLevel::None {
+            return None;
+        }
+        if let Some(readers) = &self.readers {
+            let reader = &readers.first()?.pull.as_ref()?.exporter.prometheus;
+            return Some(Endpoint::new(&reader.host, reader.port));
+        }
+        match &self.address {
+            Some(address) => Some(address.clone()),
+            None => Some(Endpoint::new(DEFAULT_HOST, DEFAULT_PORT)),
+        }
+    }
+}
+
+impl Validate for TelemetryConfig {
+    fn validate(&self, problems: &mut Problems) {
+        problems.within("logs", &self.logs);
+        problems.within("metrics", &self.metrics);
+        problems.within("traces", &self.traces);
+    }
+
+    fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
+        let path = match self.metrics.readers {
+            Some(_) => vec!["metrics", "readers", "0", "pull", "exporter", "prometheus"],
+            None => vec!["metrics", "address"],
+        };
+        self.metrics
+            .listen()
+            .map(|endpoint| (path, endpoint))
+            .into_iter()
+            .collect()
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let serves = self.metrics.level != MetricsLevel::None;
+        let auth = self.metrics.auth.iter().filter(|_| serves);
+        auth.map(|auth| auth.server_use(&["metrics", "auth"]))
+            .collect()
+    }
+}
+
+impl Validate for LogsConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if self.output_paths.is_empty() {
+            let message = "logs must go somewhere: name `stderr`, `stdout` or a file";
+            problems.error(&["output_paths"], message);
+        }
+        if !self.processors.is_empty() {
+            let message = "sending own logs as OTLP is not supported: use `output_paths`";
+            problems.error(&["processors"], message);
+        }
+        // What only changes how lines look is no reason not to start.
+        let mut no_effect = |key: &str, asked: bool, what: &str| {
+            if asked {
+                problems.warning(&[key], format!("this has no effect: {what}"));
+            }
+        };
+        let elsewhere = |paths: &Vec<String>| paths.iter().any(|path| path != "stderr");
+        no_effect(
+            "error_output_paths",
+            self.error_output_paths.as_ref().is_some_and(elsewhere),
+            "errors of the logger itself go to stderr",
+        );
+        let caller = self.disable_caller == Some(false);
+        no_effect(
+            "disable_caller",
+            caller,
+            "lines do not name their place in the source",
+        );
+        let stack = self.disable_stacktrace == Some(false);
+        no_effect("disable_stacktrace", stack, "lines carry no stack traces");
+        let development = self.development == Some(true);
+        no_effect(
+            "development",
+            development,
+            "there is no such mode; set `level: debug`",
+        );
+    }
+}
+
+impl Validate for MetricsConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if self.address.is_some() && self.readers.is_some() {
+            let message = "`address` and `readers` say the same thing: remove `address`";
+            problems.error(&["address"], message);
+        }
+        if !self.views.is_empty() {
+            let message = "views are not supported: drop metrics where they are scraped";
+            problems.error(&["views"], message);
+        }
+        if let Some(tls) = &*self.tls {
+            problems.within("tls", tls);
+        }
+        problems.within("limits", &self.limits);
+        if let Some(endpoint) = self.listen() {
+            auth::warn_of_plaintext(
+                self.auth.as_ref(),
+                self.tls.is_some(),
+                endpoint.host(),
+                problems,
+            );
+        }
+        let readers = self.readers.as_deref().unwrap_or_default();
+        if self.readers.is_some() && readers.is_empty() && self.level != MetricsLevel::None {
+            let message = "without a reader nobody sees the metrics: add one, or set `level: none`";
+            problems.error(&["readers"], message);
+        }
+        for (index, reader) in readers.iter().enumerate() {
+            let index = index.to_string();
+            if reader.periodic.is_some() {
+                let message = "sending own metrics is not supported: use a `pull` reader, and a \
+                               `prometheus` receiver elsewhere";
+                problems.error(&["readers", &index, "periodic"], message);
+            } else if reader.pull.is_none() {
+                let message = "a reader needs `pull: {exporter: {prometheus: {host, port}}}`";
+                problems.error(&["readers", &index], message);
+            } else if index != "0" {
+                let message = "only one reader is supported: remove this one";
+                problems.error(&["readers", &index], message);
+            }
+            let Some(pull) = &reader.pull else {
+                continue;
+            };
+            let prometheus = &pull.exporter.prometheus;
+            for (key, value) in [
+                ("without_units", prometheus.without_units),
+                ("without_type_suffix", prometheus.without_type_suffix),
+                ("without_scope_info", prometheus.without_scope_info),
+            ] {
+                if value == Some(false) {
+                    let path = ["readers", &index, "pull", "exporter", "prometheus", key];
+                    problems.warning(&path, "this has no effect: metric names are the plain ones");
+                }
+            }
+        }
+    }
+}
+
+impl TracesConfig {
+    fn is_default(&self) -> bool {
+        *self == TracesConfig::default()
+    }
+}
+
+impl Validate for TracesConfig {
+    fn validate(&self, problems: &mut Problems) {
+        if !self.processors.is_empty() {
+            let message = "the collector makes no traces of its own: remove this";
+            problems.error(&["processors"], message);
+        }
+        if !self.propagators.is_empty() {
+            let message = "this has no effect: the collector makes no traces of its own";
+            problems.warning(&["propagators"], message);
+        }
+        if self.level.is_some_and(|level| level != MetricsLevel::None) {
+            let message = "this has no effect: the collector makes no traces of its own";
+            problems.warning(&["level"], message);
+        }
+    }
+}
