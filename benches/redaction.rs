@@ -40,7 +40,7 @@ const CLEAN: [&str; 24] = [
 ];
 
 /// One text per detector.
-const DIRTY: [(Detector, &str); 19] = [
+const DIRTY: [(Detector, &str); 25] = [
     (
         Detector::PrivateKey,
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
@@ -80,6 +80,39 @@ const DIRTY: [(Detector, &str); 19] = [
     (
         Detector::UrlCredentials,
         "postgres://app:s3cret@db.example.com:5432/shop",
+    ),
+    (
+        Detector::AssignedSecret,
+        "login of jane, password=hunter2-17 refused",
+    ),
+    (
+        Detector::AwsSecretKey,
+        concat!(
+            "aws_secret_access_key=",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+        ),
+    ),
+    (
+        Detector::AzureKey,
+        concat!(
+            "AccountKey=",
+            "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq"
+        ),
+    ),
+    (
+        Detector::GitlabToken,
+        concat!("glp", "at-aB3dE5fG7hJ9kL1mN0pQ"),
+    ),
+    (
+        Detector::NpmToken,
+        concat!("npm", "_0123456789abcdefghijABCDEFGHIJ012345"),
+    ),
+    (
+        Detector::PypiToken,
+        concat!(
+            "pypi-AgEIcHlwaS5vcmc",
+            "CJDAxMjM0NTY3LTg5YWItY2RlZi0wMTIzLTQ1Njc4OWFiY2RlZg"
+        ),
     ),
     (Detector::Email, "mail to jane.doe@example.com failed"),
     (Detector::Iban, "DE89 3704 0044 0532 0130 00"),

@@ -340,6 +340,8 @@ pub(super) fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ou
         _ => return Ok(Outcome::default()),
     };
     outcome.map_err(|error| {
+        let url = url.to_string();
+        let url = tributary_config::without_url_secrets(&url);
         let reason = format!("{url} answered something that is not OTLP: {error}");
         SendError::permanent(Code::Unknown, Fault::Elsewhere, reason)
     })
@@ -358,6 +360,8 @@ pub(super) fn refused(
         _ => String::new(),
     };
     let number = status.as_u16();
+    let url = url.to_string();
+    let url = tributary_config::without_url_secrets(&url);
     let reason = format!(
         "error exporting items, request to {url} responded with HTTP Status Code {number}{said}"
     );

@@ -80,7 +80,7 @@ impl Htpasswd {
         existing([&self.file])
     }
 
-    /// The users, and the lines that are none.
+    /// The users, and what is wrong with lines: those that are no users, and passwords in plain text.
     fn read(&self) -> Result<(Users, Vec<Wrong>), Wrong> {
         let mut text = String::new();
         if is_set(&self.file) {
@@ -90,9 +90,27 @@ impl Htpasswd {
         let place = |key: &'static str, source: String| {
             move |(line, reason)| (key, format!("line {line} of {source} is ignored: {reason}"))
         };
+        let plain = |key: &'static str, source: &str, entries: &[htpasswd::Entry<'_>]| {
+            let plain = entries
+                .iter()
+                .filter(|entry| matches!(entry.hash, htpasswd::Hash::Plain(_)));
+            let reason = |entry: &htpasswd::Entry<'_>| {
+                let line = entry.line;
+                (
+                    key,
+                    format!(
+                        "line {line} of {source} has a password in plain text: use bcrypt (`htpasswd -B`)"
+                    ),
+                )
+            };
+            plain.map(reason).collect::<Vec<Wrong>>()
+        };
         let shown = self.file.display().to_string();
+        let in_plain = plain("file", &shown, &entries);
         let mut skipped: Vec<Wrong> = wrong.into_iter().map(place("file", shown)).collect();
+        skipped.extend(in_plain);
         let (more, wrong) = htpasswd::parse(self.inline.reveal());
+        skipped.extend(plain("inline", "the text", &more));
         entries.extend(more);
         skipped.extend(
             wrong
@@ -368,6 +386,27 @@ mod tests {
         format!("Basic {}", STANDARD.encode(credentials))
     }
 
+    #[test]
+    fn plain_password_is_a_warning_with_its_line() {
+        let text = "alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\\nbob:word\\ndes:rqXexS6ZhobKA";
+        let config: Config =
+            serde_yaml::from_str(&format!("htpasswd: {{inline: \"{text}\"}}")).unwrap();
+        let mut problems = Problems::default();
+        config.validate(&mut problems);
+        let found: Vec<(&str, bool)> = problems
+            .found()
+            .iter()
+            .map(|problem| (problem.message.as_str(), problem.warning))
+            .collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().all(|(_, warning)| *warning));
+        for (expected, line) in [("in plain text", "line 2"), ("of DES", "line 3")] {
+            let says = |message: &str| message.contains(expected) && message.contains(line);
+            assert!(found.iter().any(|(message, _)| says(message)), "{found:?}");
+            assert!(found.iter().all(|(message, _)| !message.contains("word\n")));
+        }
+    }
+
     #[tokio::test]
     async fn the_text_overrides_the_file_and_passwords_may_have_colons() {
         let directory = TempDir::new().unwrap();
@@ -467,7 +506,7 @@ mod tests {
             ("htpasswd: {}", "htpasswd.inline", false),
             ("htpasswd: {inline: secret}", "htpasswd.inline", false),
             (
-                "htpasswd: {inline: \"a:b\\nsecret\"}",
+                "htpasswd: {inline: \"a:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\\nsecret\"}",
                 "htpasswd.inline",
                 true,
             ),

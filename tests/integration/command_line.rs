@@ -93,6 +93,27 @@ fn validate_names_every_error_and_exits_with_1() {
 }
 
 #[test]
+fn print_config_masks_what_urls_carry() {
+    let config = GOOD.replace(
+        "http://127.0.0.1:1",
+        "http://127.0.0.1:1/v1?api_key=hunter2&a=b",
+    );
+    let output = run(&["print-config", "--config", &config]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("?api_key=*****&a=b"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    // The error about a wrong URL quotes it.
+    let wrong = GOOD.replace(
+        "http://127.0.0.1:1",
+        "http://jane:hunter2@127.0.0.1:x/?api_key=hunter2",
+    );
+    let output = run(&["--config", &wrong, "--validate"]);
+    assert_eq!(code(&output), 1);
+    assert!(!text(&output.stderr).contains("hunter2"), "{output:?}");
+}
+
+#[test]
 fn strict_makes_errors_of_warnings() {
     let unused = GOOD.replace("exporters: {", "exporters: {nop: , ");
     let output = run(&["--config", &unused, "--validate"]);

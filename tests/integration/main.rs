@@ -21,6 +21,7 @@ mod chaos;
 mod command_line;
 mod debug_exporter;
 mod deployment;
+mod docs;
 mod everything_at_once;
 mod failover;
 mod fan_out;

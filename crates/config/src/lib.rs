@@ -12,6 +12,7 @@ mod read;
 mod render;
 pub mod report;
 mod scalar;
+mod sensitive;
 pub mod source;
 pub mod suggest;
 #[cfg(test)]
@@ -25,10 +26,37 @@ pub use node::Node;
 pub use read::{Sources, read};
 pub use report::Level;
 pub use report::Report;
+pub use sensitive::{reveal_no_value_of, without_url_secrets};
 pub use suggest::closest;
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 
 use std::path::Path;
+
+/// Reads a YAML or JSON text that is no configuration, with the limits of one: no variables, no alias bombs, no key twice.
+///
+/// # Errors
+/// The first thing that is wrong, with its line.
+pub fn read_text<T>(text: &str) -> Result<T, String>
+where
+    T: serde::de::DeserializeOwned + Default,
+{
+    #[derive(Default, serde::Deserialize)]
+    #[serde(transparent)]
+    struct Plain<T>(T);
+    impl<T> Validate for Plain<T> {}
+
+    let mut report = Report::default();
+    let read = parse::parse(text, 0, &mut report);
+    let read = read.and_then(|node| decode::<Plain<T>>(&node, &mut report));
+    match (report.diagnostics().first(), read) {
+        (None, Some(Plain(value))) => Ok(value),
+        (Some(wrong), _) => {
+            let line = wrong.span.map_or(1, |span| span.line);
+            Err(format!("line {line}: {}", wrong.message))
+        }
+        (None, None) => Err("line 1: it cannot be read".to_owned()),
+    }
+}
 
 /// Collects what [`Validate::validate`] finds. Paths are relative to the value that is being
 /// validated.

@@ -1,7 +1,9 @@
 //! What was found wrong, or worth a word, in a configuration.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use super::sensitive::without_url_secrets;
 use super::source::{Source, Span};
 
 /// More findings than this are counted and not shown: nobody reads them.
@@ -127,6 +129,12 @@ impl Report {
 
     /// Adds a finding; equal findings are kept once, and equal warnings become one with several positions.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        // Messages quote values.
+        for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.help) {
+            if let Cow::Owned(shown) = without_url_secrets(text) {
+                *text = shown;
+            }
+        }
         if !self.at.is_empty() {
             let mut path = self.at.clone();
             path.append(&mut diagnostic.path);

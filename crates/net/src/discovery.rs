@@ -39,8 +39,7 @@ pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     // JSON is YAML, too.
-    let groups: Option<Vec<Group>> = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
-    Ok(groups.unwrap_or_default())
+    tributary_config::read_text(&text)
 }
 
 /// The addresses of a name that stand for a server each: IPv4, or IPv6 for a name that has nothing else. A server
@@ -55,6 +54,56 @@ pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Result<Vec<Group>, String> {
+        tributary_config::read_text(text)
+    }
+
+    #[test]
+    fn targets_files_are_read_in_both_formats() {
+        for text in [
+            "- targets: [a:1, 'b:2']\n  labels: {job: x, port: 8080}\n",
+            "[\n\t{\n\t\t\"targets\": [\"a:1\", \"b:2\"],\n\t\t\"labels\": {\"job\": \"x\", \"port\": \"8080\"}\n\t}\n]\n",
+        ] {
+            let groups = read(text).unwrap();
+            assert_eq!(groups.len(), 1);
+            assert_eq!(groups[0].targets, ["a:1", "b:2"]);
+            assert_eq!(groups[0].labels["job"], "x");
+            assert_eq!(groups[0].labels["port"], "8080");
+        }
+        for empty in ["", "# none yet\n", "[]"] {
+            assert!(read(empty).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn hostile_targets_file_is_refused_with_its_place() {
+        let bomb: String = (0..9)
+            .map(|level: u32| {
+                let of = level
+                    .checked_sub(1)
+                    .map_or("x".to_owned(), |below| format!("*a{below}"));
+                format!("- &a{level} [{}]\n", [of.as_str(); 9].join(", "))
+            })
+            .collect();
+        let deep = "[".repeat(100_000);
+        let duplicate = "- targets: [a:1]\n  targets: [b:2]\n";
+        let variable = "- targets: [a:1]\n  label: {}\n";
+        for text in [
+            bomb.as_str(),
+            &deep,
+            duplicate,
+            variable,
+            "a: b",
+            "- targets: {",
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with("line "), "{error}");
+        }
+        // Nothing is taken from the environment of this process.
+        let groups = read("- targets: ['${env:PATH}']\n").unwrap();
+        assert_eq!(groups[0].targets, ["${env:PATH}"]);
+    }
 
     #[test]
     fn a_server_with_both_kinds_of_addresses_is_one() {

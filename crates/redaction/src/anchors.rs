@@ -50,8 +50,18 @@ pub(super) struct Anchors {
     /// Slashes before a word of 4 or 5 letters that begins like a directory of home directories, backslashes before a
     /// letter, and the first of two backslashes.
     pub(super) path: u64,
-    /// `J` after two letters.
-    pub(super) j: u64,
+    /// `e` before `y` or `w`, at the beginning of a word.
+    pub(super) jwt: u64,
+    /// Last letters of what may be the name of a key whose value is secret, before `=` or `:`.
+    pub(super) key: u64,
+    /// `=` after three letters that begin with `s`, which may be `sig`.
+    pub(super) signature: u64,
+    /// `~` after a digit and a letter.
+    pub(super) tilde: u64,
+    /// Dashes after `t` and before a long token.
+    pub(super) gitlab: u64,
+    /// Long numbers after `B`, as track 1 of a magnetic stripe begins.
+    pub(super) track: u64,
     /// `I` next to an `A`.
     pub(super) i: u64,
 }
@@ -78,7 +88,15 @@ impl Anchors {
             b,
             home,
             scheme,
-            j,
+            equal,
+            tilde,
+            d,
+            e,
+            n,
+            s,
+            t,
+            w,
+            y,
             i,
             foreign: _,
         } = *masks;
@@ -108,13 +126,40 @@ impl Anchors {
             path: (slash & home >> 1 & (slash >> 5 | slash >> 6)
                 | backslash & (alpha | backslash) >> 1)
                 & own,
-            j: j & letters & own,
+            jwt: e & (y | w) >> 1 & !(word << 1) & own,
+            key: 0,
+            signature: 0,
+            tilde: 0,
+            gitlab: 0,
+            track: 0,
             i: i & (a << 1 | a >> 1) & own,
         };
         // What takes long to find out is asked only where its sign is, which is the same for most values of a key.
         if opened | numbers_behind(masks, number) | long(digit, number) != 0 {
             let addresses = addresses | all_if(anchors.dash != 0);
             anchors.number = number & all_if(opened | numbers(masks, number, addresses) != 0);
+        }
+        let tracks = digit & b << 1 & !(word << 2) & own;
+        if tracks != 0 {
+            anchors.track = long(digit, tracks);
+        }
+        if tilde != 0 {
+            anchors.tilde = tilde & alpha << 1 & digit << 2 & own;
+        }
+        let assigned = equal | colon;
+        if assigned != 0 {
+            anchors.signature = equal & letters & s << 3 & !(word << 4) & own;
+            // `rd`, `wd`, `ret`, `en`, `ey`, `ass`, `rase`, and quotes or spaces before the sign.
+            let other = !(word | dash);
+            let soon = assigned >> 1
+                | assigned >> 2 & other >> 1
+                | assigned >> 3 & other >> 1 & other >> 2;
+            let ends = d & (scheme | w) << 1
+                | t & e << 1 & scheme << 2
+                | (n | y) & e << 1
+                | s & s << 1 & a << 2
+                | e & s << 1 & a << 2 & scheme << 3;
+            anchors.key = ends & soon & own;
         }
         if colon != 0 {
             // Two together, or three near each other: a time of day has only two.
@@ -128,6 +173,10 @@ impl Anchors {
         if dash != 0 {
             anchors.mac |= again(again(dash, 3), 3) & own;
             anchors.slack = dash & letters & alpha << 3 & alpha << 4 & !(word << 5) & own;
+            // Prefixes have 4 to 7 letters.
+            let inside = word | dash;
+            let short = !(inside << 5 & inside << 6 & inside << 7 & inside << 8);
+            anchors.gitlab = dash & t << 1 & letters & short & token(word | dash) >> 1 & own;
             anchors.pem = again(again(again(dash, 1), 2), 1) & !(dash << 1) & own;
         }
         let dots = again(dot, 5);
@@ -140,7 +189,8 @@ impl Anchors {
             let prefix = !(word << 3)
                 | home << 2 & alpha << 3 & !(word << 4)
                 | a << 2 & underscore << 4
-                | scheme << 1 & home << 4 & !(word << 6);
+                | scheme << 1 & home << 4 & !(word << 6)
+                | n << 3 & !(word << 4) & token(word) >> 1;
             anchors.underscore = underscore & letters & prefix & own;
         }
         let any = anchors.number
@@ -155,7 +205,12 @@ impl Anchors {
             | anchors.pem
             | anchors.space
             | anchors.path
-            | anchors.j
+            | anchors.jwt
+            | anchors.key
+            | anchors.signature
+            | anchors.tilde
+            | anchors.gitlab
+            | anchors.track
             | anchors.i;
         (any != 0).then_some(anchors)
     }
@@ -165,6 +220,13 @@ impl Anchors {
 #[inline(always)]
 fn again(mask: u64, distance: u32) -> u64 {
     mask & mask >> distance
+}
+
+/// The places at which 11 bytes of a class begin.
+#[inline(always)]
+fn token(class: u64) -> u64 {
+    let eights = again(again(again(class, 1), 2), 4);
+    again(eights, 3)
 }
 
 /// The places behind the digits of numbers that begin at `number`: adding a one where digits begin carries it there.

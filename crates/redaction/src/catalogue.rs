@@ -15,10 +15,20 @@ pub enum Detector {
     Jwt,
     /// Access key ids of AWS (`AKIA...`, `ASIA...` and the rarer prefixes).
     AwsAccessKey,
+    /// Secret access keys of AWS, behind the name of such a key or behind an access key id.
+    AwsSecretKey,
     /// API keys of Google Cloud (`AIza...`).
     GcpApiKey,
+    /// Keys of Azure: of storage accounts and shared access, signatures of shared access, client secrets.
+    AzureKey,
     /// Tokens of GitHub; those with a checksum must have the right one.
     GithubToken,
+    /// Tokens of GitLab (`glpat-` and the like).
+    GitlabToken,
+    /// Access tokens of npm (`npm_`).
+    NpmToken,
+    /// Upload tokens of PyPI (`pypi-`).
+    PypiToken,
     /// Tokens and web hooks of Slack.
     SlackToken,
     /// Secret and restricted keys of Stripe, and the secrets of its web hooks.
@@ -29,6 +39,8 @@ pub enum Detector {
     BearerToken,
     /// User and password, or a token alone, in the authority of a URL (RFC 3986, section 3.2.1).
     UrlCredentials,
+    /// Values behind names such as `password=`, `api_key:`, `"token":`.
+    AssignedSecret,
     /// E-mail addresses.
     Email,
     /// International bank account numbers: known country, its length, checksum 97 (ISO 13616).
@@ -51,17 +63,23 @@ pub enum Detector {
 
 impl Detector {
     /// All of them, by priority.
-    pub const ALL: [Detector; 19] = [
+    pub const ALL: [Detector; 25] = [
         Detector::PrivateKey,
         Detector::Jwt,
         Detector::AwsAccessKey,
+        Detector::AwsSecretKey,
         Detector::GcpApiKey,
+        Detector::AzureKey,
         Detector::GithubToken,
+        Detector::GitlabToken,
+        Detector::NpmToken,
+        Detector::PypiToken,
         Detector::SlackToken,
         Detector::StripeKey,
         Detector::BasicAuth,
         Detector::BearerToken,
         Detector::UrlCredentials,
+        Detector::AssignedSecret,
         Detector::Email,
         Detector::Iban,
         Detector::CreditCard,
@@ -90,13 +108,19 @@ impl Detector {
             Detector::PrivateKey => "private_key",
             Detector::Jwt => "jwt",
             Detector::AwsAccessKey => "aws_access_key",
+            Detector::AwsSecretKey => "aws_secret_key",
             Detector::GcpApiKey => "gcp_api_key",
+            Detector::AzureKey => "azure_key",
             Detector::GithubToken => "github_token",
+            Detector::GitlabToken => "gitlab_token",
+            Detector::NpmToken => "npm_token",
+            Detector::PypiToken => "pypi_token",
             Detector::SlackToken => "slack_token",
             Detector::StripeKey => "stripe_key",
             Detector::BasicAuth => "basic_auth",
             Detector::BearerToken => "bearer_token",
             Detector::UrlCredentials => "url_credentials",
+            Detector::AssignedSecret => "assigned_secret",
             Detector::Email => "email",
             Detector::Iban => "iban",
             Detector::CreditCard => "credit_card",

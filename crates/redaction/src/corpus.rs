@@ -6,14 +6,40 @@
 //! made up: reserved names and numbers, random bodies, right checksums. The near misses of a file are near to its detector;
 //! what is near to none is in `harmless.txt`, for all of them, and counts nowhere.
 
+mod generated;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Detector, DetectorConfig, Hits, Outcome, Scanner, Settings};
 use tributary_config::Secret;
 
-const BEGIN: &str = "<!-- measured: begin -->\n";
-const END: &str = "<!-- measured: end -->\n";
+/// Between these two comments of the docs stands a table of this name that a test has made.
+fn marks(name: &str) -> [String; 2] {
+    [
+        format!("<!-- {name}: begin -->\n"),
+        format!("<!-- {name}: end -->\n"),
+    ]
+}
+
+/// Compares a table with the one in the docs, or writes it there if `UPDATE_EXPECTED` is set.
+fn check_docs(name: &str, table: &str, wrong: &str) {
+    // Tests that write their tables at once would undo each other's.
+    static DOCS: Mutex<()> = Mutex::new(());
+    let _alone = DOCS.lock().unwrap_or_else(PoisonError::into_inner);
+    let docs = repository("docs/redaction.md");
+    let text = std::fs::read_to_string(&docs).unwrap();
+    let [begin, end] = marks(name);
+    let (head, rest) = text.split_once(&begin).unwrap();
+    let (stated, tail) = rest.split_once(&end).unwrap();
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        println!("{wrong}");
+        std::fs::write(docs, format!("{head}{begin}{table}{end}{tail}")).unwrap();
+        return;
+    }
+    assert_eq!(stated, table, "UPDATE_EXPECTED=1 writes it anew\n{wrong}");
+}
 
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -26,7 +52,8 @@ fn texts(detector: Detector) -> Vec<(bool, String)> {
 
 fn read(name: &str) -> Vec<(bool, String)> {
     let path = repository(&format!("tests/corpus/{name}.txt"));
-    let lines = std::fs::read_to_string(path).unwrap();
+    // The younger detectors have generated texts only.
+    let lines = std::fs::read_to_string(path).unwrap_or_default();
     let read = |line: &str| {
         let (label, text) = line.split_once(' ').unwrap();
         let text = text
@@ -36,6 +63,12 @@ fn read(name: &str) -> Vec<(bool, String)> {
         (label == "+", text.replace('\u{0}', "\\"))
     };
     lines.lines().map(read).collect()
+}
+
+/// Some generated texts of all detectors, for other tests.
+pub(super) fn some_texts() -> Vec<String> {
+    let samples = Detector::ALL.into_iter().flat_map(generated::samples);
+    samples.step_by(23).map(|sample| sample.text).collect()
 }
 
 fn scanner(detectors: &[DetectorConfig]) -> Scanner {
@@ -77,7 +110,13 @@ fn the_docs_state_the_precision_and_recall_that_are_measured() {
                 );
             }
         }
-        assert!(positives >= 60 && negatives >= 60, "{detector}");
+        assert!(
+            positives >= 60 && negatives >= 60 || positives == 0,
+            "{detector}"
+        );
+        if positives == 0 {
+            continue;
+        }
         let hits = found + negatives - left;
         let percent = |part: usize, of: usize| 100.0 * part as f64 / of as f64;
         let _ = writeln!(
@@ -87,16 +126,82 @@ fn the_docs_state_the_precision_and_recall_that_are_measured() {
             percent(found, positives)
         );
     }
-    let docs = repository("../../docs/redaction.md");
-    let text = std::fs::read_to_string(&docs).unwrap();
-    let (head, rest) = text.split_once(BEGIN).unwrap();
-    let (stated, tail) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        println!("{wrong}");
-        std::fs::write(docs, format!("{head}{BEGIN}{table}{END}{tail}")).unwrap();
-        return;
+    check_docs("measured", &table, &wrong);
+}
+
+/// Returns the text after redaction.
+fn redacted(scanner: &Scanner, text: &str) -> String {
+    match scanner.scan(text, &mut Hits::default()).unwrap() {
+        Outcome::Rewritten(text) => text,
+        _ => text.to_owned(),
     }
-    assert_eq!(stated, table, "UPDATE_EXPECTED=1 writes it anew\n{wrong}");
+}
+
+#[test]
+fn generated_secrets_go_and_look_alikes_stay() {
+    let mut table = String::from(
+        "| detector | secrets | gone | recall | look-alikes | hit | false hits |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let (mut wrong, mut missed_aim) = (String::new(), Vec::new());
+    let percent = |part: usize, of: usize| 100.0 * part as f64 / of as f64;
+    for detector in Detector::ALL {
+        let alone = scanner(&[detector.into()]);
+        let (mut secrets, mut gone, mut others, mut hit) = (0, 0, 0, 0);
+        for sample in generated::samples(detector) {
+            let left = redacted(&alone, &sample.text);
+            match &sample.secret {
+                Some(secret) => {
+                    secrets += 1;
+                    let is_gone = !left.contains(secret.as_str());
+                    gone += usize::from(is_gone);
+                    if !is_gone {
+                        let _ = writeln!(wrong, "{detector}: left {:?}", sample.text);
+                    }
+                }
+                None => {
+                    others += 1;
+                    let is_hit = left != sample.text;
+                    hit += usize::from(is_hit);
+                    if is_hit {
+                        let _ = writeln!(wrong, "{detector}: hit {:?}", sample.text);
+                    }
+                }
+            }
+        }
+        let (recall, false_hits) = (percent(gone, secrets), percent(hit, others));
+        let _ = writeln!(
+            table,
+            "| `{detector}` | {secrets} | {gone} | {recall:.1} % | {others} | {hit} | {false_hits:.1} % |"
+        );
+        // A guess by letters alone: what finds more of these hits look-alikes of the labelled corpus, too.
+        let least = match detector {
+            Detector::HighEntropy => 97.0,
+            _ => 99.0,
+        };
+        if recall < least || false_hits >= 0.5 {
+            missed_aim.push(detector.name());
+        }
+    }
+    check_docs("generated", &table, &wrong);
+    assert!(missed_aim.is_empty(), "{missed_aim:?}\n{wrong}");
+}
+
+#[test]
+fn docs_state_how_many_ambiguous_numbers_are_hit() {
+    let mut table =
+        String::from("| number | detector | texts | hit |\n| --- | --- | ---: | ---: |\n");
+    for (name, detector, texts) in generated::ambiguous() {
+        let alone = scanner(&[detector.into()]);
+        let hit = texts.iter().filter(|text| finds(&alone, text)).count();
+        let share = 100.0 * hit as f64 / texts.len() as f64;
+        let _ = writeln!(
+            table,
+            "| {name} | `{detector}` | {} | {share:.1} % |",
+            texts.len()
+        );
+    }
+    check_docs("ambiguous", &table, "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is hidden in an encoding: percent-encoding (RFC 3986, section 2.1) and base64 (RFC 4648), one level deep.
+//! Texts in base64 (RFC 4648), one level deep, in one piece or wrapped into lines.
 
 use std::ops::Range;
 
@@ -10,60 +10,21 @@ const SHORTEST: usize = 12;
 
 /// Calls `found` with each run that decodes to a text, and that text.
 pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
-    if memchr::memchr(b'%', text.as_bytes()).is_some() {
-        percent(text.as_bytes(), &mut found);
-    }
     if text.len() >= SHORTEST {
         base64(text.as_bytes(), &mut found);
     }
-}
-
-/// Runs of what one component of a URL is made of, with at least one encoded byte.
-fn percent(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
-    let part =
-        |byte: u8| byte > b' ' && byte != 0x7f && !b"&=?#/;,\"'<>{}|\\^`()[]".contains(&byte);
-    each_run(text, part, |start, run| {
-        if memchr::memchr(b'%', run).is_none() {
-            return;
-        }
-        let mut plain = Vec::with_capacity(run.len());
-        let mut rest = run;
-        while let Some((first, others)) = rest.split_first() {
-            rest = others;
-            let byte = match (first, others) {
-                (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
-                    (Some(high), Some(low)) => {
-                        rest = after;
-                        16 * high + low
-                    }
-                    _ => b'%',
-                },
-                (b'+', _) => b' ',
-                (first, _) => *first,
-            };
-            plain.push(byte);
-        }
-        if plain != run {
-            // In whatever character set: what is no UTF-8 stands between the texts.
-            let plain = String::from_utf8_lossy(&plain);
-            // A plus is a space in forms and a plus elsewhere.
-            found(start..start + run.len(), &plain);
-            if run.contains(&b'+') {
-                found(start..start + run.len(), &plain.replace(' ', "+"));
-            }
-        }
-    });
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    u8::try_from(char::from(byte).to_digit(16)?).ok()
 }
 
 /// Runs of either alphabet. Both have characters that also separate things, such as the segments of a path: so the
 /// pieces of a run are looked into too.
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     let part = |byte: u8| BASE64.get(usize::from(byte)) == Some(&true);
+    let mut lines = Lines::default();
     each_run(text, part, |start, token| {
+        if !lines.continue_with(text, start, token) {
+            lines.decode(text, found);
+            lines.begin(start, token);
+        }
         if token.len() < SHORTEST {
             return;
         }
@@ -79,6 +40,97 @@ fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
             }
         }
     });
+    lines.decode(text, found);
+}
+
+/// The shortest line after which the next one may belong to the same text. MIME has 76 characters in a line, PEM 64; 32 are
+/// enough that words and ids, one in a line, are not put together.
+const LINE: usize = 32;
+
+/// The most bytes between two lines: a line break, escaped or encoded, and indentation.
+const BREAK: usize = 40;
+
+/// Lines of base64 that are one text.
+#[derive(Default)]
+struct Lines {
+    start: usize,
+    /// Length of a prefix of the first line that is not base64, as in `/secrets/LS0t...`, in bytes.
+    prefix: usize,
+    /// The end of the last line.
+    end: usize,
+    /// Length of the last line, in bytes.
+    last: usize,
+    joined: Vec<u8>,
+    count: usize,
+}
+
+impl Lines {
+    fn begin(&mut self, start: usize, token: &[u8]) {
+        let separator = token.iter().rposition(|byte| b"/_-+".contains(byte));
+        self.prefix = separator
+            .filter(|at| token.len() - at > LINE)
+            .map_or(0, |at| at + 1);
+        self.joined.clear();
+        if token.len() >= LINE {
+            self.joined.extend(token);
+        }
+        self.start = start;
+        self.last = token.len();
+        self.end = start + token.len();
+        self.count = 1;
+    }
+
+    /// Adds a run if it is the next line. Returns true for such a run, and for a part of the break before the next line.
+    fn continue_with(&mut self, text: &[u8], start: usize, token: &[u8]) -> bool {
+        if self.count == 0 || self.last < LINE || start > self.end + BREAK {
+            return false;
+        }
+        let between = text.get(self.end..start).unwrap_or_default();
+        // An escaped or encoded line break ends in letters of base64: `\nTUlJ`, `%0ATUlJ`.
+        let endings: &[&[u8]] = match between.last() {
+            Some(b'\\') => &[b"n", b"r"],
+            Some(b'%') => &[b"0A", b"0D", b"0a", b"0d"],
+            _ => &[],
+        };
+        let ending = endings.iter().find(|ending| token.starts_with(ending));
+        let skipped = ending.map_or(0, |ending| ending.len());
+        let line = token.get(skipped..).unwrap_or_default();
+        // Spaces alone do where lines are as long as lines are.
+        let broken =
+            skipped > 0 || self.last >= 60 || between.iter().any(|byte| b"\r\n".contains(byte));
+        let blank = |byte: &u8| b" \t\r\n\\%rn0ADad".contains(byte);
+        if between.is_empty() || !broken || !between.iter().all(blank) {
+            return false;
+        }
+        if !line.is_empty() {
+            self.joined.extend(line);
+            self.last = line.len();
+            self.end = start + token.len();
+            self.count += 1;
+        }
+        true
+    }
+
+    /// Looks into the lines, if there are several.
+    fn decode(&mut self, text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
+        let count = std::mem::take(&mut self.count);
+        if count < 2 {
+            return;
+        }
+        let padding = run(text, self.end, |byte| byte == b'=').len().min(2);
+        let mut look = |from: usize| {
+            let joined = self.joined.get(from..).unwrap_or_default();
+            let plain = credentials::base64(joined).unwrap_or_default();
+            if is_readable(&plain) {
+                let plain = String::from_utf8_lossy(&plain);
+                found(self.start + from..self.end + padding, &plain);
+            }
+        };
+        look(0);
+        if self.prefix > 0 {
+            look(self.prefix);
+        }
+    }
 }
 
 fn base64_token(

@@ -4,6 +4,8 @@
 //! takes time linear in the text.
 
 pub(super) mod addresses;
+pub(super) mod assigned;
+mod context;
 pub(super) mod credentials;
 pub(super) mod email;
 pub(super) mod entropy;
@@ -12,6 +14,7 @@ pub(super) mod iban;
 pub(super) mod keys;
 pub(super) mod numbers;
 pub(super) mod phone;
+pub(super) mod tokens;
 
 use std::ops::Range;
 

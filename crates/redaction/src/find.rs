@@ -5,9 +5,10 @@ use smallvec::SmallVec;
 use super::anchors::{Anchors, BEFORE, BEHIND, Part};
 use super::catalogue::Detector;
 use super::detect::{
-    Span, addresses, credentials, email, entropy, home, iban, keys, numbers, phone,
+    Span, addresses, assigned, credentials, email, entropy, home, iban, keys, numbers, phone,
+    tokens,
 };
-use super::detect::{before, byte, starts};
+use super::detect::{before, byte};
 use super::masks::{self, Masks, WINDOW};
 
 /// The shortest text in which something can be found: `a@b.co`.
@@ -241,17 +242,25 @@ impl Anchors {
             match before(text, at - 1) {
                 b'h' | b'a' => ask(Detector::GithubToken, keys::github, at),
                 b's' | b'r' | b'e' => ask(Detector::StripeKey, keys::stripe, at),
+                b'p' => ask(Detector::NpmToken, tokens::npm, at),
                 _ => {}
             }
         }
-        self.confirm_rare(text, base, &mut ask);
+        for at in places(self.key, base) {
+            if !assigned::ends_name(text, at) {
+                continue;
+            }
+            ask(Detector::AwsSecretKey, assigned::aws_secret, at);
+            ask(Detector::AzureKey, assigned::azure_key, at);
+            ask(Detector::AssignedSecret, assigned::secret, at);
+        }
+        self.confirm_rare(base, &mut ask);
     }
 
     /// What few texts have.
     #[inline]
     fn confirm_rare(
         &self,
-        text: &[u8],
         base: usize,
         ask: &mut impl FnMut(Detector, fn(&[u8], usize) -> Option<Span>, usize),
     ) {
@@ -267,17 +276,29 @@ impl Anchors {
         for at in places(self.iban, base) {
             ask(Detector::Iban, iban::iban, at - 2);
         }
-        for at in places(self.j, base) {
-            if at >= 2 && starts(text, at - 2, b"eyJ") {
-                ask(Detector::Jwt, credentials::jwt, at - 2);
-            }
+        for at in places(self.jwt, base) {
+            ask(Detector::Jwt, credentials::jwt, at);
+        }
+        for at in places(self.signature, base) {
+            ask(Detector::AzureKey, tokens::azure_signature, at);
+        }
+        for at in places(self.tilde, base) {
+            ask(Detector::AzureKey, tokens::azure_client, at);
+        }
+        for at in places(self.gitlab, base) {
+            ask(Detector::GitlabToken, tokens::gitlab, at);
+        }
+        for at in places(self.track, base) {
+            ask(Detector::CreditCard, numbers::track, at);
         }
         for at in places(self.i, base) {
             ask(Detector::AwsAccessKey, keys::aws, at);
+            ask(Detector::AwsSecretKey, keys::aws_secret_behind, at);
             ask(Detector::GcpApiKey, keys::gcp, at);
         }
         for at in places(self.slack, base) {
             ask(Detector::SlackToken, keys::slack, at);
+            ask(Detector::PypiToken, tokens::pypi, at);
         }
         for at in places(self.pem, base) {
             ask(Detector::PrivateKey, keys::private_key, at);
@@ -371,7 +392,7 @@ fn upper_end(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::word;
+    use crate::detect::{starts, word};
 
     fn all() -> Enabled {
         let mut enabled = Enabled::none();
@@ -456,6 +477,8 @@ mod tests {
                 b'-' => {
                     ask(Detector::MacAddress, addresses::mac, at);
                     ask(Detector::SlackToken, keys::slack, at);
+                    ask(Detector::PypiToken, tokens::pypi, at);
+                    ask(Detector::GitlabToken, tokens::gitlab, at);
                     if earlier != b'-' {
                         ask(Detector::PrivateKey, keys::private_key, at);
                     }
@@ -470,17 +493,25 @@ mod tests {
                 b'_' => {
                     ask(Detector::GithubToken, keys::github, at);
                     ask(Detector::StripeKey, keys::stripe, at);
+                    ask(Detector::NpmToken, tokens::npm, at);
                 }
+                b'=' => ask(Detector::AzureKey, tokens::azure_signature, at),
+                b'~' => ask(Detector::AzureKey, tokens::azure_client, at),
                 _ => {}
             }
             match here {
-                b'e' if starts(text, at, b"eyJ") => ask(Detector::Jwt, credentials::jwt, at),
+                b'e' => ask(Detector::Jwt, credentials::jwt, at),
+                b'0'..=b'9' => ask(Detector::CreditCard, numbers::track, at),
                 b'I' => {
                     ask(Detector::AwsAccessKey, keys::aws, at);
+                    ask(Detector::AwsSecretKey, keys::aws_secret_behind, at);
                     ask(Detector::GcpApiKey, keys::gcp, at);
                 }
                 _ => {}
             }
+            ask(Detector::AwsSecretKey, assigned::aws_secret, at);
+            ask(Detector::AzureKey, assigned::azure_key, at);
+            ask(Detector::AssignedSecret, assigned::secret, at);
         }
         entropy::high_entropy(text, |span| all.push((span, Detector::HighEntropy)));
         all.sort_by_key(|(span, detector)| (span.start, span.end, *detector as u8));
@@ -547,12 +578,13 @@ mod tests {
             let file = std::fs::read_to_string(file.unwrap().path()).unwrap();
             texts.extend(file.lines().map(|line| line.replace("<>", "")));
         }
+        texts.extend(crate::corpus::some_texts());
         assert!(texts.len() > 2000);
         for text in &texts {
             compare(text);
         }
         // Two of them with some bytes changed, at any distance from the beginning.
-        let bytes = b"0123456789 -./:_@(+AaIhJ\\x";
+        let bytes = b"0123456789 -./:_@(+AaIhJ\\x=~\"deknstwyB^";
         for _ in 0..2000 {
             let mut text = ".".repeat(random.usize(..70));
             for _ in 0..2 {

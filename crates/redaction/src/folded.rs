@@ -86,6 +86,66 @@ pub(super) fn unescaped(text: &str) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
+/// A text without percent-encoding (RFC 3986, section 2.1), in whatever character set: what is no UTF-8 stands between the texts.
+/// `plus` is what a plus becomes: a space in forms, a plus elsewhere. None if nothing is encoded.
+pub(super) fn unquoted(text: &str, plus: char) -> Option<Folded> {
+    let bytes = text.as_bytes();
+    let (mut folded, mut copied, mut encoded) = (Folded::default(), 0, false);
+    let mut at = 0;
+    while let Some(found) = bytes
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'%', b'+', rest))
+    {
+        at += found;
+        if bytes.get(at) == Some(&b'+') {
+            if plus != '+' {
+                folded.put(text, &mut copied, at..at + 1, plus.encode_utf8(&mut [0; 4]));
+            }
+            at += 1;
+            continue;
+        }
+        let mut plain = Vec::new();
+        while let Some(byte) = bytes.get(at + 3 * plain.len()..).and_then(octet) {
+            plain.push(byte);
+        }
+        if plain.is_empty() {
+            at += 1;
+            continue;
+        }
+        encoded = true;
+        let mut octets = plain.as_slice();
+        while let Some(first) = octets.utf8_chunks().next() {
+            for character in first.valid().chars() {
+                let mut buffer = [0; 4];
+                let shown = ascii(character).unwrap_or(character.encode_utf8(&mut buffer));
+                let length = 3 * character.len_utf8();
+                folded.put(text, &mut copied, at..at + length, shown);
+                at += length;
+            }
+            if !first.invalid().is_empty() {
+                let length = 3 * first.invalid().len();
+                folded.put(text, &mut copied, at..at + length, "\u{fffd}");
+                at += length;
+            }
+            let read = first.valid().len() + first.invalid().len();
+            octets = octets.get(read..).unwrap_or_default();
+        }
+    }
+    if !encoded {
+        return None;
+    }
+    folded.finish(text, copied)
+}
+
+/// The byte that a text begins with in percent-encoding.
+fn octet(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(16 * digit(*high)? + digit(*low)?).ok()
+}
+
 /// What a character is in ASCII: another form of one, a kind of space or dash, or nothing at all.
 fn ascii(character: char) -> Option<&'static str> {
     Some(match character {
@@ -159,6 +219,20 @@ mod tests {
             text.trim_end_matches('\u{feff}')
         );
         assert!(wide("\u{e9}t\u{e9}, \u{4e00}").is_none());
+    }
+
+    #[test]
+    fn percent_encoding_is_read_and_placed() {
+        let text = "a+%40b%2Fc%E9 %C3%A9%zz%4";
+        let folded = unquoted(text, ' ').unwrap();
+        assert_eq!(folded.text, "a @b/c\u{fffd} \u{e9}%zz%4");
+        assert_eq!(origin(text, &folded, "@b/"), "%40b%2F");
+        assert_eq!(origin(text, &folded, "\u{e9}"), "%C3%A9");
+        assert_eq!(
+            unquoted(text, '+').unwrap().text,
+            folded.text.replacen(' ', "+", 1)
+        );
+        assert!(unquoted("a+b 100%", ' ').is_none());
     }
 
     #[test]

@@ -29,8 +29,25 @@ pub(super) struct Masks {
     pub(super) backslash: u64,
     /// Space.
     pub(super) space: u64,
-    /// `J`, the third letter of every JSON Web Token.
-    pub(super) j: u64,
+    /// `=`
+    pub(super) equal: u64,
+    /// `~`, in the client secrets of Azure.
+    pub(super) tilde: u64,
+    /// `d` in both cases. This one and those that follow end the names of keys such as `password`, `secret`, `token`,
+    /// `api_key`, `pass` and `passphrase`.
+    pub(super) d: u64,
+    /// `e` in both cases, which also begins JSON Web Tokens, before `y` or `w`.
+    pub(super) e: u64,
+    /// `n` in both cases.
+    pub(super) n: u64,
+    /// `s` in both cases.
+    pub(super) s: u64,
+    /// `t` in both cases.
+    pub(super) t: u64,
+    /// `w` in both cases.
+    pub(super) w: u64,
+    /// `y` in both cases.
+    pub(super) y: u64,
     /// `(` and `+`, which begin telephone numbers, and what is between them.
     pub(super) opening: u64,
     /// `0`, which begins those within a country.
@@ -112,7 +129,15 @@ impl Masks {
             zero: equal(b'0'),
             a: _mm512_cmpeq_epi8_mask(lower, all(b'a')),
             b: _mm512_cmpeq_epi8_mask(lower, all(b'b')),
-            j: equal(b'J'),
+            equal: equal(b'='),
+            tilde: equal(b'~'),
+            d: _mm512_cmpeq_epi8_mask(lower, all(b'd')),
+            e: _mm512_cmpeq_epi8_mask(lower, all(b'e')),
+            n: _mm512_cmpeq_epi8_mask(lower, all(b'n')),
+            s: _mm512_cmpeq_epi8_mask(lower, all(b's')),
+            t: _mm512_cmpeq_epi8_mask(lower, all(b't')),
+            w: _mm512_cmpeq_epi8_mask(lower, all(b'w')),
+            y: _mm512_cmpeq_epi8_mask(lower, all(b'y')),
             home: equal(b'h') | equal(b'U'),
             scheme: _mm512_cmpeq_epi8_mask(lower, all(b'r'))
                 | _mm512_cmpeq_epi8_mask(lower, all(b'c')),
@@ -174,7 +199,15 @@ impl Masks {
         self.zero |= equal(b'0');
         self.a |= equal_lower(b'a');
         self.b |= equal_lower(b'b');
-        self.j |= equal(b'J');
+        self.equal |= equal(b'=');
+        self.tilde |= equal(b'~');
+        self.d |= equal_lower(b'd');
+        self.e |= equal_lower(b'e');
+        self.n |= equal_lower(b'n');
+        self.s |= equal_lower(b's');
+        self.t |= equal_lower(b't');
+        self.w |= equal_lower(b'w');
+        self.y |= equal_lower(b'y');
         self.i |= equal(b'I');
         self.foreign |= bits(bytes);
     }
@@ -203,16 +236,24 @@ impl Masks {
                 b'/' => self.slash |= bit,
                 b'\\' => self.backslash |= bit,
                 b' ' => self.space |= bit,
+                b'=' => self.equal |= bit,
+                b'~' => self.tilde |= bit,
                 0x80.. => self.foreign |= bit,
                 b'A'..=b'Z' | b'a'..=b'z' => {
                     self.alpha |= bit;
-                    self.j |= u64::from(*byte == b'J') << (position + offset);
                     self.i |= u64::from(*byte == b'I') << (position + offset);
                     let is = |found: bool| u64::from(found) << (position + offset);
                     self.home |= is(matches!(byte, b'h' | b'U'));
                     self.scheme |= is(matches!(byte | 0x20, b'r' | b'c'));
                     self.a |= is(byte | 0x20 == b'a');
                     self.b |= is(byte | 0x20 == b'b');
+                    self.d |= is(byte | 0x20 == b'd');
+                    self.e |= is(byte | 0x20 == b'e');
+                    self.n |= is(byte | 0x20 == b'n');
+                    self.s |= is(byte | 0x20 == b's');
+                    self.t |= is(byte | 0x20 == b't');
+                    self.w |= is(byte | 0x20 == b'w');
+                    self.y |= is(byte | 0x20 == b'y');
                 }
                 _ => {}
             }

@@ -185,6 +185,16 @@ impl Scanner {
             if let Some(folded) = folded::unescaped(text) {
                 self.find_folded(&folded, &mut hits)?;
             }
+            if memchr::memchr(b'%', text.as_bytes()).is_some() {
+                for plus in [' ', '+'] {
+                    if let Some(folded) = folded::unquoted(text, plus) {
+                        self.find_folded(&folded, &mut hits)?;
+                    }
+                    if !text.contains('+') {
+                        break;
+                    }
+                }
+            }
             let mut gone_well = Ok(());
             decode::decoded(text, |span, plain| match self.inside(plain) {
                 Ok(inside) => hits.extend(inside.into_iter().next().map(|first| Hit {
@@ -512,7 +522,7 @@ mod tests {
         member.checksum = Checksum::Luhn;
         let scanner = scanner(&[], std::slice::from_ref(&member), false);
         assert_eq!(redact(&scanner, "M-18 M-19"), "M-**** M-19");
-        assert_eq!(scanner.detector_name(DetectorId(19)), "member");
+        assert_eq!(scanner.detector_name(DetectorId(25)), "member");
         let make = |custom: CustomDetectorConfig| {
             Scanner::new(&Settings {
                 detectors: &[],
@@ -548,7 +558,7 @@ mod tests {
                 "/find?mail=jane%40example.com&page=2",
                 "/find?mail=[EMAIL]&page=2",
             ),
-            ("path=%2Fhome%2Fjane%2Fsrc end", "path=~ end"),
+            ("path=%2Fhome%2Fjane%2Fsrc end", "path=~%2Fsrc end"),
             ("data: amFuZUBleGFtcGxlLmNvbQ== end", "data: [EMAIL] end"),
             ("data: amFuZUBleGFtcGxlLmNvbQ end", "data: [EMAIL] end"),
             ("100%25 sure", "100%25 sure"),
@@ -635,6 +645,80 @@ mod tests {
                 assert_eq!(redact(&scanner, &key[..cut]), "key: ****");
             }
         }
+    }
+
+    /// A private key of so many lines in PEM.
+    fn pem(lines: usize) -> String {
+        let body =
+            "MIIEowIBAAKCAQEA7bq0Qm9x3n5kF1c2V8sYt/dLwPz+jRuXoNaEiTbCyKvMqSfU\n".repeat(lines);
+        format!("-----BEGIN RSA PRIVATE KEY-----\n{body}-----END RSA PRIVATE KEY-----\n")
+    }
+
+    #[test]
+    fn percent_encoded_key_leaves_nothing_of_its_body() {
+        let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
+        for (plain, form) in [
+            ("/", false),
+            ("/+", false),
+            ("", false),
+            ("/", true),
+            ("", true),
+        ] {
+            let mut encoded = String::from("key=");
+            for byte in pem(12).bytes() {
+                let kept = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+                match byte {
+                    b' ' if form => encoded.push('+'),
+                    _ if kept || plain.as_bytes().contains(&byte) => encoded.push(char::from(byte)),
+                    _ => encoded.push_str(&format!("%{byte:02X}")),
+                }
+            }
+            for end in [encoded.len(), encoded.len() - 60] {
+                let redacted = redact(&scanner, &encoded[..end]);
+                assert!(redacted.len() < 16, "{redacted}");
+            }
+            let followed = redact(&scanner, &format!("{encoded}&user=17"));
+            assert!(
+                followed.ends_with("&user=17") && followed.len() < 24,
+                "{followed}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrapped_base64_key_leaves_nothing_of_its_lines() {
+        let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
+        let encoded = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            pem(12).as_bytes(),
+        );
+        let breaks = ["\n", "\r\n", "\n    ", "\\n", "\\r\\n", "%0A", "%0D%0A"];
+        for (width, line_break) in [64, 70, 76]
+            .into_iter()
+            .flat_map(|width| breaks.map(|b| (width, b)))
+        {
+            let lines: Vec<&str> = encoded
+                .as_bytes()
+                .chunks(width)
+                .map(|line| std::str::from_utf8(line).unwrap())
+                .collect();
+            let wrapped = lines.join(line_break);
+            for text in [
+                format!("tls.key: {wrapped}"),
+                format!("/secret/{wrapped} end"),
+            ] {
+                let redacted = redact(&scanner, &text);
+                assert!(redacted.len() < 24, "{width} {line_break:?}: {redacted}");
+            }
+            // Lines put together by spaces, and cut off.
+            let cut = redact(&scanner, &format!("x {}", &lines[..5].join(" ")));
+            assert!(cut.len() < 12, "{cut}");
+        }
+        // Words and ids, one in a line, are left alone.
+        let ids = ["checkout-7d9c5b6f4", "4bf92f3577b34da6a3ce929d0e0e4736"]
+            .repeat(9)
+            .join("\n");
+        assert_eq!(redact(&scanner, &ids), ids);
     }
 
     #[test]

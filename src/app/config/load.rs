@@ -5,10 +5,10 @@ use crate::component::{
 };
 use crate::{connectors, exporters, extensions, processors, receivers};
 
-use super::assemble;
+use super::{assemble, schema};
 use crate::app::config::Config;
 use tributary_config::report::Report;
-use tributary_config::{Sources, expand, read};
+use tributary_config::{Sources, expand, read, reveal_no_value_of};
 
 /// The outcome of [`load`].
 #[derive(Debug)]
@@ -51,6 +51,7 @@ pub fn load(sources: &Sources, strict: bool) -> Loaded {
 }
 
 pub(super) fn load_with(registries: &Registries, sources: &Sources, strict: bool) -> Loaded {
+    reveal_no_value_of(schema);
     let mut report = Report::default();
     let config = read(sources, &mut report).and_then(|mut tree| {
         expand(&mut tree, &mut report);

@@ -1,11 +1,13 @@
 //! A configuration as it was understood: resolved, with its defaults, secrets masked.
 
+use std::borrow::Cow;
+
 use serde_yaml::{Mapping, Value};
 
 use crate::app::config::{Config, Configured, ServiceConfig};
 use crate::component::Settings;
 use crate::pipeline::id::PipelineConfig;
-use tributary_config::ComponentId;
+use tributary_config::{ComponentId, without_url_secrets};
 
 impl Config {
     /// The whole configuration with everything filled in, to be printed. Loading it again gives the
@@ -23,7 +25,23 @@ impl Config {
         section("connectors", components(&self.connectors));
         section("extensions", components(&self.extensions));
         section("service", service(&self.service));
-        root.into()
+        let mut root = root.into();
+        mask_urls(&mut root);
+        root
+    }
+}
+
+/// Masks the secrets that URLs carry, wherever one stands.
+fn mask_urls(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(shown) = without_url_secrets(text) {
+                *text = shown;
+            }
+        }
+        Value::Sequence(values) => values.iter_mut().for_each(mask_urls),
+        Value::Mapping(pairs) => pairs.values_mut().for_each(mask_urls),
+        _ => {}
     }
 }
 

@@ -9,6 +9,8 @@ use subtle::ConstantTimeEq as _;
 
 /// One user.
 pub(super) struct Entry<'a> {
+    /// The number of its line, from 1.
+    pub(super) line: usize,
     pub(super) user: &'a str,
     pub(super) hash: Hash,
 }
@@ -43,7 +45,11 @@ pub(super) fn parse(text: &str) -> (Vec<Entry<'_>>, Vec<(usize, &'static str)>) 
         }
         let entry = match line.split_once(':') {
             None | Some(("", _)) => Err("a line is `user:hash`"),
-            Some((user, hash)) => Hash::parse(hash).map(|hash| Entry { user, hash }),
+            Some((user, hash)) => Hash::parse(hash).map(|hash| Entry {
+                line: number,
+                user,
+                hash,
+            }),
         };
         match entry {
             Ok(entry) => entries.push(entry),
@@ -116,6 +122,10 @@ impl Hash {
         }
         match text {
             "" => Err("an empty password is not accepted"),
+            // The hash would be the password.
+            text if is_des(text) => Err(
+                "this looks like a hash of DES, which is not supported; use bcrypt (`htpasswd -B`)",
+            ),
             text => Ok(Hash::Plain(text.to_owned())),
         }
     }
@@ -149,6 +159,17 @@ impl Hash {
             }
         }
     }
+}
+
+/// Returns true for a text in the form of traditional crypt(3), DES: 13 characters of its alphabet, as random as a hash.
+fn is_des(text: &str) -> bool {
+    let alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+    let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
+    text.len() == 13
+        && text.bytes().all(alphabet)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && has(|byte| !byte.is_ascii_alphabetic())
 }
 
 /// Bytes of a SHA-1 sum.
@@ -280,6 +301,7 @@ rounds:$5$rounds=999999999$salt$C3o4O1TC6aRHF4FI.QSZMXtHbaj2gSXr4sUc/3NcUi.
 six:$6$
 argon:$argon2id$v=19$m=1
 empty:
+des:rqXexS6ZhobKA
 ";
         let (entries, wrong) = parse(text);
         let users: Vec<&str> = entries.iter().map(|entry| entry.user).collect();
@@ -287,6 +309,6 @@ empty:
         assert!(entries[0].hash.matches(b"pass:word"));
         assert!(entries[1].hash.matches(b"secret"));
         let lines: Vec<usize> = wrong.iter().map(|(line, _)| *line).collect();
-        assert_eq!(lines, [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+        assert_eq!(lines, [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     }
 }

@@ -56,7 +56,8 @@ impl Users {
     /// # Errors
     /// When the system gives no random numbers.
     pub(super) fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Result<Self, String> {
-        let named = |Entry { user, hash }: Entry<'a>| (user.as_bytes().into(), (user.into(), hash));
+        let named =
+            |Entry { user, hash, .. }: Entry<'a>| (user.as_bytes().into(), (user.into(), hash));
         let hashes: HashMap<Box<[u8]>, _> = entries.into_iter().map(named).collect();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
             .map_err(|_| "the system gives no random numbers".to_owned())?;

@@ -2,6 +2,8 @@
 //! it.
 
 use crate::report::Report;
+use crate::sensitive;
+use crate::sensitive::{MASK, Sensitivity};
 use crate::source::{Source, Span};
 
 /// How much of a long line is shown, in characters.
@@ -9,24 +11,6 @@ const WINDOW: usize = 100;
 
 /// How much of that is left of the caret.
 const BEFORE: usize = 40;
-
-/// What stands for a secret. Always as long, so that not even the length is told.
-const MASK: &str = "*****";
-
-/// Keys whose values are not shown even where no type says that they are secret: in unknown keys,
-/// and in text that is not YAML.
-const SENSITIVE: [&str; 10] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "authorization",
-    "credential",
-    "api_key",
-    "api-key",
-    "apikey",
-];
 
 pub(super) struct Shown {
     pub text: String,
@@ -41,7 +25,11 @@ impl Shown {
             return None;
         }
         let letters: Vec<char> = source.line(span.line)?.chars().collect();
-        let hidden = hidden_ranges(report, &letters, span);
+        let mut hidden = hidden_ranges(report, &letters, span);
+        if let Some(whole) = enclosed(source, &letters, span) {
+            hidden.retain(|range| range.1 <= whole);
+            hidden.push((whole, letters.len()));
+        }
         let caret = usize::try_from(span.column).ok()?.saturating_sub(1);
         let length = usize::try_from(span.length).unwrap_or(usize::MAX).max(1);
         let caret_end = caret
@@ -116,6 +104,11 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
             ranges.push((from, to));
         }
     }
+    let text: String = letters.iter().collect();
+    for secret in sensitive::in_urls(&text) {
+        let letters_before = |at: usize| text.get(..at).map_or(0, |text| text.chars().count());
+        ranges.push((letters_before(secret.start), letters_before(secret.end)));
+    }
     if let Some(from) = after_sensitive_key(letters) {
         // In a flow mapping, what follows the value goes too: better than guessing where it ends.
         if from < letters.len() && !is_reference(letters, from, letters.len()) {
@@ -127,6 +120,14 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
         }
     }
     ranges.sort_unstable();
+    // If two ranges overlap, the first one covers both.
+    ranges.dedup_by(|next, earlier| {
+        let overlap = next.0 < earlier.1;
+        if overlap {
+            earlier.1 = earlier.1.max(next.1);
+        }
+        overlap
+    });
     ranges
 }
 
@@ -146,7 +147,7 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
         match letter {
             ':' | '=' => {
                 let key: String = letters.get(start..index)?.iter().collect();
-                if is_sensitive(&key) {
+                if sensitive::of_key(&key).is_some() {
                     let rest = letters.get(index + 1..)?;
                     let blanks = rest.iter().take_while(|letter| letter.is_whitespace());
                     return Some(index + 1 + blanks.count());
@@ -160,14 +161,60 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
     None
 }
 
-/// Mistyped ones count, too: an unknown key is often one of these.
-fn is_sensitive(key: &str) -> bool {
-    let key = key.trim().trim_matches(['"', '\'']).to_lowercase();
-    // In `--set a.b.pasword=x` it is the last part.
-    let last = key.rsplit('.').next().unwrap_or_default();
-    SENSITIVE
+/// Lines above a line in which the keys around it are looked for.
+const ABOVE: u32 = 4096;
+
+/// Returns the first secret letter of a line that stands below a sensitive key. Headers are secret under any name, and a
+/// text of several lines has a name in its first line only.
+fn enclosed(source: &Source, letters: &[char], span: Span) -> Option<usize> {
+    if source.inline {
+        return None;
+    }
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let blanks = letters
         .iter()
-        .any(|word| key.contains(word) || strsim::jaro_winkler(last, word) > 0.9)
+        .take_while(|letter| letter.is_whitespace())
+        .count();
+    let mut indent = blanks;
+    let mut is_entry = letters.get(blanks) == Some(&'-');
+    let mut lines: Vec<&str> = Vec::new();
+    let above = span.line.saturating_sub(1);
+    let first = above.saturating_sub(ABOVE);
+    let (skip, take) = (
+        usize::try_from(first).ok()?,
+        usize::try_from(above - first).ok()?,
+    );
+    lines.extend(source.text.lines().skip(skip).take(take));
+    for line in lines.into_iter().rev() {
+        let text = line.trim_start();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        // The entries of a list may stand below their key, as far from the margin.
+        let outer = indentation(line) < indent
+            || (indentation(line) == indent && is_entry && !text.starts_with('-'));
+        if !outer {
+            continue;
+        }
+        indent = indentation(line);
+        is_entry = text.starts_with('-');
+        let key = text.split(':').next().unwrap_or_default();
+        match sensitive::below_key(key) {
+            Some(Sensitivity::Value) => return Some(blanks),
+            Some(Sensitivity::Map) => return Some(behind_name(letters).unwrap_or(blanks)),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Returns the first letter of the value in `name: value`.
+fn behind_name(letters: &[char]) -> Option<usize> {
+    let colon = letters.iter().position(|letter| *letter == ':')?;
+    let rest = letters.get(colon + 1..)?;
+    let blanks = rest.iter().take_while(|letter| letter.is_whitespace());
+    let blanks = blanks.count();
+    (blanks > 0 || rest.is_empty()).then_some(colon + 1 + blanks)
 }
 
 /// How many columns of a terminal a letter takes: two for the wide ones of East Asia and for emoji.
@@ -230,6 +277,65 @@ mod tests {
         let start = carets.find('^').unwrap();
         assert_eq!(&line[start..start + 4], "here");
         assert_eq!(carets.matches('^').count(), 4);
+    }
+
+    /// A line of a text of several lines, as it is shown.
+    fn line_of(text: &str, line: u32) -> String {
+        let mut report = Report::default();
+        let source = report.add_source(Source {
+            name: "test".to_owned(),
+            text: text.to_owned(),
+            inline: false,
+            hidden: false,
+        });
+        let at = Span {
+            source,
+            line,
+            column: 1,
+            length: 1,
+        };
+        let shown = Shown::new(&report, report.source(at).unwrap(), at).unwrap();
+        shown.text.trim_end().to_owned()
+    }
+
+    #[test]
+    fn text_that_is_no_yaml_shows_no_secret_of_any_type() {
+        for (text, line, expected) in [
+            (
+                "redaction:\n  hmac_key: \"hunter2\n",
+                2,
+                "  hmac_key: *****",
+            ),
+            (
+                "a:\n  headers: {x-tenant: hunter2, y: [",
+                2,
+                "  headers: *****",
+            ),
+            (
+                "a:\n  headers:\n    x-tenant: hunter2\n",
+                3,
+                "    x-tenant: *****",
+            ),
+            (
+                "headers:\n- name: a\n  value: hunter2\n",
+                3,
+                "  value: *****",
+            ),
+            ("tls:\n  key_pem: |\n    hunter2: x\n", 3, "    *****"),
+            (
+                "endpoint: http://a:hunter2@h:43x\n",
+                1,
+                "endpoint: http://a:*****@h:43x",
+            ),
+            (
+                "url: http://h/?api_key=hunter2&x=1\n",
+                1,
+                "url: http://h/?api_key=*****",
+            ),
+            ("headers:\n  a: b\nother:\n  c: d\n", 4, "  c: d"),
+        ] {
+            assert_eq!(line_of(text, line), expected);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use super::context;
 use super::{Span, before, byte, run, run_back, starts, word};
 
 /// An IPv4 address that begins at a digit: four numbers up to 255 without leading zeros. Not what is nobody's (0.x, 127.x,
@@ -12,7 +13,8 @@ pub(in super::super) fn ipv4(text: &[u8], start: usize) -> Option<Span> {
         return None;
     }
     let range = upper_ipv4(text, start)?;
-    (!version_before(text, start)).then_some(range)
+    let version = version_before(text, start) || version_behind(text, range.end);
+    (!version && !is_network(text, &range)).then_some(range)
 }
 
 /// The same for the upper end of a range of addresses, after its dash.
@@ -98,6 +100,110 @@ fn ipv4_numbers(text: &[u8], start: usize) -> Option<(u32, usize)> {
     Some((first, at))
 }
 
+/// Returns true for an address that ends in three zeros and has no mask behind it. It names no host, and is a version more
+/// often: `131.0.0.0`.
+fn is_network(text: &[u8], range: &Span) -> bool {
+    let address = text.get(range.clone()).unwrap_or_default();
+    address.ends_with(b".0.0.0") && byte(text, range.end) != b'/'
+}
+
+/// Words behind the number of a version.
+const AFTER: [&[u8]; 9] = [
+    b"build",
+    b"release",
+    b"released",
+    b"beta",
+    b"alpha",
+    b"rc",
+    b"snapshot",
+    b"installed",
+    b"sp",
+];
+
+/// Returns true if the next word says that a version stands before it: `1.2.3.4 (build 17)`, `1.2.3.4 released`.
+fn version_behind(text: &[u8], end: usize) -> bool {
+    if byte(text, end) != b' ' {
+        return false;
+    }
+    let at = end + 1 + usize::from(byte(text, end + 1) == b'(');
+    let limit = text.get(..text.len().min(at + 12)).unwrap_or_default();
+    let next = run(limit, at, |byte| byte.is_ascii_alphabetic());
+    AFTER.iter().any(|word| next.eq_ignore_ascii_case(word))
+}
+
+/// Words before versions, and before parts of documents that are numbered alike.
+const VERSIONS: [&[u8]; 14] = [
+    b"v",
+    b"ver",
+    b"rev",
+    b"oid",
+    b"version",
+    b"versions",
+    b"release",
+    b"build",
+    b"revision",
+    b"firmware",
+    b"section",
+    b"chapter",
+    b"clause",
+    b"paragraph",
+];
+
+/// The same as the end of a longer name: `appVersion`.
+const VERSION_ENDS: [&[u8]; 4] = [b"version", b"release", b"revision", b"firmware"];
+
+/// Words before a version or an address.
+const CHANGES: [&[u8]; 14] = [
+    b"upgrade",
+    b"upgraded",
+    b"upgrading",
+    b"downgrade",
+    b"downgraded",
+    b"update",
+    b"updated",
+    b"updating",
+    b"install",
+    b"installed",
+    b"installing",
+    b"bump",
+    b"bumped",
+    b"patched",
+];
+
+/// Products whose versions have four numbers, or are written with a slash.
+const PRODUCTS: [&[u8]; 30] = [
+    b"chrome",
+    b"chromium",
+    b"firefox",
+    b"safari",
+    b"edge",
+    b"opera",
+    b"edg",
+    b"opr",
+    b"webkit",
+    b"electron",
+    b"windows",
+    b"android",
+    b"ios",
+    b"macos",
+    b"kernel",
+    b"nginx",
+    b"apache",
+    b"tomcat",
+    b"openssl",
+    b"curl",
+    b"libcurl",
+    b"okhttp",
+    b"java",
+    b"jdk",
+    b"python",
+    b"ruby",
+    b"oracle",
+    b"sdk",
+    b"assembly",
+    b"plugin",
+];
+
 /// Whether what stands before says that a version follows.
 fn version_before(text: &[u8], start: usize) -> bool {
     let separator = before(text, start);
@@ -110,33 +216,73 @@ fn version_before(text: &[u8], start: usize) -> bool {
             // A product begins with a capital letter and is no host: `Chrome/1.2.3.4`.
             let name = letters(start - 1);
             let earlier = before(text, start - 1 - name.len());
-            name.first().is_some_and(u8::is_ascii_uppercase)
+            let product = PRODUCTS.iter().any(|word| name.eq_ignore_ascii_case(word));
+            (product || name.first().is_some_and(u8::is_ascii_uppercase))
                 && !matches!(earlier, b'.' | b'/' | b'-')
         }
-        b' ' | b'=' | b':' | b'"' | b'(' => {
-            let mut end = start - 1;
-            // `version: 1.2.3.4`, `"version":"1.2.3.4"`
-            while end > 0
-                && start - end < 5
-                && matches!(before(text, end), b' ' | b'=' | b':' | b'"')
-            {
-                end -= 1;
-            }
-            let name = letters(end);
-            let words: [&[u8]; 8] = [
-                b"version",
-                b"ver",
-                b"v",
-                b"release",
-                b"build",
-                b"revision",
-                b"oid",
-                b"firmware",
-            ];
-            words.iter().any(|word| name.eq_ignore_ascii_case(word))
-        }
+        // `==1.2.3.4`, `>=1.2.3.4`, `~>1.2.3.4`, `^1.2.3.4`
+        b'=' if matches!(before(text, start - 1), b'=' | b'>' | b'<' | b'~') => true,
+        b'^' | b'~' => true,
+        b'>' if before(text, start - 1) == b'~' => true,
+        b':' if is_image(text, start - 1) => true,
+        b' ' | b'=' | b':' | b'"' | b'\'' | b'(' | b'>' | b'[' => named_version(text, start),
         _ => false,
     }
+}
+
+/// Returns true for the colon between an image and its tag: `registry/app:1.2.3.4`.
+fn is_image(text: &[u8], colon: usize) -> bool {
+    let path = run_back(text, colon, 128, |byte| {
+        word(byte) || b"/.-:".contains(&byte)
+    });
+    let path = text.get(colon - path..colon).unwrap_or_default();
+    let scheme = memchr::memmem::find(path, b"//").is_some();
+    let last = path.iter().rposition(|byte| *byte == b'/');
+    let name = last
+        .and_then(|last| path.get(last + 1..))
+        .unwrap_or_default();
+    !scheme && last > Some(0) && name.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// Returns true if words before a number say that it is a version. Some words may stand before an address too: then the
+/// number is a version if it is in no private network and begins as versions do.
+fn named_version(text: &[u8], start: usize) -> bool {
+    // The largest first number of a version in use is some 150, of browsers; addresses of hosts seldom begin below 30.
+    const FIRST: u32 = 30;
+    let ends = |word: &[u8]| {
+        let end = |end: &&[u8]| {
+            let at = word.len().checked_sub(end.len());
+            at.and_then(|at| word.get(at..))
+                .is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+        };
+        VERSION_ENDS.iter().any(end)
+    };
+    let version = |word: &[u8]| context::is_one_of(word, &VERSIONS) || ends(word);
+    if context::find(text, start, false, version) {
+        return true;
+    }
+    let first = ipv4_numbers(text, start).map_or(0, |(first, _)| first);
+    if is_private(text, start) {
+        return false;
+    }
+    let change = |word: &[u8]| version(word) || context::is_one_of(word, &CHANGES);
+    let old = first < FIRST && context::find(text, start, true, change);
+    let product = before(text, start) == b' ' && product_before(text, start - 1, first < FIRST);
+    old || product
+}
+
+/// Number of browsers at the beginning of [`PRODUCTS`]; their versions begin above 30.
+const BROWSERS: usize = 8;
+
+/// Returns true if the word that ends at `end` is a product's, of any product or of a browser.
+fn product_before(text: &[u8], end: usize, any: bool) -> bool {
+    let length = run_back(text, end, 12, |byte| byte.is_ascii_alphanumeric());
+    let name = text.get(end - length..end).unwrap_or_default();
+    !matches!(before(text, end - length), b'-' | b'_' | b'/')
+        && PRODUCTS
+            .iter()
+            .take(if any { PRODUCTS.len() } else { BROWSERS })
+            .any(|word| name.eq_ignore_ascii_case(word))
 }
 
 /// An IPv6 address that has a colon at `colon`. Not `::` and `::1`; in the short form only what begins as addresses

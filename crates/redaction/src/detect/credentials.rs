@@ -52,10 +52,10 @@ fn base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// A JSON Web Token that begins with `eyJ` at `start`: the header decodes to a JSON object with `alg` (RFC 7515, section
+/// A JSON Web Token that begins at `start` with `ey` or `ew`, which is `{` and a quote or white space: the header decodes to a JSON object with `alg` (RFC 7515, section
 /// 4.1.1), and a second part follows; signature, or the parts of an encrypted token, may be cut off.
 pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
-    if base64url(before(text, start)) {
+    if base64url(before(text, start)) || !matches!(byte(text, start + 1), b'y' | b'w') {
         return None;
     }
     let header = run(
@@ -120,6 +120,8 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     // In whatever character set.
     let fits =
         decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);
+    // Some words in small letters decode to a colon by chance.
+    let fits = fits && !token.iter().all(u8::is_ascii_lowercase);
     fits.then_some(start..start + token.len() + padding)
 }
 

@@ -1,6 +1,7 @@
 //! Home directories: the name in them is a person's.
 
-use super::{Span, before, byte, run, run_back, starts};
+use super::context;
+use super::{Span, before, byte, run, run_back, starts, word};
 
 /// Directories beside those of users.
 const SHARED: [&[u8]; 9] = [
@@ -60,6 +61,7 @@ pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
         name_start,
         |byte| byte > b' ' && byte != 0x7f && !b"/\\:\"'`,;()[]{}<>|*?&=#!$".contains(&byte),
     );
+    let name_with_spaces = spaced(text, separator, name_start, name);
     // A full stop at the end of a sentence.
     let name = name.get(..name.iter().rposition(|byte| *byte != b'.')? + 1)?;
     if SHARED.contains(&name)
@@ -70,7 +72,120 @@ pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
         return None;
     }
     let start = beginning(text, separator, slash)?;
-    Some(start..name_start + name.len())
+    if slash == b'/'
+        && start == separator
+        && is_page(text, separator, name, name_start + name.len())
+    {
+        return None;
+    }
+    Some(start..name_start + name.len().max(name_with_spaces))
+}
+
+/// Returns the length of a name with spaces, on Windows: `C:\Users\Jane Roe\Desktop`. The name ends at a separator, or at
+/// the quote before the path; the length of any other name is 0.
+fn spaced(text: &[u8], separator: usize, start: usize, first: &[u8]) -> usize {
+    let slash = byte(text, separator);
+    let drive = before(text, separator) == b':';
+    if (slash != b'\\' && !drive) || byte(text, start + first.len()) != b' ' {
+        return 0;
+    }
+    let limit = text.get(..text.len().min(start + 64)).unwrap_or_default();
+    let name = run(limit, start, |byte| {
+        byte >= 0x80 || byte.is_ascii_alphanumeric() || b" .-_'()".contains(&byte)
+    });
+    let quote = separator.checked_sub(3).map_or(0, |at| byte(text, at));
+    let end = byte(text, start + name.len());
+    let ends = end == slash || (matches!(quote, b'"' | b'\'') && end == quote);
+    if ends && !name.ends_with(b" ") {
+        name.len()
+    } else {
+        0
+    }
+}
+
+/// First parts of the paths of web sites.
+const PAGES: [&[u8]; 48] = [
+    b"page",
+    b"pages",
+    b"index",
+    b"main",
+    b"news",
+    b"about",
+    b"contact",
+    b"login",
+    b"logout",
+    b"signin",
+    b"signup",
+    b"register",
+    b"dashboard",
+    b"settings",
+    b"profile",
+    b"account",
+    b"search",
+    b"help",
+    b"faq",
+    b"feed",
+    b"blog",
+    b"posts",
+    b"products",
+    b"product",
+    b"shop",
+    b"cart",
+    b"checkout",
+    b"welcome",
+    b"overview",
+    b"assets",
+    b"static",
+    b"images",
+    b"img",
+    b"css",
+    b"js",
+    b"view",
+    b"views",
+    b"list",
+    b"details",
+    b"section",
+    b"content",
+    b"api",
+    b"events",
+    b"offers",
+    b"categories",
+    b"create",
+    b"edit",
+    b"new",
+];
+
+/// Endings of files that browsers load.
+const WEB: [&[u8]; 9] = [
+    b".html", b".htm", b".php", b".jsp", b".aspx", b".js", b".css", b".png", b".svg",
+];
+
+/// Words before the path of a request.
+const REQUESTS: [&[u8]; 15] = [
+    b"GET",
+    b"POST",
+    b"PUT",
+    b"DELETE",
+    b"HEAD",
+    b"PATCH",
+    b"OPTIONS",
+    b"route",
+    b"endpoint",
+    b"href",
+    b"redirect",
+    b"redirected",
+    b"navigate",
+    b"visited",
+    b"pageview",
+];
+
+/// Returns true for the path of a page of a web site.
+fn is_page(text: &[u8], separator: usize, name: &[u8], end: usize) -> bool {
+    PAGES.iter().any(|page| name.eq_ignore_ascii_case(page))
+        || WEB.iter().any(|ending| name.ends_with(ending))
+        || name.iter().all(u8::is_ascii_digit)
+        || matches!(byte(text, end), b'?' | b'#') && word(byte(text, end + 1))
+        || context::said(text, separator, &REQUESTS)
 }
 
 /// Where the path begins, drive included; none if it does not begin there.

@@ -1,5 +1,6 @@
 //! Keys and tokens that their issuers gave a prefix to be found by.
 
+use super::assigned::is_aws_secret;
 use super::{Span, before, byte, run, run_back, starts, word};
 
 fn alphanumeric(byte: u8) -> bool {
@@ -34,6 +35,25 @@ pub(in super::super) fn aws(text: &[u8], i: usize) -> Option<Span> {
     }
     let base32 = |byte: u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte);
     exactly(text, start, start + 4, 16, base32)
+}
+
+/// Bytes behind an access key id in which its secret is looked for.
+const BEHIND: usize = 32;
+
+/// A secret access key behind an access key id with its `I` at `i`, with a colon or the name of a key between them.
+pub(in super::super) fn aws_secret_behind(text: &[u8], i: usize) -> Option<Span> {
+    let id = aws(text, i)?;
+    let part = |byte: u8| alphanumeric(byte) || matches!(byte, b'+' | b'/');
+    let mut at = id.end;
+    while at < text.len() && at - id.end <= BEHIND {
+        let token = run(text.get(..text.len().min(at + 41))?, at, part).len();
+        let value = text.get(at..at + token)?;
+        if is_aws_secret(value) && !part(byte(text, at + token)) {
+            return Some(at..at + token);
+        }
+        at += token.max(1);
+    }
+    None
 }
 
 /// An API key of Google Cloud with its `I` at `i`: `AIza` and 35 characters of base64url.
@@ -142,7 +162,8 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
         let token = run(text, underscore + 1, |byte| {
             alphanumeric(byte) || b"+/=".contains(&byte)
         });
-        let fits = token.len() >= 24 && varied(token) && !word(before(text, start));
+        let random = varied(token) || scrambled(token);
+        let fits = token.len() >= 24 && random && !word(before(text, start));
         return fits.then_some(start..underscore + 1 + token.len());
     }
     let start = underscore.checked_sub(2)?;
@@ -153,8 +174,32 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     }
     let body = underscore + b"_live_".len();
     let token = run(text, body, |byte| alphanumeric(byte) || byte == b'_');
-    let fits = token.len() >= 16 && token.iter().any(u8::is_ascii_digit);
+    let fits = token.len() >= 16 && token.iter().any(u8::is_ascii_digit) || scrambled(token);
     fits.then_some(start..body + token.len())
+}
+
+/// Returns true for letters that look random. One key of 24 characters in 60 has no digit; words have one capital letter, at
+/// their beginning.
+fn scrambled(token: &[u8]) -> bool {
+    let pairs = |of: fn(&u8) -> bool| {
+        let both = |pair: &&[u8]| pair.iter().all(of);
+        token.windows(2).filter(both).count()
+    };
+    // A small letter between two capital ones.
+    let alone = token.windows(3).any(|three| match three {
+        [first, small, last] => {
+            first.is_ascii_uppercase() && small.is_ascii_lowercase() && last.is_ascii_uppercase()
+        }
+        _ => false,
+    });
+    let mut letters: Vec<u8> = token.to_vec();
+    letters.sort_unstable();
+    letters.dedup();
+    token.len() >= 20
+        && token.iter().all(u8::is_ascii_alphabetic)
+        && letters.len() >= 10
+        && token.iter().any(u8::is_ascii_lowercase)
+        && (pairs(u8::is_ascii_uppercase) > 1 || alone)
 }
 
 /// How far the end of a private key is looked for, in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Span, before, byte, luhn, word};
+use super::context::{self, COUNTERS, PARTS};
+use super::{Span, before, byte, luhn, run, word};
 
 /// Groups of digits, separated by one byte each, always the same.
 pub(super) struct Groups {
@@ -84,7 +85,65 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
     let goes_on = after == b'.' && byte(text, end + 1).is_ascii_digit();
     // An underscore too: `4111111111111111_1`.
     let longer = after.is_ascii_alphanumeric() || goes_on;
-    (!longer && valid_card(text, start, end)).then_some(start..end)
+    if longer || !valid_card(text, start, end) || (count == 1 && is_counter(text, start)) {
+        return None;
+    }
+    Some(start..end + stripe(text, end))
+}
+
+/// Returns true if the word before a number says that it is a count or an id, unless the id is that of a card.
+fn is_counter(text: &[u8], start: usize) -> bool {
+    let mut card = false;
+    let id = context::find(text, start, false, |word| {
+        word.eq_ignore_ascii_case(b"id") || word.ends_with(b"Id")
+    });
+    if id {
+        let known: [&[u8]; 5] = [b"card", b"pan", b"payment", b"cc", b"account"];
+        let near = text
+            .get(start.saturating_sub(16)..start)
+            .unwrap_or_default();
+        card = known.iter().any(|word| {
+            near.windows(word.len())
+                .any(|near| near.eq_ignore_ascii_case(word))
+        });
+    }
+    (id && !card) || context::said(text, start, &COUNTERS)
+}
+
+/// Returns the length of the rest of track 2 of a magnetic stripe: `=`, date, service code and the issuer's data (ISO/IEC
+/// 7813).
+fn stripe(text: &[u8], end: usize) -> usize {
+    if byte(text, end) != b'=' {
+        return 0;
+    }
+    let limit = text.len().min(end + 32);
+    let digits = run(text.get(..limit).unwrap_or_default(), end + 1, |byte| {
+        byte.is_ascii_digit()
+    });
+    match digits.len() {
+        0..7 => 0,
+        length => 1 + length,
+    }
+}
+
+/// Track 1 of a magnetic stripe whose number begins at `start`, after `B`: to its end or the longest there is, with the name and what
+/// the issuer keeps there (ISO/IEC 7813).
+pub(in super::super) fn track(text: &[u8], start: usize) -> Option<Span> {
+    if !matches!(before(text, start), b'B' | b'b') || word(before(text, start - 1)) {
+        return None;
+    }
+    let limit = text.get(..text.len().min(start + 79)).unwrap_or_default();
+    let number = run(limit, start, |byte| byte.is_ascii_digit()).len();
+    let end = start + number;
+    if byte(text, end) != b'^' || !valid_card(text, start, end) {
+        return None;
+    }
+    let rest = run(limit, end, |byte| {
+        byte >= b' ' && byte != b'?' && !b"\"';{}".contains(&byte)
+    });
+    let from = start - 1 - usize::from(before(text, start - 1) == b'%');
+    let sentinel = usize::from(byte(text, end + rest.len()) == b'?');
+    Some(from..end + rest.len() + sentinel)
 }
 
 fn valid_card(text: &[u8], start: usize, end: usize) -> bool {
@@ -112,10 +171,10 @@ fn known_card(digits: &[u8]) -> bool {
         },
         // Mastercard, Mir.
         2200..=2204 | 2221..=2720 | 5100..=5599 => 16..=16,
-        // Maestro.
-        5000..=5099 | 5600..=5899 | 6304 | 6759 | 6761..=6763 => 16..=19,
+        // Maestro, RuPay.
+        5018 | 5020 | 5038 | 5080..=5089 | 5893 | 6304 | 6759 | 6761..=6763 => 16..=19,
         // Discover, RuPay, UnionPay.
-        6000..=6099 | 6200..=6299 | 6440..=6599 | 8100..=8299 => 16..=19,
+        6000..=6099 | 6200..=6299 | 6440..=6599 | 8100..=8171 => 16..=19,
         _ => return false,
     };
     lengths.contains(&digits.len())
@@ -143,5 +202,5 @@ pub(in super::super) fn us_ssn(text: &[u8], start: usize) -> Option<Span> {
         || area.starts_with(b"9")
         || group == b"00"
         || serial == b"0000";
-    (!never).then_some(start..end)
+    (!never && !context::said(text, start, &PARTS)).then_some(start..end)
 }

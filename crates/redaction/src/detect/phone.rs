@@ -1,5 +1,6 @@
 //! Telephone numbers.
 
+use super::context::{self, PARTS};
 use super::numbers::Groups;
 use super::{Span, before, byte, word};
 
@@ -120,7 +121,8 @@ fn national(text: &[u8], digits: usize, start: usize) -> Option<Span> {
     };
     let after = byte(text, end);
     let goes_on = matches!(after, b'-' | b'.' | b'/' | b':') && word(byte(text, end + 1));
-    (!word(after) && !goes_on).then_some(start..end)
+    let part = start == digits && context::said(text, start, &PARTS);
+    (!word(after) && !goes_on && !part).then_some(start..end)
 }
 
 /// The end of `415) 555-2671` or `030) 1234567`.

@@ -303,6 +303,8 @@ impl Server {
             };
             self.breaker.failed();
         }
+        let url = url.to_string();
+        let url = tributary_config::without_url_secrets(&url);
         Err(Failure::Unreachable(format!("{url}: {last}")))
     }
 
@@ -324,7 +326,11 @@ impl Server {
                     asked.map_err(Attempt::Again)?
                 }
                 false => {
-                    let again = |reason| Attempt::Again(format!("redirected to {url}: {reason}"));
+                    let again = |reason| {
+                        let url = url.to_string();
+                        let url = tributary_config::without_url_secrets(&url);
+                        Attempt::Again(format!("redirected to {url}: {reason}"))
+                    };
                     let connector = self.elsewhere(&url).map_err(again)?;
                     let addresses = self.network.addresses(&connector).await;
                     let addresses = addresses.map_err(|error| again(error.0))?;

@@ -80,7 +80,7 @@ impl Drop for UnderWay<'_> {
                 otelcol.component.id = %self.shared.id,
                 otelcol.component.kind = "receiver",
                 profile = %self.job.profile,
-                url = %self.job.url,
+                url = %shown(&self.job.url),
                 after = ?self.began.elapsed(),
                 suppressed,
                 "Gave up a profile that was being taken: the receiver ends, or the target is gone"
@@ -219,7 +219,7 @@ impl Job {
                 otelcol.component.id = %shared.id,
                 otelcol.component.kind = "receiver",
                 profile = %self.profile,
-                url = %self.url,
+                url = %shown(&self.url),
                 error = message,
                 suppressed,
                 "Cannot scrape a profile; it will be tried again, less and less often"
@@ -228,7 +228,7 @@ impl Job {
                 otelcol.component.id = %shared.id,
                 otelcol.component.kind = "receiver",
                 profile = %self.profile,
-                url = %self.url,
+                url = %shown(&self.url),
                 error = message,
                 "Cannot scrape a profile"
             ),
@@ -242,7 +242,7 @@ impl Job {
                 otelcol.component.id = %shared.id,
                 otelcol.component.kind = "receiver",
                 profile = %self.profile,
-                url = %self.url,
+                url = %shown(&self.url),
                 error = %refused,
                 suppressed,
                 "Dropped a profile that was scraped: it was refused"
@@ -256,10 +256,15 @@ impl Job {
                 otelcol.component.id = %shared.id,
                 otelcol.component.kind = "receiver",
                 profile = %self.profile,
-                url = %self.url,
+                url = %shown(&self.url),
                 failures,
                 "Scraping a profile works again"
             );
         }
     }
+}
+
+/// A URL as it is logged, without the secrets in its parameters.
+fn shown(url: &Uri) -> String {
+    tributary_config::without_url_secrets(&url.to_string()).into_owned()
 }

@@ -1,0 +1,335 @@
+//! Values that are never shown, by the names of their keys and by their places in URLs.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// Stands for a secret. Always as long, so that not even the length is told.
+pub(super) const MASK: &str = "*****";
+
+/// Parts of the names of keys whose values are secret whatever reads them: for unknown keys and for parameters of URLs.
+const WORDS: [&str; 11] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "authorization",
+    "credential",
+    "api_key",
+    "api-key",
+    "apikey",
+    "hmac",
+];
+
+/// The types whose values are secret, by their names in the schema.
+const SECRETS: [&str; 1] = ["Secret"];
+const MAPS: [&str; 1] = ["Headers"];
+
+/// The JSON Schema of a configuration with all components.
+static SCHEMA: OnceLock<fn() -> Value> = OnceLock::new();
+
+/// Makes every key with a secret type in this JSON Schema a key whose value is never shown. Until it is called, only
+/// [`WORDS`] tell; the first call counts.
+pub fn reveal_no_value_of(schema: fn() -> Value) {
+    let _ = SCHEMA.set(schema);
+}
+
+/// Keys whose values are secret, as the types of all components in this build say.
+struct Keys {
+    /// The value is a secret itself.
+    scalars: BTreeSet<String>,
+    /// The value has names, which are shown, and secrets behind them.
+    maps: BTreeSet<String>,
+}
+
+/// Computed at the first message, not at every start.
+fn keys() -> &'static Keys {
+    static NONE: Keys = Keys {
+        scalars: BTreeSet::new(),
+        maps: BTreeSet::new(),
+    };
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    match SCHEMA.get() {
+        Some(schema) => KEYS.get_or_init(|| Keys::of(&schema())),
+        None => &NONE,
+    }
+}
+
+impl Keys {
+    fn of(schema: &Value) -> Self {
+        let collect = |types: &[&str]| {
+            let mut keys = BTreeSet::new();
+            keys_of(schema, types, &mut keys);
+            keys
+        };
+        Keys {
+            scalars: collect(&SECRETS),
+            maps: collect(&MAPS),
+        }
+    }
+}
+
+/// Adds the names of properties of one of the types.
+fn keys_of(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(object) => {
+            let properties = object.get("properties").and_then(Value::as_object);
+            for (name, property) in properties.into_iter().flatten() {
+                if is_of(property, types) {
+                    keys.insert(name.to_lowercase());
+                }
+            }
+            for part in object.values() {
+                keys_of(part, types, keys);
+            }
+        }
+        Value::Array(parts) => {
+            for part in parts {
+                keys_of(part, types, keys);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns true for a property of one of the types, and for a list or a choice with one of them.
+fn is_of(property: &Value, types: &[&str]) -> bool {
+    match property {
+        Value::Object(object) => object.iter().any(|(key, value)| match key.as_str() {
+            "$ref" => value
+                .as_str()
+                .and_then(|reference| reference.rsplit('/').next())
+                .is_some_and(|name| types.contains(&name)),
+            "properties" => false,
+            _ => is_of(value, types),
+        }),
+        Value::Array(parts) => parts.iter().any(|part| is_of(part, types)),
+        _ => false,
+    }
+}
+
+/// The secret part of a key's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sensitivity {
+    /// All of it.
+    Value,
+    /// The values in it.
+    Map,
+}
+
+/// Returns the secret part of a key's value. Mistyped names count, too: an unknown key is often one of these.
+pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
+    let key = key.trim().trim_start_matches("- ").trim();
+    let key = key.trim_matches(['"', '\'']).to_lowercase();
+    // In `--set a.b.pasword=x` it is the last part.
+    let last = key.rsplit(['.', ':']).next().unwrap_or_default();
+    let like = |word: &str| last == word || strsim::jaro_winkler(last, word) > 0.9;
+    if WORDS.iter().any(|word| key.contains(word) || like(word))
+        || keys().scalars.iter().any(|name| like(name))
+    {
+        return Some(Sensitivity::Value);
+    }
+    // In `--set a.headers.x-tenant=x` it is a part before the last one.
+    let inside = key.split('.').any(|part| keys().maps.contains(part));
+    // `readers` is nearer to `headers` than other words may be to each other.
+    let mistyped = |name: &String| strsim::jaro_winkler(last, name) > 0.95;
+    (inside || keys().maps.iter().any(mistyped)).then_some(Sensitivity::Map)
+}
+
+/// Returns the secret part of what stands below a key in other lines. The key must be spelled right and be no component's
+/// id: below `bearertokenauth/token` there is more than a secret.
+pub(super) fn below_key(key: &str) -> Option<Sensitivity> {
+    let key = key.trim().trim_start_matches("- ").trim();
+    let key = key.trim_matches(['"', '\'']).to_lowercase();
+    let ends = WORDS.iter().any(|word| key.ends_with(word));
+    if keys().maps.contains(&key) {
+        return Some(Sensitivity::Map);
+    }
+    (keys().scalars.contains(&key) || ends && !key.contains('/')).then_some(Sensitivity::Value)
+}
+
+/// Returns true for a parameter of a URL whose value is secret.
+fn is_secret_parameter(name: &str) -> bool {
+    let name = name.to_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
+        || ["key", "auth", "sig", "signature", "pwd", "pass", "sas"]
+            .iter()
+            .any(|end| {
+                name == *end
+                    || name.ends_with(&format!("_{end}"))
+                    || name.ends_with(&format!("-{end}"))
+            })
+        || name.ends_with("key")
+}
+
+/// The secrets that URLs in a text carry: passwords, or tokens in place of a user, and the values of parameters that say so.
+pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let start = at + 3;
+        let rest = text.get(start..).unwrap_or_default();
+        let ends =
+            |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | '<' | '>');
+        let url = rest.split(ends).next().unwrap_or_default();
+        let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
+        // A password may have a slash in it; a port has not.
+        let port = authority
+            .rsplit_once(':')
+            .is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let user = match authority.rfind('@') {
+            Some(at) => authority.get(..at),
+            None if !port && !authority.contains(['[', '$']) => {
+                url.rfind('@').and_then(|at| url.get(..at))
+            }
+            None => None,
+        };
+        let Some(user) = user else {
+            continue;
+        };
+        let password = user.find(':').map_or(0, |colon| colon + 1);
+        if password < user.len() {
+            found.push(start + password..start + user.len());
+        }
+    }
+    for (at, _) in text.match_indices(['?', '&', ';']) {
+        let rest = text.get(at + 1..).unwrap_or_default();
+        let name = rest
+            .split(|letter: char| {
+                !(letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.'))
+            })
+            .next()
+            .unwrap_or_default();
+        let Some(value) = rest
+            .get(name.len()..)
+            .and_then(|rest| rest.strip_prefix('='))
+        else {
+            continue;
+        };
+        let ends = |letter: char| {
+            letter.is_whitespace() || matches!(letter, '&' | '"' | '\'' | '`' | '#' | '<' | '>')
+        };
+        let value = value.split(ends).next().unwrap_or_default();
+        if !value.is_empty() && is_secret_parameter(name) {
+            let start = at + 1 + name.len() + 1;
+            found.push(start..start + value.len());
+        }
+    }
+    found.retain(|range| {
+        let value = text.get(range.clone()).unwrap_or_default();
+        // `${env:NAME}` says where a secret is, not what it is.
+        let reference = value.starts_with("${") && value.ends_with('}') && !value.contains(":-");
+        !reference && value != MASK
+    });
+    found.sort_unstable_by_key(|range| (range.start, range.end));
+    found
+}
+
+/// A text in which the secrets that URLs carry are masked, for logs, errors and whatever else is shown.
+pub fn without_url_secrets(text: &str) -> Cow<'_, str> {
+    let secrets = in_urls(text);
+    if secrets.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut copied = 0;
+    for secret in secrets {
+        if secret.start < copied {
+            continue;
+        }
+        shown.push_str(text.get(copied..secret.start).unwrap_or_default());
+        shown.push_str(MASK);
+        copied = secret.end;
+    }
+    shown.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_secret_type_makes_its_key_sensitive() {
+        reveal_no_value_of(|| {
+            serde_json::json!({"properties": {
+                "key_pem": {"$ref": "#/$defs/Secret"},
+                "headers": {"anyOf": [{"$ref": "#/$defs/Headers"}]},
+                "name": {"type": "string"},
+            }})
+        });
+        for key in [
+            "hmac_key", "key_pem", "password", "token", "hmac-key", "HMAC_KEY", "hmac_kee",
+        ] {
+            assert_eq!(of_key(key), Some(Sensitivity::Value), "{key}");
+        }
+        for key in [
+            "headers",
+            "\"headers\"",
+            "exporters.otlp_http.headers.x-tenant",
+        ] {
+            assert_eq!(of_key(key), Some(Sensitivity::Map), "{key}");
+        }
+        assert_eq!(below_key("hmac_key"), Some(Sensitivity::Value));
+        assert_eq!(below_key("headers"), Some(Sensitivity::Map));
+        for id in [
+            "bearertokenauth/both",
+            "bearertokenauth",
+            "basicauth/token",
+            "redaction",
+        ] {
+            assert_eq!(below_key(id), None, "{id}");
+        }
+        for key in [
+            "readers",
+            "endpoint",
+            "timeout",
+            "cert_file",
+            "name",
+            "action",
+            "receivers",
+        ] {
+            assert_eq!(of_key(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn url_secrets_are_masked_and_the_rest_is_shown() {
+        for (text, expected) in [
+            (
+                "http://jane:hunter2@host:4318/v1",
+                "http://jane:*****@host:4318/v1",
+            ),
+            (
+                "http://jane:hun/ter2@host:4318/v1",
+                "http://jane:*****@host:4318/v1",
+            ),
+            ("\"https://hunter2@host\" is", "\"https://*****@host\" is"),
+            (
+                "https://h/v1?api_key=hunter2&a=b",
+                "https://h/v1?api_key=*****&a=b",
+            ),
+            (
+                "/v1?a=b&x-token=hunter2 failed",
+                "/v1?a=b&x-token=***** failed",
+            ),
+            ("https://h/?sig=a%2Bb", "https://h/?sig=*****"),
+            ("http://u:${env:P}@h", "http://u:${env:P}@h"),
+            ("http://u:${env:P:-hunter2}@h", "http://u:*****@h"),
+        ] {
+            assert_eq!(without_url_secrets(text), expected);
+            assert_eq!(without_url_secrets(expected), expected);
+        }
+        for text in [
+            "http://host:4318/a@b",
+            "http://[::1]:80/@x",
+            "a?b=c&d=e",
+            "user@host",
+        ] {
+            assert_eq!(without_url_secrets(text), text);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Words before a place, which say that a number is no address, card or person, but a version, a part or an order.
+
+use super::{before, run_back};
+
+/// Bytes before a place in which words are looked for.
+const FAR: usize = 56;
+
+/// The most words that are looked at.
+const WORDS: usize = 6;
+
+/// Words between a noun and its number: `version is 1.2.3.4`, `part no. 17`.
+const DIRECT: [&[u8]; 6] = [b"is", b"no", b"nr", b"num", b"number", b"was"];
+
+/// Words and numbers between a verb and a number: `upgraded from 1.2.3.4 to 1.2.3.5`.
+const FAR_FILLERS: [&[u8]; 4] = [b"to", b"from", b"the", b"with"];
+
+/// Returns true if the noun before `start` is in `words`: `part 17`, `part no. 17`.
+pub(super) fn said(text: &[u8], start: usize, words: &[&[u8]]) -> bool {
+    find(text, start, false, |word| is_one_of(word, words))
+}
+
+/// Returns true for one of the words, in any case of its letters.
+pub(super) fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
+/// Returns true if a word before `start` fits. Fillers are passed over, and if `far` is set more of them and numbers; the
+/// first other word that does not fit ends the search. `order_id` is two words.
+pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) -> bool) -> bool {
+    let first = start.saturating_sub(FAR);
+    let separator = |byte: u8| b" =:\"'`(>[#\\_-/.".contains(&byte);
+    let digits = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let mut end = start;
+    for _ in 0..WORDS {
+        end -= run_back(text, end, end - first, separator);
+        let mut length = run_back(text, end, end - first, |byte| byte.is_ascii_alphanumeric());
+        if before(text, end).is_ascii_digit() {
+            // A number with dots is one word.
+            length = length.max(run_back(text, end, end - first, digits));
+        }
+        let mut word = text.get(end - length..end).unwrap_or_default();
+        end -= length;
+        if word.eq_ignore_ascii_case(b"n")
+            && matches!(text.get(..end), Some([.., b'p' | b'P', b'/']))
+        {
+            word = b"pn";
+        }
+        if word.is_empty() {
+            return false;
+        }
+        if fits(word) {
+            return true;
+        }
+        let number = word.iter().copied().all(digits);
+        if !is_one_of(word, &DIRECT) && !(far && (number || is_one_of(word, &FAR_FILLERS))) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Nouns of numbers that have the groups of telephone and social security numbers.
+pub(super) const PARTS: [&[u8]; 26] = [
+    b"part",
+    b"parts",
+    b"partno",
+    b"pn",
+    b"sku",
+    b"item",
+    b"model",
+    b"serial",
+    b"sn",
+    b"order",
+    b"catalog",
+    b"catalogue",
+    b"ref",
+    b"reference",
+    b"lot",
+    b"batch",
+    b"article",
+    b"product",
+    b"invoice",
+    b"ticket",
+    b"stock",
+    b"build",
+    b"material",
+    b"component",
+    b"ext",
+    b"mpn",
+];
+
+/// Nouns of numbers that have as many digits as cards.
+pub(super) const COUNTERS: [&[u8]; 22] = [
+    b"order",
+    b"orderid",
+    b"invoice",
+    b"ticket",
+    b"trace",
+    b"traceid",
+    b"span",
+    b"spanid",
+    b"request",
+    b"requestid",
+    b"req",
+    b"seq",
+    b"sequence",
+    b"offset",
+    b"timestamp",
+    b"ts",
+    b"time",
+    b"tracking",
+    b"serial",
+    b"sku",
+    b"nonce",
+    b"epoch",
+];
