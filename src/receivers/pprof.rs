@@ -3,9 +3,9 @@
 //! Each section of the configuration is one way that files come. All of them end in the `intake`, which converts and
 //! hands on; nothing is acknowledged before the pipeline took it, and the receiver itself holds nothing.
 //!
-//! A file becomes one OTLP profile for each of its sample types, in one scope named `tributary/receiver/pprof`. Where it
-//! is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name` says so. They have ids, so
-//! that a repetition is known on the way without a look at what is in them.
+//! A file becomes one OTLP profile for each of its sample types, in one scope, which has the name that backends show
+//! for such a profile. Where it is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name`
+//! says so. They have ids, so that a repetition is known on the way without a look at what is in them.
 
 mod config;
 pub mod cpu_profile;

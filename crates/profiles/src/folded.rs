@@ -12,32 +12,66 @@ use super::id::{LocationId, StackId};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::top::{frame_names, of_type};
 
-/// A line that is none.
+/// Why text is not read as folded stacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no folded stack: it must end with a space and a whole number")]
-pub struct BadLine {
-    /// Which one, from 1.
-    pub line: usize,
+pub enum FoldedError {
+    /// A line does not end with a number.
+    #[error("line {line} is no folded stack: it must end with a space and a whole number")]
+    NoNumber {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A line ends with a number that is not whole.
+    #[error(
+        "line {line} ends with `{number}`, which is not a whole number; multiply all values by a power of ten"
+    )]
+    NotWhole {
+        /// The line, from 1.
+        line: usize,
+        /// The end of the line.
+        number: String,
+    },
+    /// A line ends with a number that has more than 64 bits.
+    #[error("line {line} ends with `{number}`, which has more than 64 bits")]
+    TooLarge {
+        /// The line, from 1.
+        line: usize,
+        /// The end of the line.
+        number: String,
+    },
+    /// Every line has two numbers, as difffolded.pl writes them.
+    #[error(
+        "every line ends with two numbers, as difffolded.pl writes them: these are two profiles. \
+         `collector profiles diff` compares the files that they were made of"
+    )]
+    TwoNumbers,
 }
 
-/// Reads folded stacks as one profile that counts samples. Equal stacks are added up.
+/// Reads folded stacks as one profile that counts samples, and adds up equal stacks. Spaces or tabs separate a stack from its
+/// number. A byte order mark, empty lines, and comments (lines that begin with `#` and a space) are left out.
 ///
 /// # Errors
-/// A line is no folded stack. Empty ones are left out.
-pub fn read(text: &str) -> Result<Profiles, BadLine> {
+/// A line is no folded stack, or every line has two numbers.
+pub fn read(text: &str) -> Result<Profiles, FoldedError> {
     let mut profiles = Profiles::default();
     let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
+    let (mut stacks, mut with_two_numbers) = (0_u64, 0_u64);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim_end();
-        if line.is_empty() {
+        if line.is_empty() || line == "#" || line.starts_with("# ") || line.starts_with("#\t") {
             continue;
         }
-        let bad = BadLine { line: number };
-        let (stack, value) = line.rsplit_once(' ').ok_or(bad.clone())?;
-        let value: i64 = value.parse().map_err(|_| bad)?;
+        let (stack, value) = stack_and_value(line, number)?;
+        stacks += 1;
+        with_two_numbers += u64::from(ends_with_number(stack));
         // Nothing before the number is a stack without frames.
-        let total = totals.entry(stack.trim()).or_default();
+        let total = totals.entry(stack).or_default();
         *total = total.saturating_add(value);
+    }
+    // The name of a frame may end with a number, as in `worker 7`, but not the last frame of every stack.
+    if stacks > 1 && with_two_numbers == stacks {
+        return Err(FoldedError::TwoNumbers);
     }
     let dictionary = &mut profiles.dictionary;
     let mut samples = Samples::default();
@@ -75,6 +109,54 @@ pub fn read(text: &str) -> Result<Profiles, BadLine> {
         ..ResourceProfiles::default()
     }];
     Ok(profiles)
+}
+
+/// Splits a line into its stack and its value.
+fn stack_and_value(line: &str, number: usize) -> Result<(&str, i64), FoldedError> {
+    let no_number = FoldedError::NoNumber { line: number };
+    let (stack, value) = line.rsplit_once([' ', '\t']).ok_or(no_number.clone())?;
+    let text = value.to_owned();
+    match value.parse() {
+        Ok(value) => Ok((stack.trim(), value)),
+        Err(_) if is_whole(value) => Err(FoldedError::TooLarge {
+            line: number,
+            number: text,
+        }),
+        Err(_) if is_number(value) => Err(FoldedError::NotWhole {
+            line: number,
+            number: text,
+        }),
+        Err(_) => Err(no_number),
+    }
+}
+
+fn ends_with_number(stack: &str) -> bool {
+    let last = stack.rsplit_once([' ', '\t']);
+    last.is_some_and(|(_, last)| is_number(last))
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns true for decimal numbers. Rust also parses `nan`, `inf` and `infinity`, which are names of frames here.
+fn is_number(text: &str) -> bool {
+    text.contains(|character: char| character.is_ascii_digit()) && text.parse::<f64>().is_ok()
+}
+
+/// Returns true if the first line is a folded stack of two frames or more. An error message such as `error 404` has no `;`.
+pub(super) fn begins_like(text: &[u8]) -> bool {
+    const LONGEST: usize = 64 << 10;
+    let start = text.get(..LONGEST).unwrap_or(text);
+    let line = start.trim_ascii_start().split(|byte| *byte == b'\n').next();
+    let line = line.and_then(|line| str::from_utf8(line).ok());
+    line.is_some_and(|line| {
+        let printable = !line.contains(|character: char| {
+            character.is_control() && character != '\t' && character != '\r'
+        });
+        printable && line.contains(';') && ends_with_number(line.trim_end())
+    })
 }
 
 /// All profiles of a sample type as folded stacks, in alphabetical order. Semicolons and line breaks in names become
@@ -139,8 +221,51 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_number_is_named() {
-        assert_eq!(read("a 1\nb;c\n").unwrap_err(), BadLine { line: 2 });
-        assert_eq!(read("a 1.5").unwrap_err(), BadLine { line: 1 });
+    fn line_without_a_whole_number_is_named_in_the_error() {
+        assert_eq!(
+            read("a 1\nb;c\n").unwrap_err(),
+            FoldedError::NoNumber { line: 2 }
+        );
+        let number = |text: &str| text.to_owned();
+        assert_eq!(
+            read("a 1.5").unwrap_err(),
+            FoldedError::NotWhole {
+                line: 1,
+                number: number("1.5")
+            }
+        );
+        assert_eq!(
+            read("a 99999999999999999999").unwrap_err(),
+            FoldedError::TooLarge {
+                line: 1,
+                number: number("99999999999999999999")
+            }
+        );
+    }
+
+    fn read_and_written(text: &str) -> String {
+        let profiles = read(text).unwrap();
+        let kind = sample_type(&profiles, None).unwrap();
+        write(&profiles, kind)
+    }
+
+    #[test]
+    fn mark_tabs_and_comments_are_not_part_of_stacks() {
+        let text = "\u{feff}# made by 7\nmain;a\t1\n#\nmain;b \t 2\r\n#fragment;c 3\n";
+        assert_eq!(
+            read_and_written(text),
+            "#fragment;c 3\nmain;a 1\nmain;b 2\n"
+        );
+    }
+
+    #[test]
+    fn two_numbers_in_every_line_are_refused() {
+        let two = "main;a 1 2\nmain;b 3 4\n";
+        assert_eq!(read(two).unwrap_err(), FoldedError::TwoNumbers);
+        let with_fraction = read("a 1.5 2\nb 1 2\n");
+        assert_eq!(with_fraction.unwrap_err(), FoldedError::TwoNumbers);
+        // Threads are often called so.
+        let names = "main;worker 7 2\nmain;b 3\n";
+        assert_eq!(read_and_written(names), "main;b 3\nmain;worker 7 2\n");
     }
 }

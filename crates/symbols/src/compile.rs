@@ -172,7 +172,7 @@ pub(super) fn compile_bytes(
     model::straighten(&mut debug);
     name_functions(&symbols, &mut model);
     // Assembler has lines and no functions; labels are what it has.
-    let debug = name_lines(debug, &symbols);
+    let debug = name_lines(debug, &symbols, &model);
     let ranges = model::fill(model::fill(go, &debug), &symbols);
     drop((debug, symbols));
     if ranges.is_empty() {
@@ -266,12 +266,12 @@ fn name_functions(symbols: &[Range], model: &mut Model) {
     }
 }
 
-/// Gives names to lines that have no function. Lines without a name are left out.
-fn name_lines(ranges: Vec<Range>, symbols: &[Range]) -> Vec<Range> {
+/// Gives names to lines that have no function, or one without any name. Lines without a name are left out.
+fn name_lines(ranges: Vec<Range>, symbols: &[Range], model: &Model) -> Vec<Range> {
     let mut named = Vec::with_capacity(ranges.len());
     let mut symbols = symbols.iter().peekable();
     for range in ranges {
-        if range.context != NO_CONTEXT {
+        if range.context != NO_CONTEXT && model.is_named(range.context) {
             named.push(range);
             continue;
         }

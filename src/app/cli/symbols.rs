@@ -195,9 +195,11 @@ fn lookup(
             let _ = write!(text, "  {}", printable(function.name));
             if !function.file.is_empty() {
                 let _ = write!(text, " at {}:{}", printable(function.file), frame.line);
-            }
-            if frame.column != 0 {
-                let _ = write!(text, ":{}", frame.column);
+                if frame.column != 0 {
+                    let _ = write!(text, ":{}", frame.column);
+                }
+            } else if frame.line != 0 {
+                let _ = write!(text, " at line {}", frame.line);
             }
             text.push_str(if frame.inlined { " (inlined)\n" } else { "\n" });
         }

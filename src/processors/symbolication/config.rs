@@ -50,10 +50,13 @@ pub struct Config {
 pub struct CallSites {
     /// For the profiles of all scopes that are not in `scopes`. Default: `adjusted`.
     pub default: CallSite,
-    /// By the name of a profile's scope, which says who made it: `tributary/receiver/pprof` for what came as pprof.
-    /// Default: none.
+    /// By the name of a profile's scope, which says who made it, or `tributary/receiver/pprof` for whatever came as pprof and has
+    /// a scope of another name. Default: none.
     pub scopes: BTreeMap<String, CallSite>,
 }
+
+/// Stands for the scopes of all profiles that came as pprof. It was their name.
+const PPROF: &str = "tributary/receiver/pprof";
 
 /// What the address of a caller is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -164,10 +167,11 @@ impl CallSites {
         if all_are(CallSite::ReturnAddresses) {
             return ReturnAddresses::of_all(request);
         }
-        ReturnAddresses::of_scopes(request, |scope| {
+        ReturnAddresses::of_scopes(request, |scope, is_pprof| {
             let scope = str::from_utf8(scope).ok();
             let of_scope = scope.and_then(|scope| self.scopes.get(scope));
-            *of_scope.unwrap_or(&self.default) == CallSite::ReturnAddresses
+            let of_pprof = self.scopes.get(PPROF).filter(|_| is_pprof);
+            *of_scope.or(of_pprof).unwrap_or(&self.default) == CallSite::ReturnAddresses
         })
     }
 }

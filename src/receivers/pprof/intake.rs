@@ -427,7 +427,10 @@ fn read(
         main,
         repairs,
     } = read.map_err(refuse)?;
-    scope.scope = Some(origin.scope(scope.scope.take()));
+    let said = scope.scope.take();
+    let types = scope.profiles.iter().map(|of| of.header.sample_type.kind);
+    let types = types.map(|kind| dictionary.text(kind));
+    scope.scope = Some(origin.scope(said, types));
     for profile in &mut scope.profiles {
         if profile.header.time == 0 {
             profile.header.time = origin.start;

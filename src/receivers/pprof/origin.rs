@@ -13,8 +13,8 @@ use tributary_profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 
 /// The resource attribute that names the service.
 pub(super) const SERVICE_NAME: &str = "service.name";
-/// The name of the scope of all profiles this receiver makes.
-pub(super) const SCOPE_NAME: &str = "tributary/receiver/pprof";
+/// The name of a scope whose profiles have no named sample type.
+const UNKNOWN: &str = "pprof";
 pub(super) use tributary_profiles::names::PROFILE_NAME;
 
 /// Where a file comes from.
@@ -111,16 +111,43 @@ impl Subject {
 }
 
 impl Origin {
-    /// Puts the receiver's name, and the profile's, on what the reader says about a file.
-    pub(super) fn scope(&self, scope: Option<InstrumentationScope>) -> InstrumentationScope {
+    /// Adds the name of the profile to the scope of a file with these sample types.
+    ///
+    /// Backends such as Parca show profiles under the name of their scope, so the scope gets the name that their own scrapers give
+    /// such a profile.
+    pub(super) fn scope<'t>(
+        &self,
+        scope: Option<InstrumentationScope>,
+        sample_types: impl Iterator<Item = &'t str>,
+    ) -> InstrumentationScope {
         let mut scope = scope.unwrap_or_default();
-        SCOPE_NAME.clone_into(&mut scope.name);
         let profile = self.profile.as_deref();
+        scope.name = match profile {
+            Some("cpu" | "profile") => "process_cpu",
+            Some("heap") => "memory",
+            Some(name) => name,
+            None => name_by_types(sample_types),
+        }
+        .to_owned();
         scope
             .attributes
             .extend(profile.map(|name| text(PROFILE_NAME, name)));
         scope
     }
+}
+
+/// The name of a profile by its sample types. If no sample type is well known, the name is that of the last, which pprof shows.
+fn name_by_types<'t>(sample_types: impl Iterator<Item = &'t str>) -> &'t str {
+    let mut last = UNKNOWN;
+    for kind in sample_types {
+        match kind {
+            "cpu" => return "process_cpu",
+            "inuse_space" | "inuse_objects" => return "memory",
+            "" => {}
+            kind => last = kind,
+        }
+    }
+    last
 }
 
 /// An attribute with a text.
@@ -131,5 +158,43 @@ pub(super) fn text(key: &str, value: &str) -> KeyValue {
             value: Some(Value::StringValue(value.to_owned())),
         }),
         key_strindex: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_has_the_name_that_backends_show() {
+        let name = |profile: Option<&str>, types: &[&str]| {
+            let origin = Origin {
+                subject: Arc::default(),
+                profile: profile.map(Arc::from),
+                start: 0,
+                duration: Duration::ZERO,
+            };
+            origin.scope(None, types.iter().copied()).name
+        };
+        let heap = [
+            "alloc_objects",
+            "alloc_space",
+            "inuse_objects",
+            "inuse_space",
+        ];
+        for (profile, types, expected) in [
+            (Some("cpu"), &["samples", "cpu"][..], "process_cpu"),
+            (Some("profile"), &[], "process_cpu"),
+            (Some("heap"), &heap, "memory"),
+            (Some("allocs"), &heap, "allocs"),
+            (Some("goroutine"), &["goroutine"], "goroutine"),
+            (Some("checkouts"), &["checkouts"], "checkouts"),
+            (None, &["samples", "cpu"], "process_cpu"),
+            (None, &heap, "memory"),
+            (None, &["contentions", "delay"], "delay"),
+            (None, &[""], "pprof"),
+        ] {
+            assert_eq!(name(profile, types), expected, "{profile:?} {types:?}");
+        }
     }
 }

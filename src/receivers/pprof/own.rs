@@ -322,7 +322,7 @@ impl Taken {
             }
         };
         let scope = ScopeProfiles {
-            scope: Some(origin.scope(None)),
+            scope: Some(origin.scope(None, ["samples", "cpu"].into_iter())),
             schema_url: String::new(),
             profiles: vec![profile(count, 1), profile(cpu, period)],
         };

@@ -2,6 +2,7 @@
 
 use super::unnamed::entries;
 use crate::entries::{Entries, bytes, fields, number, numbers};
+use crate::names;
 use crate::reindex::Fault;
 
 /// The locations of a request whose addresses are return addresses. The instruction there is the one behind the call:
@@ -43,14 +44,14 @@ impl ReturnAddresses {
         Self::find(&entries, &vec![uses; entries.stacks.len()])
     }
 
-    /// For a request with profiles of both. `has_return_addresses` says it by the name of a profile's scope. What no
-    /// sample refers to is none.
+    /// For a request with profiles of both. `has_return_addresses` says it by the name of a profile's scope, and by whether
+    /// attributes of the scope say that the profile came as pprof. What no sample refers to is none.
     ///
     /// # Errors
     /// When these bytes are no request.
     pub fn of_scopes(
         request: &[u8],
-        has_return_addresses: impl Fn(&[u8]) -> bool,
+        has_return_addresses: impl Fn(&[u8], bool) -> bool,
     ) -> Result<Self, Fault> {
         const PLACE: &str = "a scope's profiles";
         let entries = entries(request)?;
@@ -59,12 +60,19 @@ impl ReturnAddresses {
             for scope in messages(resource?, 2, "a resource's profiles") {
                 let scope = scope?;
                 let mut name: &[u8] = &[];
+                let mut is_pprof = false;
                 for identity in messages(scope, 1, PLACE) {
-                    for said in messages(identity?, 1, "a scope") {
+                    let identity = identity?;
+                    for said in messages(identity, 1, "a scope") {
                         name = said?;
                     }
+                    for attribute in messages(identity, 3, "a scope") {
+                        for key in messages(attribute?, 1, "an attribute") {
+                            is_pprof |= OF_PPROF.contains(&key?);
+                        }
+                    }
                 }
-                let returned_to = has_return_addresses(name);
+                let returned_to = has_return_addresses(name, is_pprof);
                 for profile in messages(scope, 2, PLACE) {
                     for sample in messages(profile?, 2, "a profile") {
                         let stack = stack(sample?)?;
@@ -119,6 +127,12 @@ impl ReturnAddresses {
     }
 }
 
+/// The attributes of scopes with profiles that came as pprof.
+const OF_PPROF: [&[u8]; 2] = [
+    names::SAMPLE_TYPE_ORDER.as_bytes(),
+    names::PROFILE_NAME.as_bytes(),
+];
+
 /// The messages, or strings, that a message has in a field.
 fn messages<'m>(
     message: &'m [u8],
@@ -147,13 +161,13 @@ fn stack(sample: &[u8]) -> Result<usize, Fault> {
 #[cfg(test)]
 mod tests {
     use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-    use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+    use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
     use opentelemetry_proto::tonic::profiles::v1development as proto;
     use prost::Message as _;
 
     use super::*;
 
-    /// Five locations; one profile for each of these scopes, with samples of these stacks.
+    /// Five locations; one profile for each of these scopes, with samples of these stacks. Each scope has an attribute whose key is its name.
     fn request(stacks: &[&[i32]], scopes: &[(&str, &[i32])]) -> Vec<u8> {
         let stacks = stacks.iter().map(|locations| proto::Stack {
             location_indices: locations.to_vec(),
@@ -167,6 +181,10 @@ mod tests {
             proto::ScopeProfiles {
                 scope: Some(InstrumentationScope {
                     name: (*name).to_owned(),
+                    attributes: vec![KeyValue {
+                        key: (*name).to_owned(),
+                        ..KeyValue::default()
+                    }],
                     ..InstrumentationScope::default()
                 }),
                 profiles: vec![proto::Profile {
@@ -209,18 +227,27 @@ mod tests {
     fn callers_in_a_profile_of_those_who_adjust_have_none() {
         let stacks: [&[i32]; 3] = [&[1, 2, 3], &[1, 3, 4], &[1, 5]];
         let request = request(&stacks, &[("raw", &[1]), ("adjusted", &[2]), ("raw", &[9])]);
-        let of =
-            |raw: fn(&[u8]) -> bool| found(&ReturnAddresses::of_scopes(&request, raw).unwrap());
+        let of = |raw: fn(&[u8], bool) -> bool| {
+            found(&ReturnAddresses::of_scopes(&request, raw).unwrap())
+        };
         // Location 3 is in both, and nobody has a sample of the third stack.
-        assert_eq!(of(|scope| scope == b"raw"), [2]);
-        assert_eq!(of(|_| true), [2, 3, 4]);
-        assert_eq!(of(|_| false), [0; 0]);
+        assert_eq!(of(|scope, _| scope == b"raw"), [2]);
+        assert_eq!(of(|_, _| true), [2, 3, 4]);
+        assert_eq!(of(|_, _| false), [0; 0]);
+    }
+
+    #[test]
+    fn scope_of_pprof_is_told_by_its_attributes() {
+        let stacks: [&[i32]; 2] = [&[1, 2], &[3, 4]];
+        let request = request(&stacks, &[("raw", &[1]), (names::PROFILE_NAME, &[2])]);
+        let of_pprof = ReturnAddresses::of_scopes(&request, |_, is_pprof| is_pprof);
+        assert_eq!(found(&of_pprof.unwrap()), [4]);
     }
 
     #[test]
     fn what_is_no_request_is_an_error() {
         let whole = request(&[&[1, 2]], &[("raw", &[1])]);
         assert!(ReturnAddresses::of_all(&whole[..whole.len() - 1]).is_err());
-        assert!(ReturnAddresses::of_scopes(&[0x0a, 2, 0x12, 9], |_| true).is_err());
+        assert!(ReturnAddresses::of_scopes(&[0x0a, 2, 0x12, 9], |_, _| true).is_err());
     }
 }

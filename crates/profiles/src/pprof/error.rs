@@ -101,7 +101,7 @@ pub enum Error {
         types: usize,
     },
     /// An id or an index leads nowhere.
-    #[error("there is no {} {id}", table.entry())]
+    #[error("there is no {} {id}: it was cut off, or written wrongly", table.entry())]
     Dangling {
         /// Which table should have it.
         table: Table,
@@ -119,10 +119,24 @@ pub enum Error {
         /// The id.
         id: u64,
     },
+    /// An entry has several ids, and the reader took the first one.
+    #[error("a {} gives two ids", .0.entry())]
+    TwoIds(Table),
     /// Several files, one behind the other.
     #[error("it is several pprof files in one; take them apart")]
     Concatenated,
     /// A few bytes may refer to a long string, again and again.
     #[error("its labels and comments stand for more than {0} bytes")]
     Expansion(usize),
+}
+
+impl Error {
+    /// Whether an entry with several ids may be the cause.
+    pub(super) const fn is_about_ids(&self) -> bool {
+        match self {
+            Error::Dangling { table, .. } => !matches!(table, Table::String),
+            Error::NoId(_) | Error::SameId { .. } | Error::TwoIds(_) => true,
+            _ => false,
+        }
+    }
 }

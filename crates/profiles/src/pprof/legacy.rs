@@ -1,11 +1,16 @@
 //! What comes where pprof files are expected, and is none.
 
+use super::super::folded;
 use tributary_otlp::reader::varint;
 
 /// What these bytes are that are no pprof file, if they are something well known.
 pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
     const OTLP: &str = "OTLP profiles; a receiver `otlp` takes those";
-    recognise(bytes).or_else(|| begins_like_otlp(bytes).then_some(OTLP))
+    const FOLDED: &str =
+        "folded stacks; `collector profiles convert FILE -o OUT.pb.gz` makes a pprof file of them";
+    recognise(bytes)
+        .or_else(|| begins_like_otlp(bytes).then_some(OTLP))
+        .or_else(|| folded::begins_like(bytes).then_some(FOLDED))
 }
 
 /// Whether there is a `ResourceProfiles` with a resource or with profiles where pprof has a `ValueType`, of two integers.
@@ -20,6 +25,12 @@ fn begins_like_otlp(bytes: &[u8]) -> bool {
 pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
+    if starts(&["heap profile:"]) && !is_heap_of_go(text) {
+        return Some("a heap profile of gperftools or jemalloc; `pprof -proto` converts it");
+    }
+    if starts(&["heap_v2/"]) {
+        return Some("a heap profile of jemalloc; `jeprof` or `pprof -proto` converts it");
+    }
     if starts(&[
         "heap profile:",
         "goroutine profile:",
@@ -63,9 +74,29 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     None
 }
 
+/// Whether the first line ends with `@ heap/` and a sampling rate, as Go writes it. gperftools and jemalloc write `@ heapprofile`,
+/// `@ heap_v2/` or `@ growthz`.
+fn is_heap_of_go(text: &[u8]) -> bool {
+    let line = text.split(|byte| *byte == b'\n').next();
+    line.and_then(|line| str::from_utf8(line).ok())
+        .and_then(|line| line.rsplit_once("@ heap/"))
+        .is_some_and(|(_, rate)| rate.trim_end().bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folded_stacks_are_called_by_their_name() {
+        for folded in ["main;run;work 5\n", "\nmain;a\t5", "a b;c 12\r\nd 1"] {
+            let name = instead(folded.as_bytes()).unwrap_or_default();
+            assert!(name.contains("folded stacks"), "{folded:?}: {name}");
+        }
+        for other in ["main;run;work\n", "error 404\n", "5", "a;\x01b 5"] {
+            assert_eq!(instead(other.as_bytes()), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn otlp_profiles_are_called_by_their_name_and_sample_types_are_not() {
@@ -83,6 +114,12 @@ mod tests {
             assert!(name.contains(word), "{name}");
         };
         named(b"heap profile: 1: 2 [3: 4] @ heap/1048576\n", "debug=");
+        named(b"heap profile: 1: 2 [3: 4] @ heapprofile\n", "gperftools");
+        named(
+            b"heap profile: 1: 2 [3: 4] @ heap_v2/524288\n",
+            "gperftools",
+        );
+        named(b"heap_v2/524288\n  t*: 1: 2 [0: 0]\n", "jemalloc");
         named(b"--- contention:\ncycles/second = 1\n", "gperftools");
         named(b"\n<!doctype html><p>404", "HTML");
         named(b"{\"resourceProfiles\":[]}", "JSON");

@@ -18,7 +18,7 @@ use super::labels::Labels;
 use super::legacy;
 use super::links::LinkLabels;
 use super::source::{Memo, Source, wire};
-use super::tables::{Tables, integers};
+use super::tables::{Ids, Tables, integers, is_concatenated};
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
@@ -128,10 +128,14 @@ impl Reader {
             0 => Err(Error::Empty),
             len if len > limit => Err(Error::TooLarge(limit)),
             _ => self
-                .convert(bytes, options, permit, into, relocations)
+                .convert_exactly(bytes, options, permit, into, relocations)
                 .map_err(|error| match error {
                     Error::NoRoom(_) => error,
-                    error => legacy::instead(bytes).map_or(error, Error::Foreign),
+                    error => match legacy::instead(bytes) {
+                        Some(name) => Error::Foreign(name),
+                        None if is_concatenated(bytes) => Error::Concatenated,
+                        None => error,
+                    },
                 }),
         };
         drop(decompressed);
@@ -145,15 +149,36 @@ impl Reader {
         Ok(converted)
     }
 
-    fn convert(
+    /// Reads the file again with the last id of each entry if the first ids lead to an error.
+    fn convert_exactly(
         &mut self,
         bytes: &[u8],
         options: &Options,
         permit: &mut Permit,
         into: &mut Dictionary,
+        mut relocations: Option<&mut Relocations>,
+    ) -> Result<Converted, Error> {
+        let held = permit.bytes();
+        let again = relocations.as_deref_mut();
+        match self.convert(bytes, Ids::First, options, permit, into, again) {
+            Err(error) if error.is_about_ids() => {
+                permit.shrink_to(held);
+                self.convert(bytes, Ids::Last, options, permit, into, relocations)
+            }
+            converted => converted,
+        }
+    }
+
+    fn convert(
+        &mut self,
+        bytes: &[u8],
+        ids: Ids,
+        options: &Options,
+        permit: &mut Permit,
+        into: &mut Dictionary,
         relocations: Option<&mut Relocations>,
     ) -> Result<Converted, Error> {
-        let tables = Tables::new(bytes, std::mem::take(&mut self.tables), permit)?;
+        let tables = Tables::new(bytes, std::mem::take(&mut self.tables), ids, permit)?;
         let mut memo = std::mem::take(&mut self.memo);
         let mut source = Source::new(&tables, into, &mut memo, relocations);
         let profiles = self.profiles(&mut source, options, permit);

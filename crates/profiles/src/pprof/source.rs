@@ -12,7 +12,7 @@ use super::super::relocations::Relocations;
 use super::build_id;
 use super::error::{Error, Table};
 use super::read::Repairs;
-use super::tables::{Tables, bytes, integer};
+use super::tables::{Ids, Tables, bytes, integer};
 use tributary_otlp::reader::{Fields, Value};
 
 /// Which entries have been carried over, and to where. Its memory is used again for the next file.
@@ -126,6 +126,16 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(value_type)
     }
 
+    /// Refuses a second id of an entry, so that the tables are read again with [`Ids::Last`].
+    #[inline(always)]
+    fn one_id(&self, table: Table, seen: &mut bool) -> Result<(), Error> {
+        let again = std::mem::replace(seen, true);
+        match again && self.tables.ids == Ids::First {
+            true => Err(Error::TwoIds(table)),
+            false => Ok(()),
+        }
+    }
+
     /// The location with this id.
     #[inline(always)]
     pub(super) fn location(&mut self, id: u64) -> Result<LocationId, Error> {
@@ -148,11 +158,12 @@ impl<'s, 'f> Source<'s, 'f> {
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
         let mut messages: SmallVec<[&[u8]; 8]> = SmallVec::new();
-        let (mut mapping, mut address, mut folded) = (0, 0, false);
+        let (mut mapping, mut address, mut folded, mut has_id) = (0, 0, false, false);
         for field in Fields::new(self.tables.locations.get(at)) {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             match number {
+                1 => self.one_id(Table::Location, &mut has_id)?,
                 2 => mapping = integer(PLACE, number, value)?,
                 3 => address = integer(PLACE, number, value)?,
                 4 => messages.push(bytes(PLACE, number, value)?),
@@ -250,13 +261,14 @@ impl<'s, 'f> Source<'s, 'f> {
         if let Some(id) = self.memo.functions.get(at) {
             return Ok(id);
         }
-        let mut function = Function::default();
+        let (mut function, mut has_id) = (Function::default(), false);
         let like = self.into.get_function(likely);
         for field in Fields::new(self.tables.functions.get(at)) {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             let index = || integer(PLACE, number, value);
             match number {
+                1 => self.one_id(table, &mut has_id)?,
                 2 => function.name = self.likely_string(index()?, like.name)?,
                 3 => {
                     function.system_name = self.likely_string(index()?, like.system_name)?;
@@ -310,12 +322,13 @@ impl<'s, 'f> Source<'s, 'f> {
             (names::HAS_LINE_NUMBERS, false),
             (names::HAS_INLINE_FRAMES, false),
         ];
-        let mut build_id = StringId::default();
+        let (mut build_id, mut has_id) = (StringId::default(), false);
         for field in Fields::new(self.tables.mappings.get(at)) {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             let number_of = || integer(PLACE, number, value);
             match number {
+                1 => self.one_id(Table::Mapping, &mut has_id)?,
                 2 => mapping.start = number_of()?,
                 3 => mapping.limit = number_of()?,
                 4 => mapping.file_offset = number_of()?,

@@ -20,9 +20,20 @@ const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
 /// Entries that are charged for together: nothing is asked for ordinary files, which are paid for by their bytes.
 const CHARGED: usize = 1024;
 
+/// The id of an entry that has field 1 several times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Ids {
+    /// The first id, which is found without reading the whole entry. No known writer writes two.
+    #[default]
+    First,
+    /// The last id, as protocol buffers define it.
+    Last,
+}
+
 /// The parts of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tables<'f> {
+    pub(super) ids: Ids,
     pub(super) sample_types: Vec<&'f [u8]>,
     pub(super) samples: Vec<&'f [u8]>,
     pub(super) mappings: Entries<'f>,
@@ -56,8 +67,8 @@ impl<'f> Entries<'f> {
         }
     }
 
-    fn push(&mut self, table: Table, message: &'f [u8]) -> Result<(), Error> {
-        let id = id(table, message)?;
+    fn push(&mut self, table: Table, message: &'f [u8], ids: Ids) -> Result<(), Error> {
+        let id = id(table, message, ids)?;
         if id == 0 {
             return Err(Error::NoId(table));
         }
@@ -97,19 +108,39 @@ impl<'f> Entries<'f> {
 }
 
 /// The id of an entry, which is field 1 in all tables, and mostly the first one.
-fn id(table: Table, message: &[u8]) -> Result<u64, Error> {
+fn id(table: Table, message: &[u8], ids: Ids) -> Result<u64, Error> {
     let place = table.place();
     let wire = |fault| Error::Wire { place, fault };
-    if let [0x08, rest @ ..] = message {
+    if let ([0x08, rest @ ..], Ids::First) = (message, ids) {
         return Ok(varint(rest).map_err(wire)?.0);
     }
+    let mut id = 0;
     for field in Fields::new(message) {
         let field = field.map_err(wire)?;
         if field.number == 1 {
-            return integer(place, 1, field.value);
+            id = integer(place, 1, field.value)?;
+            if ids == Ids::First {
+                break;
+            }
         }
     }
-    Ok(0)
+    Ok(id)
+}
+
+/// Whether a file that cannot be read is a concatenation of files. Each of them begins its strings with an empty one, and has one
+/// time.
+pub(super) fn is_concatenated(file: &[u8]) -> bool {
+    let (mut strings, mut times) = (false, false);
+    for field in Fields::new(file).map_while(Result::ok) {
+        match (field.number, field.value) {
+            (6, Value::Bytes([])) if strings => return true,
+            (6, _) => strings = true,
+            (9, _) if times => return true,
+            (9, _) => times = true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// An integer.
@@ -161,10 +192,12 @@ impl<'f> Tables<'f> {
     pub(super) fn new(
         file: &'f [u8],
         memory: Tables<'_>,
+        ids: Ids,
         permit: &mut Permit,
     ) -> Result<Self, Error> {
         const PLACE: &str = "the profile";
         let mut tables = memory.emptied();
+        tables.ids = ids;
         let mut entries: usize = 0;
         for field in Fields::new(file) {
             entries += 1;
@@ -184,9 +217,9 @@ impl<'f> Tables<'f> {
                 }
                 1 => tables.sample_types.push(message()?),
                 2 => tables.samples.push(message()?),
-                3 => tables.mappings.push(Table::Mapping, message()?)?,
-                4 => tables.locations.push(Table::Location, message()?)?,
-                5 => tables.functions.push(Table::Function, message()?)?,
+                3 => tables.mappings.push(Table::Mapping, message()?, ids)?,
+                4 => tables.locations.push(Table::Location, message()?, ids)?,
+                5 => tables.functions.push(Table::Function, message()?, ids)?,
                 6 => tables.strings.push(message()?),
                 7 => tables.drop_frames = integer()?,
                 8 => tables.keep_frames = integer()?,

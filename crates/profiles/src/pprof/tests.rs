@@ -494,3 +494,49 @@ fn empty_comments_are_not_free() {
     let read = Reader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
     assert!(matches!(read, Err(Error::Expansion(_))), "{read:?}");
 }
+
+/// A file with a location that has two ids.
+fn twice(first: u64, last: u64) -> Vec<u8> {
+    let mut file = small();
+    file.mapping.clear();
+    let mut bytes = Vec::new();
+    for id in [first, last] {
+        bytes.push(0x08);
+        tributary_otlp::reader::put_varint(id, &mut bytes);
+    }
+    let mut location = std::mem::take(&mut file.location);
+    location.truncate(1);
+    location[0].id = 0;
+    bytes.extend(location[0].encode_to_vec());
+    let mut encoded = file.encode_to_vec();
+    tributary_otlp::edit::put_delimited(4, &bytes, &mut encoded);
+    encoded
+}
+
+#[test]
+fn last_of_several_ids_of_an_entry_counts() {
+    let plain = small();
+    assert_eq!(plain.location.len(), 1);
+    let (expected, _) = read(&plain).unwrap();
+    let id = plain.location[0].id;
+    // Another one first; the right one first; the right one and none.
+    let read = |first, last| read_with(&twice(first, last), &Options::default());
+    let (profiles, _) = read(id + 6, id).unwrap();
+    assert_eq!(back(&profiles), back(&expected));
+    let table = Table::Location;
+    let dangling = Error::Dangling { table, id };
+    assert_eq!(read(id, id + 6).unwrap_err(), dangling);
+    assert_eq!(read(id, 0).unwrap_err(), Error::NoId(table));
+}
+
+#[test]
+fn several_files_in_one_are_called_so_whatever_else_is_wrong() {
+    let mut file = small();
+    file.time_nanos = 0;
+    let one = file.encode_to_vec();
+    let two = [one.as_slice(), &one].concat();
+    let read = |bytes: &[u8]| read_with(bytes, &Options::default()).unwrap_err();
+    assert_eq!(read(&two), Error::Concatenated);
+    assert_eq!(read(&two[..two.len() - 3]), Error::Concatenated);
+    assert_eq!(read(&gzip(&two)), Error::Concatenated);
+}

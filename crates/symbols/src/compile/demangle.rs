@@ -1,11 +1,9 @@
 //! Names of linkers as names for people.
 
+mod cpp;
+
 use std::fmt::{self, Write};
 
-use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
-
-/// Deeper names stay as they are: both for reading and for writing.
-const DEEPEST: u32 = 192;
 /// In bytes. A short hostile name can stand for gigabytes.
 const LONGEST: usize = 16 << 10;
 
@@ -21,27 +19,13 @@ pub(super) fn demangle(name: &str, output: &mut String) -> bool {
     let rust = rustc_demangle::try_demangle(name);
     let demangled = match rust {
         Ok(rust) => write!(bounded, "{rust:#}").is_ok(),
-        Err(_) => cpp(name, &mut bounded),
+        Err(_) => cpp::demangle(name, &mut bounded),
     };
     let demangled = demangled && bounded.write_str(suffix).is_ok();
     if !demangled {
         output.clear();
     }
     demangled
-}
-
-fn cpp(name: &str, output: &mut Bounded<'_>) -> bool {
-    // Not everything that can be read as a mangled name is one: `i` is no name of a function `int`.
-    if !name.starts_with("_Z") && !name.starts_with("__Z") && !name.starts_with("_GLOBAL_") {
-        return false;
-    }
-    let reading = ParseOptions::default().recursion_limit(DEEPEST);
-    let Ok(symbol) = Symbol::new_with_options(name, &reading) else {
-        return false;
-    };
-    let writing = DemangleOptions::new().recursion_limit(DEEPEST);
-    let text = symbol.structured_demangle(output, &writing);
-    text.is_ok()
 }
 
 struct Bounded<'o>(&'o mut String);
@@ -58,6 +42,9 @@ impl Write for Bounded<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn demangled(name: &str) -> Option<String> {
@@ -80,8 +67,104 @@ mod tests {
             ),
             ("_ZL6helperv.part.0", "helper() [clone .part.0]"),
             ("_Znwm@plt", "operator new(unsigned long)@plt"),
+            (
+                "_ZNSsC1EPKcm",
+                "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::basic_string(char const*, unsigned long)",
+            ),
+            ("_ZNK1AcvbEv", "A::operator bool() const"),
+            ("_Z1fRA10_KiPFivE", "f(int const (&) [10], int (*)())"),
+            ("_Z1fIJidEEvDpRT_", "void f<int, double>(int&, double&)"),
+            ("_ZN4llvm7ManagerIiJEE3runEv", "llvm::Manager<int>::run()"),
+            ("_Z3fooIXadL_Z3barvEEEvv", "void foo<&(bar())>()"),
+            (
+                "_ZZ4mainENKUlT_E_clIiEEDaS_",
+                "auto main::{lambda(auto:1)#1}::operator()<int>(int) const",
+            ),
+            ("_GLOBAL__I_a", "global constructors keyed to a"),
+            (
+                "_ZThn24_NK1A4sizeEv",
+                "non-virtual thunk to A::size() const",
+            ),
         ] {
-            assert_eq!(demangled(mangled).as_deref(), Some(expected));
+            assert_eq!(demangled(mangled).as_deref(), Some(expected), "{mangled}");
+        }
+    }
+
+    /// Clang writes conditions of functions since version 3.5, and since version 18 what a parameter of a template depends on.
+    #[test]
+    fn names_with_conditions_of_clang_become_readable() {
+        for (mangled, expected) in [
+            (
+                "_ZN4shop3sumIdTnNSt9enable_ifIXsr3std17is_floating_pointIT_EE5valueEiE4typeELi0EEES2_S2_",
+                "double shop::sum<double, 0>(double)",
+            ),
+            (
+                "_Z3addUa9enable_ifIXgtLi1ELi0EEEii",
+                "add(int, int) [enable_if:((1)>(0))]",
+            ),
+            ("_ZN1SILi5EEC2ITkSt8integraliEET_", "S<5>::S<int>(int)"),
+        ] {
+            assert_eq!(demangled(mangled).as_deref(), Some(expected), "{mangled}");
+        }
+    }
+
+    /// The names of the C++ library that is here. `c++filt` leaves a space out where a list of arguments ends with an empty pack.
+    #[test]
+    fn names_of_the_standard_library_are_those_of_cppfilt() {
+        let Some(names) = library_names() else {
+            eprintln!("skipped: there is no C++ library, nm or c++filt here");
+            return;
+        };
+        let mut child = Command::new("c++filt");
+        // `std::string`, not what that is.
+        let child = child.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = child.spawn() else {
+            eprintln!("skipped: there is no c++filt here");
+            return;
+        };
+        let mut input = child.stdin.take().unwrap();
+        let text = names.join("\n");
+        let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+        let expected = child.wait_with_output().unwrap().stdout;
+        writer.join().unwrap().unwrap();
+        let expected = String::from_utf8(expected).unwrap();
+        let spaces = |text: &str| text.replace("> >", ">>").replace("> >", ">>");
+        let mut compared = 0;
+        for (name, expected) in names.iter().zip(expected.lines()) {
+            // Of names with what it does not know.
+            if expected == name {
+                continue;
+            }
+            compared += 1;
+            let ours = demangled(name).unwrap_or_default();
+            assert_eq!(spaces(&ours), spaces(expected), "{name}");
+        }
+        assert!(compared > 3000, "only {compared}");
+    }
+
+    fn library_names() -> Option<Vec<String>> {
+        let output = |command: &mut Command| {
+            let output = command.output().ok()?;
+            String::from_utf8(output.stdout).ok()
+        };
+        let path = output(Command::new("g++").arg("-print-file-name=libstdc++.so.6"))?;
+        let symbols = ["-D", "--defined-only", path.trim()];
+        let symbols = output(Command::new("nm").args(symbols))?;
+        let names = symbols.lines().filter_map(|line| line.split(' ').nth(2));
+        let names = names.filter_map(|name| name.split('@').next());
+        let names = names.filter(|name| name.starts_with("_Z"));
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        (!names.is_empty()).then_some(names)
+    }
+
+    #[test]
+    fn deep_and_endless_names_stay_as_they_are() {
+        for name in [
+            format!("_Z1f{}", "P".repeat(100_000)),
+            format!("_Z1fI{}", "J".repeat(100_000)),
+            format!("_Z1f{}i", "PF".repeat(5_000)),
+        ] {
+            assert_eq!(demangled(&name), None);
         }
     }
 

@@ -136,7 +136,8 @@ impl Model {
         }
     }
 
-    /// Gives the function of a context the name of a symbol, if that is mangled and the function has none.
+    /// Gives the function of a context the name of a symbol: if the symbol is mangled and the function has no name for the
+    /// linker, or if the function has no name at all.
     pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
         let function = |context: ContextId| {
             let context = self.contexts.get(context as usize)?;
@@ -147,8 +148,8 @@ impl Model {
         };
         let name = self.strings.get(symbol.linkage_name);
         let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
-        let Some(name) = without_clone(name).filter(|_| mangled && function.linkage_name == 0)
-        else {
+        let wanted = function.linkage_name == 0 && (mangled || function.name == 0);
+        let Some(name) = without_clone(name).filter(|_| wanted) else {
             return;
         };
         let linkage_name = match name.len() == self.strings.get(symbol.linkage_name).len() {
@@ -165,6 +166,17 @@ impl Model {
         if let Some(context) = self.contexts.get_mut(context as usize) {
             context.function = named;
         }
+    }
+
+    /// Whether the function of a context has a name, or was inlined into a function that may have one.
+    pub(super) fn is_named(&self, context: ContextId) -> bool {
+        let Some(context) = self.contexts.get(context as usize) else {
+            return false;
+        };
+        let function = self.functions.get(context.function as usize);
+        let has_name =
+            function.is_some_and(|function| (function.name, function.linkage_name) != (0, 0));
+        has_name || context.parent != NO_CONTEXT
     }
 
     /// Gives functions whose file is not known that of their code: line tables alone do not have it, and every range of theirs

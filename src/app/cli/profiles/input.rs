@@ -12,7 +12,7 @@ use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_otlp::reader::Fields;
+use tributary_otlp::reader::{value, varint};
 use tributary_profiles::{layout, pprof};
 
 /// The most a file may have once it is decompressed.
@@ -27,10 +27,11 @@ pub(super) enum Kind {
     Folded,
 }
 
-/// What these decompressed bytes are. A pprof file has fields that OTLP has not, of which its strings are always there;
-/// folded stacks are text without control characters, which no encoded message is.
+/// Returns the kind of these decompressed bytes, which may be cut off. Folded stacks are text without control characters; no
+/// encoded message is.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
-    if bytes.trim_ascii_start().first() == Some(&b'{') {
+    let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    if text.trim_ascii_start().first() == Some(&b'{') {
         return Kind::OtlpJson;
     }
     // Its reader says what it is.
@@ -44,10 +45,40 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
     if bytes.first() == Some(&0) {
         return Kind::Otlp;
     }
-    match Fields::new(bytes).any(|field| field.is_ok_and(|field| field.number > 2)) {
-        true => Kind::Pprof,
-        false => Kind::Otlp,
+    encoded(bytes)
+}
+
+/// The UTF-8 byte order mark, which some editors put before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Returns the kind of an encoded message. A request of OTLP has the fields 1 and 2 only, and field 1 begins with a message or a
+/// string. A pprof file has more fields, and its field 1 is a sample type, which has integers only.
+fn encoded(bytes: &[u8]) -> Kind {
+    let mut rest = bytes;
+    while let Ok((key, after)) = varint(rest) {
+        let (number, wire_type) = (key >> 3, key & 7);
+        if number > 2 {
+            return Kind::Pprof;
+        }
+        let after_length = varint(after).map_or(&[][..], |(_, after)| after);
+        if wire_type == 2 {
+            // The wire type of the first field in the message, unless the message is empty.
+            let inner = after_length.first().filter(|_| after.first() != Some(&0));
+            match (number, inner.map(|key| key & 7)) {
+                (1, Some(0)) => return Kind::Pprof,
+                (1, Some(2)) => return Kind::Otlp,
+                // A sample may begin with an integer; the dictionary of OTLP has messages only.
+                (2, Some(0)) => return Kind::Pprof,
+                _ => {}
+            }
+        }
+        let wire_type = u32::try_from(wire_type).unwrap_or_default();
+        match value(wire_type, after) {
+            Ok((_, after)) => rest = after,
+            Err(_) => break,
+        }
     }
+    Kind::Otlp
 }
 
 /// Whether this is a message of OTLP.
@@ -132,6 +163,39 @@ pub(super) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cut_off_pprof_file_is_called_a_pprof_file() {
+        let file = include_bytes!("../../../tests/profiles/cpu.pb.gz");
+        let file = decompressed(file).unwrap();
+        // The first sample type has a key and a length.
+        for end in 3..file.len() {
+            assert_eq!(kind(&file[..end]), Kind::Pprof, "{end}");
+        }
+    }
+
+    #[test]
+    fn cut_off_request_is_called_otlp() {
+        // A resource, and a dictionary, in both orders.
+        let resource = [0x0a, 4, 0x12, 2, 0x12, 0];
+        let dictionary = [0x12, 4, 0x0a, 0, 0x2a, 0];
+        for request in [
+            [resource, dictionary].concat(),
+            [dictionary, resource].concat(),
+            [&[0x0a, 0][..], &dictionary].concat(),
+            vec![0x12, 0, 0x0a, 0],
+        ] {
+            for end in 0..=request.len() {
+                let kind = kind(&request[..end]);
+                assert!(matches!(kind, Kind::Otlp | Kind::Folded), "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn byte_order_mark_hides_no_json() {
+        assert_eq!(kind(b"\xef\xbb\xbf{}"), Kind::OtlpJson);
+    }
 
     #[test]
     fn messages_with_a_length_before_them_are_taken_apart() {

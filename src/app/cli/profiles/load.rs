@@ -98,7 +98,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
-    let mut shown = None;
+    let mut defaults = Defaults::default();
     for file in files {
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
@@ -125,7 +125,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                 );
                 let mut converted = read.map_err(failed)?;
                 note(&mut notes, file, converted.repairs);
-                shown_as(&mut shown, &mut converted.profiles);
+                defaults.take(&mut converted.profiles);
                 if main.is_none() {
                     main = executable(merger.dictionary().0, converted.main);
                 }
@@ -146,7 +146,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     if saturated > 0 {
         let _ = writeln!(notes, "note: {saturated} sums do not fit and were cut");
     }
-    let mut profiles = merger.finish();
+    let mut profiles = defaults.give_back(merger.finish())?;
     for resource in &mut profiles.resources {
         if resource.resource.is_none() {
             resource.resource = Some(main.clone().unwrap_or_default());
@@ -164,19 +164,67 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     })
 }
 
-/// What is shown first is no reason to keep the profiles of two files apart: as in pprof, it is what the first one says.
-/// `first` is the scope of that one. Files with another number of sample types stay as they are.
-fn shown_as(first: &mut Option<Option<InstrumentationScope>>, scope: &mut ScopeProfiles) {
-    let order = |scope: &Option<InstrumentationScope>| {
-        let mut attributes = scope.iter().flat_map(|scope| &scope.attributes);
-        attributes
-            .find(|attribute| attribute.key == names::SAMPLE_TYPE_ORDER)
-            .cloned()
-    };
-    let first = first.get_or_insert_with(|| scope.scope.clone());
-    if order(first) == order(&scope.scope) {
-        scope.scope.clone_from(first);
+/// The default sample types of merged pprof files. Profiles of files with different ones are merged; as in pprof, the first
+/// default sample type that is not empty is that of the result.
+#[derive(Default)]
+struct Defaults {
+    /// The first default sample type for each order of sample types. Files with another number of sample types are not merged.
+    first: Vec<(Option<KeyValue>, KeyValue)>,
+}
+
+impl Defaults {
+    /// Takes the default sample type from the scope of a file.
+    fn take(&mut self, scope: &mut ScopeProfiles) {
+        let order = attribute(&scope.scope, names::SAMPLE_TYPE_ORDER);
+        let default = attribute(&scope.scope, names::DEFAULT_SAMPLE_TYPE);
+        let Some(default) = default else { return };
+        if let Some(scope) = &mut scope.scope {
+            scope.attributes.retain(|kept| *kept != default);
+        }
+        if self.of(&order).is_none() {
+            self.first.push((order, default));
+        }
     }
+
+    fn of(&self, order: &Option<KeyValue>) -> Option<&KeyValue> {
+        let mut first = self.first.iter();
+        let found = first.find(|(of, _)| of == order);
+        found.map(|(_, default)| default)
+    }
+
+    /// Gives the scopes that have none the default sample type of their order.
+    fn give_back(&self, mut profiles: Profiles) -> Result<Profiles, String> {
+        let mut are_equal = false;
+        for resource in &mut profiles.resources {
+            for scope in &mut resource.scopes {
+                let order = attribute(&scope.scope, names::SAMPLE_TYPE_ORDER);
+                if attribute(&scope.scope, names::DEFAULT_SAMPLE_TYPE).is_none()
+                    && let (Some(default), Some(scope)) = (self.of(&order), &mut scope.scope)
+                {
+                    scope.attributes.push(default.clone());
+                }
+            }
+            let mut scopes = resource.scopes.as_slice();
+            while let [one, others @ ..] = scopes {
+                let same = |other: &ScopeProfiles| other.scope == one.scope;
+                are_equal |= others.iter().any(same);
+                scopes = others;
+            }
+        }
+        if !are_equal {
+            return Ok(profiles);
+        }
+        // A file of OTLP already had the default sample type, so its scope became equal to one of a pprof file.
+        let mut merger = Merger::new(Options::default());
+        let added = merger.add_encoded(&profiles.encode());
+        added.map_err(|error| error.to_string())?;
+        Ok(merger.finish())
+    }
+}
+
+fn attribute(scope: &Option<InstrumentationScope>, key: &str) -> Option<KeyValue> {
+    let mut attributes = scope.iter().flat_map(|scope| &scope.attributes);
+    attributes.find(|attribute| attribute.key == key).cloned()
 }
 
 fn read_pprof(
@@ -277,5 +325,57 @@ fn note(notes: &mut String, file: &Path, repairs: Repairs) {
         if count > 0 {
             let _ = writeln!(notes, "{}: note: {count} {what}", file.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pprof file with the sample types `samples` and `cpu`, and one of them as the default, unless it is 0.
+    fn pprof_file(directory: &Path, name: &str, default: u8) -> PathBuf {
+        let mut file = vec![0x0a, 2, 8, 1, 0x0a, 2, 8, 2];
+        // A sample of no location.
+        file.extend([0x12, 4, 0x12, 2, 3, 4]);
+        for text in ["", "samples", "cpu"] {
+            file.extend([0x32, u8::try_from(text.len()).unwrap()]);
+            file.extend(text.as_bytes());
+        }
+        file.extend([0x70, default]);
+        let path = directory.join(name);
+        std::fs::write(&path, file).unwrap();
+        path
+    }
+
+    /// The default sample types of merged files, by scope.
+    fn defaults(files: &[PathBuf]) -> Vec<Option<String>> {
+        let merged = merge(files, &Reading::default()).unwrap().profiles;
+        let scopes = merged.resources.iter().flat_map(|of| &of.scopes);
+        let text = |attribute: KeyValue| match attribute.value?.value? {
+            Value::StringValue(text) => Some(text),
+            _ => None,
+        };
+        scopes
+            .map(|of| attribute(&of.scope, names::DEFAULT_SAMPLE_TYPE).and_then(text))
+            .collect()
+    }
+
+    #[test]
+    fn first_default_sample_type_is_that_of_merged_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, default| pprof_file(directory.path(), name, default);
+        let (none, samples, cpu) = (file("none", 0), file("samples", 1), file("cpu", 2));
+        let cpu_first = Some("cpu".to_owned());
+        assert_eq!(defaults(&[none.clone(), none.clone()]), [None]);
+        assert_eq!(
+            defaults(&[none.clone(), cpu.clone(), samples]),
+            [cpu_first.clone()]
+        );
+        // The same file as OTLP.
+        let mut loaded = load(&cpu, &Reading::default()).unwrap().profiles;
+        loaded.resources[0].resource = None;
+        let otlp = directory.path().join("otlp");
+        std::fs::write(&otlp, loaded.encode()).unwrap();
+        assert_eq!(defaults(&[otlp, none, cpu]), [cpu_first]);
     }
 }

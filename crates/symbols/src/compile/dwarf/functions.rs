@@ -12,20 +12,31 @@ use super::unit::UnitError;
 use crate::compile::model::{FileId, Function, FunctionId, Model};
 
 /// A unit, and its files.
-pub(super) struct Loaded<'a> {
+pub(super) struct Loaded<'d, 'a> {
     pub(super) unit: Unit<Bytes<'a>>,
     pub(super) files: RefCell<Files>,
+    skeleton: Option<Skeleton<'d, 'a>>,
 }
 
-impl<'a> Loaded<'a> {
-    pub(super) fn new(unit: Unit<Bytes<'a>>) -> Rc<Self> {
+/// The unit whose table of files a split unit uses, and the sections with the strings of that table.
+pub(super) struct Skeleton<'d, 'a> {
+    pub(super) loaded: Rc<Loaded<'d, 'a>>,
+    pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
+}
+
+impl<'d, 'a> Loaded<'d, 'a> {
+    pub(super) fn new(unit: Unit<Bytes<'a>>, skeleton: Option<Skeleton<'d, 'a>>) -> Rc<Self> {
         Rc::new(Loaded {
             unit,
             files: RefCell::default(),
+            skeleton,
         })
     }
 
     pub(super) fn file(&self, dwarf: &Dwarf<Bytes<'a>>, number: u64, model: &mut Model) -> FileId {
+        if let Some(skeleton) = &self.skeleton {
+            return skeleton.loaded.file(skeleton.dwarf, number, model);
+        }
         self.files
             .borrow_mut()
             .get(dwarf, &self.unit, number, model)
@@ -37,7 +48,7 @@ pub(super) struct Functions<'d, 'a> {
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
     pub(super) headers: Vec<UnitHeader<Bytes<'a>>>,
     /// Units that others refer to, by their number; with link-time optimization that can be any.
-    loaded: HashMap<usize, Rc<Loaded<'a>>>,
+    loaded: HashMap<usize, Rc<Loaded<'d, 'a>>>,
     known: HashMap<Target, FunctionId>,
     supplementary: Option<Box<Functions<'d, 'a>>>,
 }
@@ -83,18 +94,18 @@ impl<'d, 'a> Functions<'d, 'a> {
     }
 
     /// The unit with this number, for itself: it is not kept.
-    pub(super) fn load(&self, number: usize) -> Result<Rc<Loaded<'a>>, UnitError> {
+    pub(super) fn load(&self, number: usize) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
         if let Some(loaded) = self.loaded.get(&number) {
             return Ok(Rc::clone(loaded));
         }
         let header = self.headers.get(number).ok_or(UnitError::Damaged)?;
-        Ok(Loaded::new(self.dwarf.unit(*header)?))
+        Ok(Loaded::new(self.dwarf.unit(*header)?, None))
     }
 
     /// The function that is referred to.
     pub(super) fn get(
         &mut self,
-        here: &Rc<Loaded<'a>>,
+        here: &Rc<Loaded<'d, 'a>>,
         target: Target,
         model: &mut Model,
     ) -> Result<FunctionId, UnitError> {
@@ -109,7 +120,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     /// The function with these names, and what else is said where they refer to.
     pub(super) fn resolve(
         &mut self,
-        here: &Rc<Loaded<'a>>,
+        here: &Rc<Loaded<'d, 'a>>,
         mut names: Names<'a>,
         mut target: Option<Target>,
         model: &mut Model,
@@ -144,12 +155,13 @@ impl<'d, 'a> Functions<'d, 'a> {
     /// Reads the entry at a place; what is known already stays.
     fn entry(
         &mut self,
-        here: Option<&Rc<Loaded<'a>>>,
+        here: Option<&Rc<Loaded<'d, 'a>>>,
         at: DebugInfoOffset,
         names: &mut Names<'a>,
         model: &mut Model,
     ) -> Result<Option<Target>, UnitError> {
-        let within = |loaded: &&Rc<Loaded<'a>>| at.to_unit_offset(&loaded.unit.header).is_some();
+        let within =
+            |loaded: &&Rc<Loaded<'d, 'a>>| at.to_unit_offset(&loaded.unit.header).is_some();
         let loaded = match here.filter(within) {
             Some(here) => Rc::clone(here),
             None => self.unit_of(at)?,
@@ -169,7 +181,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     }
 
     /// The unit that has this place; it is kept for the next time.
-    fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<Loaded<'a>>, UnitError> {
+    fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
         let behind = self.headers.partition_point(|header| {
             header
                 .debug_info_offset()
@@ -190,7 +202,7 @@ impl<'a> Names<'a> {
     pub(super) fn take(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
-        loaded: &Loaded<'a>,
+        loaded: &Loaded<'_, 'a>,
         attribute: &gimli::Attribute<Bytes<'a>>,
         target: &mut Option<Target>,
         model: &mut Model,

@@ -5,10 +5,11 @@ use std::ops;
 use std::rc::Rc;
 
 use gimli::{
-    Attribute, AttributeValue, DebugLineOffset, Dwarf, DwarfPackage, DwoId, UnitHeader, UnitType,
+    Attribute, AttributeValue, DebugLineOffset, Dwarf, DwarfPackage, DwoId, Unit, UnitHeader,
+    UnitType,
 };
 
-use super::functions::{Functions, Loaded, Names};
+use super::functions::{Functions, Loaded, Names, Skeleton};
 use super::lines;
 use super::{Bytes, Read};
 use crate::compile::CompileError;
@@ -159,10 +160,10 @@ impl<'m> Reading<'m> {
     }
 
     /// The functions of a unit whose entries are in another file; those of the skeleton if that is not there.
-    fn split<'a>(
+    fn split<'d, 'a>(
         &mut self,
-        functions: &mut Functions<'_, 'a>,
-        skeleton: &Rc<Loaded<'a>>,
+        functions: &mut Functions<'d, 'a>,
+        skeleton: &Rc<Loaded<'d, 'a>>,
         id: DwoId,
         splits: &Splits<'_, 'a>,
     ) -> Result<(), UnitError> {
@@ -185,26 +186,30 @@ impl<'m> Reading<'m> {
         };
         let mut unit = dwarf.unit(header)?;
         unit.copy_relocated_attributes(&skeleton.unit);
-        // GCC does not say where in the split file the table of files is: it is the only one. Before version 5 the numbers are
-        // those of the skeleton's.
-        if unit.line_program.is_none() {
+        // File numbers refer to the skeleton's table, whose strings are in the skeleton's sections. From DWARF 5 on, GCC writes a
+        // table into the split file, without an attribute that says where: it is the only one. LLVM writes such a table for type
+        // units only.
+        if unit.line_program.is_none() && unit.header.version() >= 5 && is_of_gcc(dwarf, &unit)? {
             let (size, directory, name) = (unit.header.address_size(), unit.comp_dir, unit.name);
             let own = dwarf
                 .debug_line
                 .program(DebugLineOffset(0), size, directory, name);
-            let own = own.ok().filter(|_| unit.header.version() >= 5);
-            unit.line_program = own.or_else(|| skeleton.unit.line_program.clone());
-            unit.comp_dir = unit.comp_dir.or(skeleton.unit.comp_dir);
+            unit.line_program = own.ok();
         }
+        unit.comp_dir = unit.comp_dir.or(skeleton.unit.comp_dir);
+        let files = unit.line_program.is_none().then(|| Skeleton {
+            loaded: Rc::clone(skeleton),
+            dwarf: functions.dwarf,
+        });
         let mut functions = Functions::new(dwarf);
-        self.entries(&mut functions, &Loaded::new(unit))
+        self.entries(&mut functions, &Loaded::new(unit, files))
     }
 
     /// Reads the functions of a unit, and what was inlined into them, into spans.
-    fn entries<'a>(
+    fn entries<'d, 'a>(
         &mut self,
-        functions: &mut Functions<'_, 'a>,
-        loaded: &Rc<Loaded<'a>>,
+        functions: &mut Functions<'d, 'a>,
+        loaded: &Rc<Loaded<'d, 'a>>,
     ) -> Result<(), UnitError> {
         let mut scopes: Vec<Scope> = Vec::new();
         let mut entries = loaded.unit.entries_raw(None)?;
@@ -294,7 +299,7 @@ impl<'m> Reading<'m> {
     fn addresses<'a>(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
-        loaded: &Loaded<'a>,
+        loaded: &Loaded<'_, 'a>,
         addresses: &Addresses<'a>,
         depth: isize,
     ) -> Result<(), UnitError> {
@@ -369,6 +374,14 @@ impl<'m> Reading<'m> {
         });
         self.model.spend((self.read.ranges.len() - before) as u64)
     }
+}
+
+/// Whether the producer of a unit is GCC.
+fn is_of_gcc<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>) -> Result<bool, UnitError> {
+    let root = unit.entry(unit.header.root_offset())?;
+    let producer = root.attr_value(gimli::DW_AT_producer);
+    let producer = producer.and_then(|value| dwarf.attr_string(unit, value).ok());
+    Ok(producer.is_some_and(|producer| producer.slice().starts_with(b"GNU ")))
 }
 
 impl<'a> Addresses<'a> {

@@ -1,0 +1,483 @@
+//! Reads a mangled name of C++ (Itanium C++ ABI, section 5.1) into nodes.
+//!
+//! Names may be hostile: the depth and the number of nodes are bounded, and text outside of the grammar is an error, never a guess.
+
+use super::node::{Function, Id, List, Node, Qualifiers, Reference};
+
+/// The text is no name, or goes beyond a bound.
+#[derive(Debug)]
+pub(super) struct NotAName;
+
+pub(super) type Parsed<T> = Result<T, NotAName>;
+
+/// Deeper names are not read.
+const DEEPEST: u32 = 160;
+/// Nodes of a name: no more than a few for each byte of a long one.
+const MOST_NODES: usize = 1 << 16;
+
+/// Properties of the named function that only its name has.
+#[derive(Debug, Default)]
+pub(super) struct NameState {
+    /// A constructor, destructor or conversion, which has no result.
+    pub(super) is_special: bool,
+    pub(super) ends_with_arguments: bool,
+    pub(super) qualifiers: Qualifiers,
+    /// The arguments of the template that is named.
+    pub(super) arguments: Option<List>,
+}
+
+/// The nodes of a name, and what is left of its text.
+#[derive(Debug, Default)]
+pub(super) struct Parser<'a> {
+    text: &'a str,
+    pub(super) nodes: Vec<Node<'a>>,
+    pub(super) lists: Vec<Id>,
+    pub(super) substitutions: Vec<Id>,
+    pub(super) takes_arguments: bool,
+    depth: u32,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Parser {
+            text,
+            takes_arguments: true,
+            ..Parser::default()
+        }
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        self.text
+    }
+
+    pub(super) fn peek(&self, at: usize) -> u8 {
+        self.text.as_bytes().get(at).copied().unwrap_or_default()
+    }
+
+    pub(super) fn look(&self) -> u8 {
+        self.peek(0)
+    }
+
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        let rest = self.text.strip_prefix(text);
+        self.text = rest.unwrap_or(self.text);
+        rest.is_some()
+    }
+
+    pub(super) fn expect(&mut self, text: &str) -> Parsed<()> {
+        self.take(text).then_some(()).ok_or(NotAName)
+    }
+
+    /// The next `length` bytes.
+    pub(super) fn bytes(&mut self, length: usize) -> Parsed<&'a str> {
+        let (taken, rest) = self.text.split_at_checked(length).ok_or(NotAName)?;
+        self.text = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn node(&mut self, node: Node<'a>) -> Parsed<Id> {
+        if self.nodes.len() >= MOST_NODES {
+            return Err(NotAName);
+        }
+        self.nodes.push(node);
+        Id::try_from(self.nodes.len() - 1).map_err(|_| NotAName)
+    }
+
+    pub(super) fn get(&self, id: Id) -> Option<Node<'a>> {
+        self.nodes.get(id as usize).copied()
+    }
+
+    pub(super) fn list(&mut self, items: &[Id]) -> Parsed<List> {
+        if self.lists.len() + items.len() > MOST_NODES {
+            return Err(NotAName);
+        }
+        let start = self.lists.len() as u32;
+        self.lists.extend_from_slice(items);
+        let end = self.lists.len() as u32;
+        Ok(List { start, end })
+    }
+
+    pub(super) fn substitutable(&mut self, id: Id) -> Id {
+        self.substitutions.push(id);
+        id
+    }
+
+    /// Reads something that may contain itself.
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= DEEPEST {
+            return Err(NotAName);
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    /// Items up to an `E`.
+    pub(super) fn until_end(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Parsed<Id>,
+    ) -> Parsed<List> {
+        let mut items = Vec::new();
+        while !self.take("E") {
+            items.push(item(self)?);
+        }
+        self.list(&items)
+    }
+
+    /// Digits, with `n` for a minus before them.
+    pub(super) fn digits(&mut self, may_be_negative: bool) -> Parsed<(&'a str, bool)> {
+        let negative = may_be_negative && self.take("n");
+        let end = self.text.bytes().position(|byte| !byte.is_ascii_digit());
+        let digits = self.bytes(end.unwrap_or(self.text.len()))?;
+        match digits.is_empty() {
+            true => Err(NotAName),
+            false => Ok((digits, negative)),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Parsed<u64> {
+        let (digits, _) = self.digits(false)?;
+        digits.parse().map_err(|_| NotAName)
+    }
+
+    /// A number and `_`: 0 for the latter alone, and one more than the number.
+    pub(super) fn ordinal(&mut self) -> Parsed<u64> {
+        if self.take("_") {
+            return Ok(0);
+        }
+        let number = self.number()?;
+        self.expect("_")?;
+        number.checked_add(1).ok_or(NotAName)
+    }
+
+    /// The same in base 36.
+    fn sequence(&mut self) -> Parsed<u64> {
+        let end = self.text.find('_').ok_or(NotAName)?;
+        let digits = self.bytes(end)?;
+        self.expect("_")?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
+        match digits {
+            "" => Ok(0),
+            digits if digits.bytes().all(is_digit) => {
+                let number = u64::from_str_radix(digits, 36).map_err(|_| NotAName)?;
+                number.checked_add(1).ok_or(NotAName)
+            }
+            _ => Err(NotAName),
+        }
+    }
+
+    /// A function with its type, or something else that has a name.
+    pub(super) fn encoding(&mut self) -> Parsed<Id> {
+        self.deeper(|parser| {
+            if matches!(parser.look(), b'G' | b'T') {
+                return parser.special_name();
+            }
+            parser.function()
+        })
+    }
+
+    fn function(&mut self) -> Parsed<Id> {
+        let is_end = |parser: &Self| matches!(parser.look(), 0 | b'E' | b'.' | b'_');
+        let mut state = NameState::default();
+        let name = self.name(Some(&mut state))?;
+        if is_end(self) {
+            return match state.arguments {
+                Some(arguments) => self.node(Node::Scoped(name, arguments)),
+                None => Ok(name),
+            };
+        }
+        let mut suffix = None;
+        if self.take("Ua9enable_ifI") {
+            let conditions = self.until_end(Self::template_argument)?;
+            suffix = Some(self.node(Node::Enclosed(" [enable_if:", conditions, "]"))?);
+        }
+        let result = match !state.is_special && state.ends_with_arguments {
+            true => Some(self.type_()?),
+            false => None,
+        };
+        let mut parameters = Vec::new();
+        if !self.take("v") {
+            while parameters.is_empty() || !(is_end(self) || self.look() == b'Q') {
+                parameters.push(self.type_()?);
+            }
+        }
+        if self.take("Q") {
+            let condition = self.expression()?;
+            suffix = Some(self.node(Node::Prefix(" requires ", condition))?);
+        }
+        let parameters = self.list(&parameters)?;
+        self.node(Node::Function(Function {
+            result,
+            name: Some(name),
+            arguments: state.arguments,
+            parameters,
+            qualifiers: state.qualifiers,
+            suffix,
+        }))
+    }
+
+    fn special_name(&mut self) -> Parsed<Id> {
+        const OF_TYPES: [(&str, &str); 6] = [
+            ("TV", "vtable for "),
+            ("TT", "VTT for "),
+            ("TI", "typeinfo for "),
+            ("TS", "typeinfo name for "),
+            ("TF", "typeinfo fn for "),
+            ("TJ", "java Class for "),
+        ];
+        const OF_NAMES: [(&str, &str); 4] = [
+            ("TW", "TLS wrapper function for "),
+            ("TH", "TLS init function for "),
+            ("GV", "guard variable for "),
+            ("GR", "reference temporary #"),
+        ];
+        const OF_ENCODINGS: [(&str, &str); 3] = [
+            ("GA", "hidden alias for "),
+            ("GTt", "transaction clone for "),
+            ("GTn", "non-transaction clone for "),
+        ];
+        for (code, text) in OF_TYPES {
+            if self.take(code) {
+                let of = self.type_()?;
+                return self.node(Node::Prefix(text, of));
+            }
+        }
+        for (code, text) in OF_ENCODINGS {
+            if self.take(code) {
+                let of = self.encoding()?;
+                return self.node(Node::Prefix(text, of));
+            }
+        }
+        for (code, text) in OF_NAMES {
+            if self.take(code) {
+                let of = self.name(None)?;
+                if code != "GR" {
+                    return self.node(Node::Prefix(text, of));
+                }
+                let number = match self.rest().is_empty() {
+                    true => 0,
+                    false => self.sequence()?,
+                };
+                let number = self.node(Node::Parameter(number))?;
+                let of = self.node(Node::Between(number, " for ", of))?;
+                return self.node(Node::Prefix(text, of));
+            }
+        }
+        if self.take("TA") {
+            let of = self.template_argument()?;
+            return self.node(Node::Prefix("template parameter object for ", of));
+        }
+        if self.take("TC") {
+            let of = self.type_()?;
+            self.digits(true)?;
+            self.expect("_")?;
+            let within = self.type_()?;
+            let both = self.node(Node::Between(within, "-in-", of))?;
+            return self.node(Node::Prefix("construction vtable for ", both));
+        }
+        if self.take("Tc") {
+            self.offset()?;
+            self.offset()?;
+            let of = self.encoding()?;
+            return self.node(Node::Prefix("covariant return thunk to ", of));
+        }
+        self.expect("T")?;
+        let text = match self.look() {
+            b'h' => "non-virtual thunk to ",
+            b'v' => "virtual thunk to ",
+            _ => return Err(NotAName),
+        };
+        self.offset()?;
+        let of = self.encoding()?;
+        self.node(Node::Prefix(text, of))
+    }
+
+    /// The offset by which a thunk changes `this`.
+    fn offset(&mut self) -> Parsed<()> {
+        if self.take("v") {
+            self.digits(true)?;
+            self.expect("_")?;
+        } else {
+            self.expect("h")?;
+        }
+        self.digits(true)?;
+        self.expect("_")
+    }
+
+    pub(super) fn substitution(&mut self) -> Parsed<Id> {
+        const STANDARD: [(&str, [&str; 3]); 6] = [
+            ("Sa", ["std::allocator", "std::allocator", "allocator"]),
+            (
+                "Sb",
+                ["std::basic_string", "std::basic_string", "basic_string"],
+            ),
+            (
+                "Ss",
+                [
+                    "std::string",
+                    "std::basic_string<char, std::char_traits<char>, std::allocator<char> >",
+                    "basic_string",
+                ],
+            ),
+            (
+                "Si",
+                [
+                    "std::istream",
+                    "std::basic_istream<char, std::char_traits<char> >",
+                    "basic_istream",
+                ],
+            ),
+            (
+                "So",
+                [
+                    "std::ostream",
+                    "std::basic_ostream<char, std::char_traits<char> >",
+                    "basic_ostream",
+                ],
+            ),
+            (
+                "Sd",
+                [
+                    "std::iostream",
+                    "std::basic_iostream<char, std::char_traits<char> >",
+                    "basic_iostream",
+                ],
+            ),
+        ];
+        for (code, forms) in &STANDARD {
+            if self.take(code) {
+                let plain = self.node(Node::Standard(forms))?;
+                let tagged = self.tags(plain)?;
+                if tagged != plain {
+                    self.substitutable(tagged);
+                }
+                return Ok(tagged);
+            }
+        }
+        self.expect("S")?;
+        let index = usize::try_from(self.sequence()?).map_err(|_| NotAName)?;
+        self.substitutions.get(index).copied().ok_or(NotAName)
+    }
+
+    /// Tags of an ABI behind a name.
+    pub(super) fn tags(&mut self, mut name: Id) -> Parsed<Id> {
+        while self.take("B") {
+            let length = usize::try_from(self.number()?).map_err(|_| NotAName)?;
+            let tag = self.bytes(length)?;
+            let tag = self.node(Node::Text(tag))?;
+            let tag = self.node(Node::Around("[abi:", tag, "]"))?;
+            name = self.node(Node::Between(name, "", tag))?;
+        }
+        Ok(name)
+    }
+
+    pub(super) fn template_parameter(&mut self) -> Parsed<Id> {
+        self.expect("T")?;
+        let level = match self.take("L") {
+            true => {
+                let level = self.number()?;
+                self.expect("_")?;
+                level.checked_add(1).ok_or(NotAName)?
+            }
+            false => 0,
+        };
+        let index = self.ordinal()?;
+        match level {
+            0 => self.node(Node::Argument(index)),
+            // Of a lambda in a lambda.
+            _ => {
+                let number = self.node(Node::Parameter(index.saturating_add(1)))?;
+                self.node(Node::Prefix("auto:", number))
+            }
+        }
+    }
+
+    /// Arguments of a template.
+    pub(super) fn template_arguments(&mut self) -> Parsed<List> {
+        self.expect("I")?;
+        let takes = std::mem::replace(&mut self.takes_arguments, true);
+        let read = self.read_template_arguments();
+        self.takes_arguments = takes;
+        read
+    }
+
+    fn read_template_arguments(&mut self) -> Parsed<List> {
+        let mut items = Vec::new();
+        while !self.take("E") {
+            if self.take("Q") {
+                self.expression()?;
+                self.expect("E")?;
+                break;
+            }
+            items.push(self.template_argument()?);
+        }
+        self.list(&items)
+    }
+
+    pub(super) fn template_argument(&mut self) -> Parsed<Id> {
+        self.deeper(|parser| match parser.look() {
+            b'X' => {
+                parser.expect("X")?;
+                let expression = parser.expression()?;
+                parser.expect("E")?;
+                Ok(expression)
+            }
+            b'J' => {
+                parser.expect("J")?;
+                let items = parser.until_end(Self::template_argument)?;
+                parser.node(Node::Pack(items))
+            }
+            b'L' if parser.peek(1) == b'Z' => {
+                parser.expect("LZ")?;
+                let encoding = parser.encoding()?;
+                parser.expect("E")?;
+                Ok(encoding)
+            }
+            b'L' => parser.literal(),
+            // Clang 18 and later declare the parameter before an argument that depends on others. The declaration is not shown.
+            b'T' if matches!(parser.peek(1), b'y' | b'n' | b't' | b'p' | b'k') => {
+                parser.template_declaration()?;
+                parser.template_argument()
+            }
+            _ => parser.type_(),
+        })
+    }
+
+    /// The declaration of a parameter of a template.
+    pub(super) fn template_declaration(&mut self) -> Parsed<()> {
+        self.deeper(|parser| {
+            parser.expect("T")?;
+            match parser.bytes(1)? {
+                "y" => Ok(()),
+                "k" => parser.name(None).map(|_| ()),
+                "n" => parser.type_().map(|_| ()),
+                "p" => parser.template_declaration(),
+                "t" => {
+                    while !parser.take("E") {
+                        parser.template_declaration()?;
+                    }
+                    Ok(())
+                }
+                _ => Err(NotAName),
+            }
+        })
+    }
+
+    pub(super) fn qualifiers(&mut self) -> Qualifiers {
+        Qualifiers {
+            is_restrict: self.take("r"),
+            is_volatile: self.take("V"),
+            is_const: self.take("K"),
+            reference: None,
+        }
+    }
+
+    pub(super) fn reference(&mut self) -> Option<Reference> {
+        match (self.take("R"), self.take("O")) {
+            (true, _) => Some(Reference::LValue),
+            (false, true) => Some(Reference::RValue),
+            _ => None,
+        }
+    }
+}
