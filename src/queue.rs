@@ -30,6 +30,7 @@ mod stored;
 
 #[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;
+pub(crate) use config::warn_of_giving_up;
 pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Sizer,

@@ -45,6 +45,14 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
 /// a stage has panicked, or something acknowledged had to be given up.
 pub async fn run(options: Options) -> ExitCode {
+    // First of all: a signal that comes while the configuration is read ends the process in order.
+    let signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("Error: cannot listen for signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let loaded = crate::app::config::load(&options.sources, options.strict);
     let Some(config) = loaded.config else {
         say(&loaded.report, None);
@@ -63,12 +71,23 @@ pub async fn run(options: Options) -> ExitCode {
         cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         "Starting collector..."
     );
+    warn_of_root();
     match Service::start(options, config, logs) {
-        Ok((service, signals)) => service.serve(signals).await,
+        Ok(service) => service.serve(signals).await,
         Err(problem) => {
             error!(error = problem, "Cannot start.");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Nothing that the collector does needs root, and a defect of a process that runs as root is a defect of the machine.
+fn warn_of_root() {
+    if rustix::process::geteuid().is_root() {
+        warn!(
+            "Running as root. No feature needs it: run the collector as a user of its own, which can read its \
+             configuration and keys and write its directories"
+        );
     }
 }
 
@@ -122,9 +141,7 @@ struct Signals {
 }
 
 impl Service {
-    fn start(options: Options, config: Config, logs: Logs) -> Result<(Service, Signals), String> {
-        let signals =
-            Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    fn start(options: Options, config: Config, logs: Logs) -> Result<Service, String> {
         let exposition = Exposition::install().map_err(|error| error.to_string())?;
         tokio::spawn(exposition.clone().keep_up());
         let host = Host {
@@ -141,7 +158,7 @@ impl Service {
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
         tokio::task::spawn_blocking(code_pages::release);
-        let service = Service {
+        Ok(Service {
             options,
             host,
             logs,
@@ -153,8 +170,7 @@ impl Service {
             handing_over: TaskTracker::new(),
             terminate: watch::Sender::new(None),
             panicked,
-        };
-        Ok((service, signals))
+        })
     }
 
     async fn serve(mut self, mut signals: Signals) -> ExitCode {

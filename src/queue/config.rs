@@ -313,6 +313,26 @@ impl RetryConfig {
     }
 }
 
+/// Warns when a queue on disk would give up what it could keep.
+pub(crate) fn warn_of_giving_up(
+    queue: Option<&QueueConfig>,
+    retry: Option<&RetryConfig>,
+    problems: &mut Problems,
+) {
+    let is_stored = queue.is_some_and(|queue| queue.storage.is_some());
+    let limit = retry.and_then(|retry| retry.max_elapsed_time);
+    if let Some(limit) = limit.filter(|limit| is_stored && !limit.is_zero()) {
+        problems.warning(
+            &["retry_on_failure", "max_elapsed_time"],
+            format!(
+                "batches are given up after {:?} although the queue is on disk; leave the key out to keep them until \
+                 the next hop is back",
+                *limit
+            ),
+        );
+    }
+}
+
 impl Validate for RetryConfig {
     fn validate(&self, problems: &mut Problems) {
         if !(0.0..=1.0).contains(&self.randomization_factor) {
@@ -389,6 +409,19 @@ mod tests {
                 "batch::min_size",
             ]
         );
+        let (mut stored, mut short) = (QueueConfig::default(), RetryConfig::default());
+        stored.storage = Some("file_storage".parse().unwrap());
+        short.max_elapsed_time = Some(Duration::secs(300));
+        let unlimited = RetryConfig::default();
+        for (queue, retry, expected) in [
+            (&stored, &short, 1),
+            (&stored, &unlimited, 0),
+            (&QueueConfig::default(), &short, 0),
+        ] {
+            let mut problems = Problems::default();
+            warn_of_giving_up(Some(queue), Some(retry), &mut problems);
+            assert_eq!(problems.found().len(), expected);
+        }
         let retry = RetryConfig {
             randomization_factor: 1.5,
             multiplier: f64::NAN,

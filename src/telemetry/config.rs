@@ -44,7 +44,7 @@ pub struct LogsConfig {
     pub level: LogLevel,
     /// `console` for people, `json` for machines. Default: `console`.
     pub encoding: LogEncoding,
-    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to. Default:
+    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to, and created with mode 0640. Default:
     /// `[stderr]`.
     pub output_paths: Vec<String>,
     /// Fields that every line carries. Default: none.
@@ -52,7 +52,8 @@ pub struct LogsConfig {
     /// Where errors of the logger itself go: always `stderr`, the Collector's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_output_paths: Option<Vec<String>>,
-    /// Thinning of equal lines. Default: none, every line is logged; components limit what they would repeat.
+    /// Thinning of equal lines. Default: components limit what they would repeat, libraries log ten lines of a kind in
+    /// ten seconds, and of any kind above the level `debug` a thousand lines in ten seconds are logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// The Collector's name of the source line. Here lines carry none, so only `true` is true.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -120,6 +121,7 @@ impl Output {
             path => OpenOptions::new()
                 .append(true)
                 .create(true)
+                .mode(FILE_MODE)
                 .open(path)
                 .map_or_else(
                     |error| {
@@ -150,7 +152,11 @@ impl Write for Outputs {
     }
 }
 
-/// Lets pass what is important enough and, when asked to, not too much of the same.
+/// Mode of a log file that is created: logs name clients and are not for every user of the machine. Programs that
+/// collect logs read them by their group.
+const FILE_MODE: u32 = 0o640;
+
+/// Lets pass what is important enough and not too much of the same.
 struct Threshold {
     style: Current,
     seen: Mutex<HashMap<Identifier, (Instant, u64)>>,
@@ -162,20 +168,25 @@ const NEVER_SAMPLED: &str = "tributary::exporters::debug";
 impl<S> Filter<S> for Threshold {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         // Libraries below us have nothing to tell an operator unless something is wrong.
-        let ours = metadata.target().starts_with("tributary") || *metadata.level() <= Level::WARN;
-        ours && *metadata.level() <= self.style.load().threshold
+        let worth_it = is_ours(metadata) || *metadata.level() <= Level::WARN;
+        worth_it && *metadata.level() <= self.style.load().threshold
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        let style = self.style.load();
-        let sampling = style.sampling.as_ref();
-        let Some(sampling) = sampling.filter(|sampling| sampling.enabled) else {
-            return true;
-        };
         if metadata.target().starts_with(NEVER_SAMPLED) {
             return true;
         }
+        let style = self.style.load();
+        let configured = style.sampling.as_ref();
+        let configured = configured.filter(|sampling| sampling.enabled);
+        let sampling = match configured {
+            // Clients can make libraries repeat themselves without end.
+            _ if !is_ours(metadata) => &OF_LIBRARIES,
+            Some(sampling) => sampling,
+            None if *metadata.level() >= Level::DEBUG => return true,
+            None => &OF_OURS,
+        };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let (since, count) = seen.entry(metadata.callsite()).or_insert((now, 0));
@@ -187,6 +198,27 @@ impl<S> Filter<S> for Threshold {
         beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
     }
 }
+
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("tributary")
+}
+
+/// Lines of one call in a library.
+const OF_LIBRARIES: Sampling = Sampling {
+    enabled: true,
+    tick: WINDOW,
+    initial: 10,
+    thereafter: 0,
+};
+/// Lines of one call here, below the level `debug`. Calls limit themselves; this bounds what one that does not can do
+/// to a disk.
+const OF_OURS: Sampling = Sampling {
+    enabled: true,
+    tick: WINDOW,
+    initial: 1000,
+    thereafter: 0,
+};
+const WINDOW: tributary_config::units::Duration = tributary_config::units::Duration::secs(10);
 
 struct Shape(Current);
 
@@ -270,5 +302,43 @@ impl Visit for Fields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of `lines` calls of `log`.
+    fn written(lines: usize, log: impl Fn()) -> usize {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let config = LogsConfig {
+            output_paths: vec![file.path().to_str().unwrap().to_owned()],
+            ..LogsConfig::default()
+        };
+        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
+        let subscriber = tracing_subscriber::registry().with(layer(style));
+        tracing::subscriber::with_default(subscriber, || (0..lines).for_each(|_| log()));
+        std::fs::read_to_string(file.path())
+            .unwrap()
+            .lines()
+            .count()
+    }
+
+    #[test]
+    fn lines_of_libraries_are_sampled() {
+        let flood = || tracing::warn!(target: "h2::proto::ping_pong", "recv PING ack");
+        assert_eq!(written(5000, flood), 10);
+        assert_eq!(written(5000, || tracing::warn!("ours")), 1000);
+    }
+
+    #[test]
+    fn a_log_file_is_not_for_every_user() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        Output::open(path.to_str().unwrap()).unwrap();
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0, "{mode:o}");
     }
 }

@@ -26,7 +26,7 @@ impl Rack {
         let certificates = Certificates::make()?;
         let backend = Backend::start().await;
         let tls = format!(
-            "endpoint: '127.0.0.1:0', tls: {{cert_file: '{}', key_file: '{}', client_ca_file: '{}', \
+            "endpoint: '127.0.0.1:0', tls: {{cert_file: '{}', key_file: '{}', client_ca_file: '{}', min_version: '1.3', \
              client_identity_attribute: who}}",
             certificates.file("rack.crt"),
             certificates.file("rack.key"),

@@ -63,3 +63,4 @@ mod symbols_command;
 mod tiers;
 mod tls_attacks;
 mod tls_rotation;
+mod unread_answers;

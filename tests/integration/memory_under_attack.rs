@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -412,10 +412,19 @@ async fn tiny_requests(target: &Target, requests: usize) {
     tokio::join!(by_grpc, by_http);
 }
 
-/// Connections that do nothing, or stop in the middle of a request. They stay open while the result lives.
-async fn connections(address: SocketAddr, count: usize, begin: &[u8]) -> Vec<TcpStream> {
-    join_all((0..count).map(|_| async {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+/// Connections that do nothing, or stop in the middle of a request. They stay open while the result lives. They come
+/// from two addresses that nobody else has: one alone gets half of the connections that memory allows.
+async fn connections(
+    address: SocketAddr,
+    from: [u8; 2],
+    count: usize,
+    begin: &[u8],
+) -> Vec<TcpStream> {
+    join_all((0..count).map(|number| async move {
+        let socket = TcpSocket::new_v4().unwrap();
+        let source = Ipv4Addr::new(127, 0, 0, from[number % 2]);
+        socket.bind((source, 0).into()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
         stream.write_all(begin).await.unwrap();
         stream
     }))
@@ -427,8 +436,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 async fn idle_connections(target: &Target, count: usize) {
     let (grpc, http) = (target.collector.grpc(), target.collector.http());
     let _held = (
-        connections(grpc, count / 2, PREFACE).await,
-        connections(http, count / 2, b"POST /v1/logs HTTP/1.1\r\n").await,
+        connections(grpc, [2, 3], count / 2, PREFACE).await,
+        connections(http, [2, 3], count / 2, b"POST /v1/logs HTTP/1.1\r\n").await,
     );
     sleep(Duration::from_millis(300)).await;
 }
@@ -437,7 +446,7 @@ async fn unfinished_requests(target: &Target, count: usize) {
     let http = target.collector.http();
     let mut begin = format!("POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\ncontent-length: {LARGEST}\r\n\r\n").into_bytes();
     begin.extend(vec![0; 10_000]);
-    let _held = connections(http, count, &begin).await;
+    let _held = connections(http, [4, 5], count, &begin).await;
     sleep(Duration::from_millis(300)).await;
 }
 

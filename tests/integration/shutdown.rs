@@ -201,3 +201,43 @@ async fn an_idle_collector_ends_with_0_on_either_signal() {
         assert!(collector.ended().await.status.success());
     }
 }
+
+#[tokio::test]
+async fn sigterm_before_the_configuration_is_read_ends_in_order() {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(crate::harness::collector::BINARY)
+        .args([
+            "--config=/dev/stdin",
+            "--set=service.telemetry.metrics.level=none",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let id = child.id().to_string();
+    // proc_pid_status(5): the signals that are caught, as bits; SIGTERM is number 15.
+    crate::harness::within("a process that catches SIGTERM", async {
+        loop {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+            if caught >> 14 & 1 == 1 {
+                return;
+            }
+            tokio::time::sleep(crate::harness::GLANCE).await;
+        }
+    })
+    .await;
+    let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    assert!(killed.success());
+    let yaml = "receivers: {otlp: {protocols: {http: {endpoint: '127.0.0.1:0'}}}}
+exporters: {nop: {}}
+service: {pipelines: {traces: {receivers: [otlp], exporters: [nop]}}}
+";
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(yaml.as_bytes()).unwrap();
+    drop(stdin);
+    let status = tokio::task::spawn_blocking(move || child.wait().unwrap());
+    assert!(status.await.unwrap().success());
+}

@@ -1,8 +1,12 @@
 //! The process-wide memory budget, in bytes.
 
+pub mod beside;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use self::beside::Beside;
 
 /// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
 ///
@@ -15,10 +19,8 @@ pub struct Budget {
     used: AtomicUsize,
     /// What of `used` is for requests that have not arrived completely.
     unfinished: AtomicUsize,
-    /// Open connections of all listeners, which have a share of the limit beside `used`.
-    pub connections: AtomicUsize,
-    /// Bytes of large frames, of all listeners, of which a part has arrived; the same.
-    pub frames: AtomicUsize,
+    /// Memory that clients take beside `used`.
+    pub beside: Beside,
 }
 
 impl Budget {
@@ -29,8 +31,7 @@ impl Budget {
             stated: AtomicBool::new(false),
             used: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
-            frames: AtomicUsize::new(0),
+            beside: Beside::default(),
         })
     }
 
@@ -65,7 +66,7 @@ impl Budget {
     /// Whether `bytes` would fit now. Nothing is taken.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let limit = self.limit();
-        if self.used().saturating_add(bytes) <= limit {
+        if self.used().saturating_add(bytes) <= self.left_of(limit) {
             return Ok(());
         }
         Err(NoRoom {
@@ -100,8 +101,14 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
+    /// The part of `limit` that permits may take now: what clients hold beside them counts as far as it exceeds what
+    /// the process may have above the limit anyway.
+    fn left_of(&self, limit: usize) -> usize {
+        limit - self.beside.bytes().saturating_sub(ALLOWANCE).min(limit)
+    }
+
     fn take(&self, bytes: usize) -> bool {
-        let limit = self.limit();
+        let limit = self.left_of(self.limit());
         self.used
             .fetch_update(Relaxed, Relaxed, |used| {
                 used.checked_add(bytes).filter(|total| *total <= limit)
@@ -233,6 +240,9 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// Bytes that clients may take beside the permits before permits get less: half of the 48 MiB that the process may have
+/// above the limit. The program itself takes the other half.
+const ALLOWANCE: usize = 24 << 20;
 /// What an unfinished request may have of the half that is kept for small ones.
 const SMALL: usize = 64 << 10;
 
@@ -398,6 +408,18 @@ mod tests {
         second.grow(700).unwrap();
         drop(second);
         assert_eq!((budget.used(), one.0.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn connections_beyond_the_allowance_reduce_permits() {
+        let budget = Budget::new(64 << 20);
+        let connections = ALLOWANCE / beside::CONNECTION_COST;
+        budget.beside.connections.store(connections, Relaxed);
+        assert!(budget.acquire(64 << 20).is_ok());
+        budget.beside.frames.store(8 << 20, Relaxed);
+        assert!(budget.acquire((56 << 20) + 1).is_err());
+        assert!(budget.has_room((56 << 20) + 1).is_err());
+        assert!(budget.acquire(56 << 20).is_ok());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Listening sockets that survive a reload.
 
+mod holder;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
@@ -14,19 +16,48 @@ use tributary_config::{ComponentId, Endpoint};
 /// component that holds it is gone, whether that was replaced, left out, or built for a configuration that failed.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
-    open: Arc<Mutex<HashMap<Key, Weak<TcpListener>>>>,
+    open: Arc<Mutex<HashMap<Key, Weak<Sockets>>>>,
+}
+
+/// The listening sockets of one endpoint: one for every address that its name has on this machine.
+#[derive(Debug)]
+pub struct Sockets(Vec<Arc<TcpListener>>);
+
+impl Sockets {
+    /// The address of the first socket.
+    ///
+    /// # Errors
+    /// When the system does not tell it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let first = self.0.first();
+        first.map_or(Err(io::ErrorKind::NotFound.into()), |first| {
+            first.local_addr()
+        })
+    }
+
+    /// The sockets, at least one.
+    pub fn iter(&self) -> impl Iterator<Item = &TcpListener> {
+        self.0.iter().map(|listener| &**listener)
+    }
+}
+
+impl From<Arc<TcpListener>> for Sockets {
+    fn from(listener: Arc<TcpListener>) -> Self {
+        Sockets(vec![listener])
+    }
 }
 
 /// Port 0 asks for any free port, so there the component tells sockets apart, not the address alone.
 type Key = (String, Option<ComponentId>);
 
 impl Listeners {
-    /// A socket that listens on `endpoint`: the one that is already open, or a new one. Whoever accepts from a clone of
-    /// it keeps the socket itself as well, so that others find it.
+    /// The sockets that listen on `endpoint`: those that are already open, or new ones. A server that accepts from clones
+    /// keeps the sockets themselves as well, so that its successor finds them.
     ///
     /// # Errors
-    /// When the name does not resolve, or the address cannot be bound; the message names it.
-    pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<Arc<TcpListener>> {
+    /// When the name does not resolve, or one of its addresses cannot be bound; the message names the address and, where
+    /// the system tells, the process that listens there.
+    pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<Arc<Sockets>> {
         let text = match endpoint.0.strip_prefix(':') {
             Some(port) => format!("0.0.0.0:{port}"),
             None => endpoint.0.clone(),
@@ -37,18 +68,21 @@ impl Listeners {
         if let Some(listener) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(listener);
         }
-        let listener = bind_first(&text).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot listen on {text}: {error}"))
+        let listeners = bind_all(&text).map_err(|error| {
+            let text = format!("cannot listen on {text}: {error}");
+            io::Error::new(error.kind(), text)
         })?;
-        let listener = Arc::new(listener);
-        open.insert(key, Arc::downgrade(&listener));
-        Ok(listener)
+        let sockets = Arc::new(Sockets(listeners.into_iter().map(Arc::new).collect()));
+        open.insert(key, Arc::downgrade(&sockets));
+        Ok(sockets)
     }
 }
 
-fn bind_first(text: &str) -> io::Result<TcpListener> {
-    // The Collector listens on the first address a name resolves to. `localhost` needs no resolver (RFC 6761, 6.3), and
-    // IPv4 comes first because that is where SDKs connect first.
+/// Binds every address of a name: a client may try any of them first, and another process on one of them would get what
+/// is meant for this one. (The Collector binds the first.) Addresses that this machine does not have, IPv6 where that is
+/// off, are left out while there are others.
+fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
+    // `localhost` needs no resolver (RFC 6761, 6.3). IPv4 comes first, because SDKs connect there first.
     let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
         Some(("localhost", port)) if let Ok(port) = port.parse() => {
             vec![
@@ -59,10 +93,59 @@ fn bind_first(text: &str) -> io::Result<TcpListener> {
         _ => text.to_socket_addrs()?.collect(),
     };
     addresses.sort_by_key(SocketAddr::is_ipv6);
-    let listener = TcpListener::bind(addresses.as_slice())?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    addresses.dedup();
+    let any_port = addresses.iter().any(|address| address.port() == 0);
+    let mut attempts = if any_port { ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match bind_each(&addresses) {
+            // The port that was free on the first address is in use on another one.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
+            outcome => return outcome,
+        }
+    }
 }
+
+fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let mut bound: Vec<TcpListener> = Vec::new();
+    let mut missing = None;
+    for address in addresses {
+        let mut address = *address;
+        if let Some(first) = bound.first()
+            && address.port() == 0
+        {
+            address.set_port(first.local_addr()?.port());
+        }
+        match TcpListener::bind(address) {
+            Ok(listener) => {
+                listener.set_nonblocking(true)?;
+                bound.push(listener);
+            }
+            Err(error) if is_not_of_this_machine(&error) => missing = Some(error),
+            Err(error) => {
+                let by = holder::of(address)
+                    .filter(|_| error.kind() == io::ErrorKind::AddrInUse)
+                    .map(|holder| format!(" by {holder}"))
+                    .unwrap_or_default();
+                let text = format!("{address}: {error}{by}");
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+    }
+    match missing {
+        Some(error) if bound.is_empty() => Err(error),
+        None if bound.is_empty() => Err(io::Error::other("the name has no addresses")),
+        _ => Ok(bound),
+    }
+}
+
+fn is_not_of_this_machine(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+/// How often a port that is free on all addresses is looked for.
+const ATTEMPTS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -90,5 +173,31 @@ mod tests {
         assert_eq!(address, third.local_addr().unwrap());
         drop((again, third));
         TcpListener::bind(address).expect("the port is free again");
+    }
+
+    #[test]
+    fn localhost_listens_on_every_address_or_names_the_one_in_use() {
+        let listeners = Listeners::default();
+        let owner: ComponentId = "otlp".parse().unwrap();
+        let local = Endpoint("localhost:0".to_owned());
+        let sockets = listeners.bind(&owner, &local).unwrap();
+        let port = sockets.local_addr().unwrap().port();
+        let hosts: Vec<_> = sockets
+            .iter()
+            .map(|listener| listener.local_addr().unwrap())
+            .collect();
+        let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        assert_eq!(hosts.len(), 1 + usize::from(has_ipv6));
+        assert!(hosts.iter().all(|address| address.port() == port));
+        drop(sockets);
+        for host in hosts {
+            let _taken = TcpListener::bind(host).unwrap();
+            let same = Endpoint(format!("localhost:{port}"));
+            let error = listeners.bind(&owner, &same).unwrap_err().to_string();
+            let expected = format!("cannot listen on localhost:{port}: {host}: ");
+            assert!(error.starts_with(&expected), "{error}");
+            #[cfg(target_os = "linux")]
+            assert!(error.contains(" by process "), "{error}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The server behind every listening socket of this program: OTLP over gRPC and HTTP, health, metrics.
 //!
-//! One accept loop per socket, one task per connection, and no router: a [`Handler`] sees every request. Stopping is
+//! One accept loop per socket (a name may have several addresses), one task per connection, and no router: a [`Handler`] sees every request. Stopping is
 //! graceful: [`Server::shutdown`] stops accepting, tells the clients (GOAWAY, `connection: close`), lets requests
 //! under way finish, and cuts what is left at the deadline.
 
+mod answer;
 mod connection;
 mod ending;
 mod farewell;
@@ -39,6 +40,7 @@ use tracing::{info, warn};
 
 use self::gate::Gate;
 use crate::Owner;
+use crate::listeners::Sockets;
 use crate::sampled_log::SampledLog;
 use crate::tls::rotation::RotatingServer;
 use crate::tls::{ServerTls, TlsError, TlsSource};
@@ -53,7 +55,7 @@ pub use peer::{Peer, cores};
 /// Answers requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {
     /// What responses carry.
-    type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send;
+    type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin;
 
     /// Answers one request. The future is dropped when the client resets the stream or goes away.
     fn handle(
@@ -170,8 +172,9 @@ pub struct Options {
     pub grace: Option<Duration>,
     /// What clients may do at most.
     pub limits: Limits,
-    /// Whose limit bounds the memory of open connections (a quarter of it, beside what the budget counts) and of frames
-    /// that have arrived in part (an eighth). Without it only `limits` bounds them.
+    /// Its limit bounds the memory of open connections (a quarter of it, beside what the budget counts), of frames that
+    /// have arrived in part, of open requests, and of answers that are not sent (an eighth each). Without it only `limits`
+    /// bounds them.
     pub budget: Option<Arc<Budget>>,
 }
 
@@ -199,9 +202,9 @@ impl Default for Options {
 
 /// A server that was built but does not accept yet.
 pub struct Bound<H> {
-    listener: TcpListener,
-    /// Where `listener` comes from: while this server accepts, a successor finds the socket.
-    _shared: Arc<std::net::TcpListener>,
+    listeners: Vec<TcpListener>,
+    /// Where `listeners` come from: while this server accepts, a successor finds the sockets.
+    sockets: Arc<Sockets>,
     handler: H,
     options: Options,
     /// For the log.
@@ -210,13 +213,13 @@ pub struct Bound<H> {
 }
 
 impl<H: Handler> Bound<H> {
-    /// Takes a listening socket (see [`crate::listeners::Listeners::bind`]) for a component. `name` says in the
+    /// Takes listening sockets (see [`crate::listeners::Listeners::bind`]) for a component. `name` says in the
     /// log what starts: `GRPC`, `HTTP`.
     ///
     /// # Errors
-    /// When the socket cannot be registered with the runtime, or there is none.
+    /// When a socket cannot be registered with the runtime, or there is no runtime.
     pub fn new(
-        listener: Arc<std::net::TcpListener>,
+        sockets: Arc<Sockets>,
         handler: H,
         options: Options,
         name: &'static str,
@@ -225,10 +228,13 @@ impl<H: Handler> Bound<H> {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(io::Error::other("a server needs a running tokio runtime"));
         }
-        listener.set_nonblocking(true)?;
+        let listeners = sockets.iter().map(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener.try_clone()?)
+        });
         Ok(Bound {
-            listener: TcpListener::from_std(listener.try_clone()?)?,
-            _shared: listener,
+            listeners: listeners.collect::<io::Result<_>>()?,
+            sockets,
             handler,
             options,
             name,
@@ -236,23 +242,37 @@ impl<H: Handler> Bound<H> {
         })
     }
 
-    /// Begins to accept, and says so in the log with the address.
+    /// Begins to accept, and says so in the log with the addresses.
     pub fn start(self) -> Server {
-        let address = self.listener.local_addr().ok();
-        info!(
-            otelcol.component.id = %self.owner.id,
-            otelcol.component.kind = self.owner.kind,
-            endpoint = address.map(tracing::field::display),
-            "Starting {} server",
-            self.name
-        );
+        let Bound {
+            listeners,
+            sockets,
+            handler,
+            options,
+            name,
+            owner,
+        } = self;
         let server = Server {
-            address,
+            address: sockets.local_addr().ok(),
             stop: CancellationToken::new(),
             force: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
-        server.tasks.spawn(accept_loop(self, server.clone()));
+        let (limits, budget) = (options.limits.clone(), options.budget.clone());
+        let streams = options.max_concurrent_streams;
+        let gate = Gate::new(limits, streams, owner.clone(), budget);
+        let shared = Arc::new(connection::Shared::new(handler, options, gate));
+        for listener in listeners {
+            let address = listener.local_addr().ok();
+            info!(
+                otelcol.component.id = %owner.id,
+                otelcol.component.kind = owner.kind,
+                endpoint = address.map(tracing::field::display),
+                "Starting {name} server"
+            );
+            let accepting = accept_loop(listener, sockets.clone(), shared.clone(), server.clone());
+            server.tasks.spawn(accepting);
+        }
         server
     }
 }
@@ -267,7 +287,8 @@ pub fn serve(
     options: Options,
     owner: Owner,
 ) -> io::Result<Server> {
-    Ok(Bound::new(listener, handler, options, "HTTP", owner)?.start())
+    let sockets = Arc::new(Sockets::from(listener));
+    Ok(Bound::new(sockets, handler, options, "HTTP", owner)?.start())
 }
 
 /// A running server.
@@ -280,7 +301,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The address it listens on, with the actual port.
+    /// The first address it listens on, with the actual port.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -303,18 +324,14 @@ impl Server {
     }
 }
 
-async fn accept_loop<H: Handler>(bound: Bound<H>, server: Server) {
-    let Bound {
-        listener,
-        handler,
-        options,
-        owner,
-        ..
-    } = bound;
-    let (limits, budget) = (options.limits.clone(), options.budget.clone());
-    let streams = options.max_concurrent_streams;
-    let gate = Gate::new(limits, streams, owner.clone(), budget);
-    let shared = Arc::new(connection::Shared::new(handler, options, gate));
+/// Accepts until the server stops. `_sockets` stay where a successor finds them.
+async fn accept_loop<H: Handler>(
+    listener: TcpListener,
+    _sockets: Arc<Sockets>,
+    shared: Arc<connection::Shared<H>>,
+    server: Server,
+) {
+    let owner = &shared.gate.owner;
     let (mut pause, log) = (FIRST_PAUSE, SampledLog::of_one_line());
     loop {
         let accepted = tokio::select! {
@@ -357,10 +374,10 @@ fn spawn_connection<H: Handler>(
     address: SocketAddr,
 ) {
     let shared = shared.clone();
-    let admission = shared.gate.admit(address);
     // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
     let stop = server.stop.child_token();
     let force = server.force.child_token();
+    let admission = shared.gate.admit(address, stop.clone());
     server.tasks.spawn(async move {
         let admission = match admission {
             Ok(admission) => admission,

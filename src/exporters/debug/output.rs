@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Mutex;
 
 use crate::component::BuildError;
@@ -18,6 +19,9 @@ pub(super) enum Sink {
     File { path: String, file: File },
 }
 
+/// Mode of a file that is created: telemetry is for the user of the collector only.
+const FILE_MODE: u32 = 0o600;
+
 impl Sink {
     pub(super) fn open(path: &str) -> Result<Sink, BuildError> {
         Ok(match path {
@@ -28,6 +32,7 @@ impl Sink {
                 file: OpenOptions::new()
                     .append(true)
                     .create(true)
+                    .mode(FILE_MODE)
                     .open(path)
                     .map_err(|error| BuildError(format!("cannot open \"{path}\": {error}")))?,
             },

@@ -248,6 +248,8 @@ impl Validate for Config {
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
+        let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
+        crate::queue::warn_of_giving_up(queue, retry, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

@@ -56,6 +56,9 @@ impl Guard {
             Verdict::Pending(pending) => pending.await,
         };
         headers.remove(self.authenticator.header());
+        if known.is_ok() {
+            peer.prove();
+        }
         known.map_err(|reason| self.refuse(reason, peer))
     }
 

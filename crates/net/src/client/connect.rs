@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
+use tracing::error;
 
+use crate::Owner;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
@@ -37,11 +40,36 @@ pub struct Connector {
 /// judges our certificate when the handshake is long over for us: its alert ends the connection, and HTTP has no place
 /// for it in the errors of requests.
 #[derive(Debug, Clone, Default)]
-struct Verdict(Arc<Mutex<Option<String>>>);
+struct Verdict {
+    text: Arc<Mutex<Option<String>>>,
+    /// Whether a failure that needs a change of configuration has been logged since the last success.
+    is_logged: Arc<AtomicBool>,
+}
 
 impl Verdict {
     fn set(&self, verdict: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
+    }
+
+    /// Logs that TLS fails until a configuration or a certificate is changed. Requests are retried as if the server were
+    /// away, which looks like an outage for as long as nobody reads why.
+    fn complain(&self, owner: &Owner, reason: &str) {
+        if !self.is_logged.swap(true, Relaxed) {
+            error!(
+                otelcol.component.id = %owner.id,
+                otelcol.component.kind = owner.kind,
+                reason,
+                "TLS fails until a configuration or a certificate is changed, here or at the server; trying again all \
+                 the time"
+            );
+        }
+    }
+
+    /// The server speaks with us.
+    fn works(&self) {
+        if self.is_logged.load(Relaxed) {
+            self.is_logged.store(false, Relaxed);
+        }
     }
 }
 
@@ -55,6 +83,8 @@ pub struct Stream {
     inner: Inner,
     address: SocketAddr,
     verdict: Verdict,
+    /// The component whose connection this is, with TLS.
+    owner: Option<Owner>,
     /// Whether the server has said anything yet.
     heard: bool,
 }
@@ -89,7 +119,7 @@ impl Connector {
     /// Why the server of the last connection that went wrong ended it, if it said so, and what to do. For when a request
     /// failed and its error does not say.
     pub fn verdict(&self) -> Option<String> {
-        let verdict = self.verdict.0.lock();
+        let verdict = self.verdict.text.lock();
         verdict.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -138,6 +168,7 @@ impl Connector {
             inner,
             address: *address,
             verdict: self.verdict.clone(),
+            owner: self.tls.as_ref().map(|(source, _)| source.owner().clone()),
             heard: false,
         };
         let Some((source, name)) = &self.tls else {
@@ -153,7 +184,13 @@ impl Connector {
         let handshake = tls::connect::connect(source.config(), name.clone(), tcp);
         match timeout(HANDSHAKE, handshake).await {
             Ok(Ok(secured)) => Ok(stream(Inner::Tls(Box::new(secured)))),
-            Ok(Err(reason)) => Err(failed(reason)),
+            Ok(Err(why)) => {
+                let error = failed(why.reason);
+                if why.for_good {
+                    self.verdict.complain(source.owner(), &error.0);
+                }
+                Err(error)
+            }
             Err(_) => Err(failed(format!(
                 "no answer within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
             ))),
@@ -184,7 +221,14 @@ impl Stream {
                 self.ended();
                 return error;
             }
-            Inner::Tls(_) => tls::connect::explained(error),
+            Inner::Tls(_) => {
+                let for_good = tls::connect::is_for_good(&error);
+                let error = tls::connect::explained(error);
+                if let Some(owner) = self.owner.as_ref().filter(|_| for_good) {
+                    self.verdict.complain(owner, &error.to_string());
+                }
+                error
+            }
         };
         if error.kind() == io::ErrorKind::InvalidData {
             self.say(format!("TLS with {}: {error}", self.address));
@@ -210,6 +254,9 @@ impl Stream {
     /// The first that the server says.
     fn first_heard(&mut self, said: &[u8]) {
         self.heard = true;
+        if matches!(self.inner, Inner::Tls(_)) {
+            self.verdict.works();
+        }
         let hint = match (&self.inner, said) {
             // A TLS alert (RFC 8446, 5.1), or the words of our own servers.
             (Inner::Plain(_), [0x15, 0x03, ..]) => true,

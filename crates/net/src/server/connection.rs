@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::answer::answer;
 use super::ending::{Distrust, drive};
 use super::farewell;
 use super::gate::{Admission, Gate, Limit};
@@ -147,6 +148,7 @@ pub(super) async fn serve<H: Handler>(
     let mut identity = None;
     let mut peer = Peer::new(address, shared.gate.clone());
     peer.network = admission.network();
+    peer.seat = admission.seat.clone();
     let ended = match &shared.options.tls {
         None => speak(&shared, stream, peer, None, stop).await,
         Some(tls) => {
@@ -223,9 +225,12 @@ async fn serve_tls<H: Handler>(
             Failure::mismatch(refused.reason.name(), refused.to_string())
         }
     })?;
-    peer.identity = accept::identity(&stream);
-    identity.clone_from(&peer.identity);
     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+    if let Some(certificate) = chain.as_ref().and_then(|chain| chain.first()) {
+        peer.identity = tls.identity(certificate);
+        identity.clone_from(&peer.identity);
+        peer.prove();
+    }
     let address = peer.address;
     let distrust = trust.zip(chain);
     let distrust =
@@ -290,16 +295,13 @@ where
         let (shared, peer) = (shared.clone(), peer.clone());
         service_fn(move |request| {
             let shared = shared.clone();
-            let under_way = UnderWay::new(&peer);
-            if !under_way.admitted && request.version() < Version::HTTP_2 {
+            let mut under_way = UnderWay::new(&peer);
+            let admitted = under_way.admitted.take();
+            if admitted.is_none() && request.version() < Version::HTTP_2 {
                 peer.answered_early();
             }
             async move {
-                let response = if under_way.admitted {
-                    shared.handler.handle(request, &under_way.peer).await
-                } else {
-                    shared.handler.busy(&request)
-                };
+                let response = answer(&shared.handler, request, &under_way.peer, admitted).await;
                 Ok::<_, Infallible>(response)
             }
         })

@@ -41,6 +41,7 @@ where
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
+        End::Vacated => Some(VACATED_GRACE),
         End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
         End::Distrust => Some(
             options
@@ -49,6 +50,7 @@ where
         ),
     };
     let Some(grace) = grace else {
+        peer.hurry();
         let silence = async {
             stop.cancelled().await;
             quiet(peer).await;
@@ -70,6 +72,8 @@ enum End {
     Idle,
     /// The client's certificate has expired, or would no longer be accepted.
     Distrust,
+    /// There is no room for a newcomer, and this connection is idle.
+    Vacated,
 }
 
 /// Completes when the connection should begin to end.
@@ -82,12 +86,17 @@ async fn ends(
     // A tenth more or less, so that connections that began together do not end together.
     let jitter = 0.9 + 0.2 * fastrand::f64();
     let mut age = pin!(maybe(
-        options.max_age.map(|age| peer.opened + age.mul_f64(jitter))
+        options
+            .max_age
+            .map(|age| peer.opened() + age.mul_f64(jitter))
     ));
     let mut idle = pin!(idle(peer, options.max_idle));
     let distrust = distrust.unwrap_or_else(|| Box::pin(std::future::pending()));
     tokio::select! {
-        () = stop.cancelled() => End::Shutdown,
+        () = stop.cancelled() => match peer.is_vacated() {
+            true => End::Vacated,
+            false => End::Shutdown,
+        },
         () = age.as_mut() => End::Age,
         () = idle.as_mut() => End::Idle,
         () = distrust => End::Distrust,
@@ -133,5 +142,7 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
 
 /// How long a connection may have no request before it is cut at shutdown.
 const QUIET: Duration = Duration::from_secs(5);
+/// How long a connection may take to close that was idle when a newcomer needed its place.
+const VACATED_GRACE: Duration = Duration::from_secs(1);
 /// How long an idle connection may take to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

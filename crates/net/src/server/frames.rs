@@ -22,6 +22,8 @@ pub struct Frames {
     streams: Vec<Stream>,
     last_stream: u32,
     answers: usize,
+    /// PINGs of the server that the client has not answered.
+    pings: u32,
 }
 
 /// What a connection has said so far.
@@ -60,6 +62,8 @@ pub struct Seen {
     pub answers: u32,
     /// Of the server's own frames: whether there was a GOAWAY.
     pub goodbye: bool,
+    /// Whether the client answered a PING that the server did not send.
+    pub unasked: bool,
 }
 
 /// What a client has begun and not finished.
@@ -75,8 +79,19 @@ pub enum Unfinished {
 
 impl Frames {
     /// Follows what the client sent. Any split of the same bytes gives the same sums.
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Seen {
+    pub fn feed(&mut self, bytes: &[u8]) -> Seen {
+        self.feed_while(bytes, |_| true).0
+    }
+
+    /// The same up to the first frame that opens a stream which `admit`, asked with the number of open streams, does
+    /// not let in; also returns how many bytes were followed.
+    pub fn feed_while(
+        &mut self,
+        all: &[u8],
+        mut admit: impl FnMut(usize) -> bool,
+    ) -> (Seen, usize) {
         let mut seen = Seen::default();
+        let mut bytes = all;
         if let Phase::Preface(matched) = self.phase {
             let expected = PREFACE.get(matched..).unwrap_or_default();
             let length = expected.len().min(bytes.len());
@@ -91,16 +106,32 @@ impl Frames {
             bytes = rest;
         }
         if self.phase == Phase::Foreign {
-            return seen;
+            return (seen, all.len());
         }
-        while let Some(head) = self.received.next(&mut bytes) {
+        loop {
+            self.received.skip_payload(&mut bytes);
+            let before = (self.received.have, bytes);
+            let Some(head) = self.received.next(&mut bytes) else {
+                break;
+            };
+            let opens = head.kind == HEADERS && head.stream > self.last_stream;
+            if opens && !admit(self.streams.len()) {
+                // As if the head had not been read.
+                (self.received.have, bytes) = before;
+                self.received.left = 0;
+                break;
+            }
             seen.control += u32::from(self.received(head));
+            if head.kind == PING && head.flags & ACK != 0 {
+                seen.unasked |= self.pings == 0;
+                self.pings = self.pings.saturating_sub(1);
+            }
         }
         let settled = self.begun > 1 || self.begun == 1 && self.received.left == 0;
         if self.phase == Phase::Settings && settled {
             self.phase = Phase::Open;
         }
-        seen
+        (seen, all.len() - bytes.len())
     }
 
     /// Follows what the server sent at `now`, in seconds of any clock.
@@ -123,6 +154,7 @@ impl Frames {
                 DATA => seen.answers += 1,
                 HEADERS => self.answer(head.stream, now),
                 GOAWAY => seen.goodbye = true,
+                PING if head.flags & ACK == 0 => self.pings += 1,
                 _ => {}
             }
         }
@@ -280,9 +312,7 @@ struct Walk {
 impl Walk {
     /// Goes on to the next head that is complete; none when `bytes` is used up.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<Head> {
-        let payload = self.left.min(bytes.len());
-        self.left -= payload;
-        *bytes = bytes.get(payload..).unwrap_or_default();
+        self.skip_payload(bytes);
         let head = match bytes.split_first_chunk::<HEAD>() {
             Some((head, rest)) if self.have == 0 => {
                 *bytes = rest;
@@ -310,6 +340,12 @@ impl Walk {
         Some(head)
     }
 
+    fn skip_payload(&mut self, bytes: &mut &[u8]) {
+        let payload = self.left.min(bytes.len());
+        self.left -= payload;
+        *bytes = bytes.get(payload..).unwrap_or_default();
+    }
+
     fn at_boundary(&self) -> bool {
         self.have == 0 && self.left == 0
     }
@@ -333,8 +369,10 @@ const MAX_STREAMS: usize = 1 << 14;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
+const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
@@ -426,6 +464,46 @@ mod tests {
             frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
             assert_eq!(frames.oldest_answer(), None);
         }
+    }
+
+    #[test]
+    fn feed_while_stops_before_a_stream_that_is_not_admitted() {
+        let ping = frame(PING, 0, 0, &[0; 8]);
+        let (one, three) = (
+            frame(HEADERS, END_HEADERS, 1, b"head"),
+            frame(HEADERS, END_HEADERS, 3, b"head"),
+        );
+        let said = [&ping[..], &one, &three, &ping].concat();
+        let before = ping.len() + one.len();
+        for cut in 0..=said.len() {
+            let mut frames = open();
+            let (first, second) = said.split_at(cut);
+            let one_only = |open: usize| open < 1;
+            let (seen, mut followed) = frames.feed_while(first, one_only);
+            let mut control = seen.control;
+            if followed == first.len() {
+                let (seen, more) = frames.feed_while(second, one_only);
+                control += seen.control;
+                followed += more;
+            }
+            // A head that came in part has gone on already.
+            assert!((before..before + HEAD).contains(&followed), "{cut}");
+            assert_eq!((frames.streams(), control), (1, 1), "{cut}");
+            let (seen, more) = frames.feed_while(&said[followed..], |_| true);
+            assert_eq!(followed + more, said.len());
+            assert_eq!((frames.streams(), seen.control), (2, 1), "{cut}");
+        }
+    }
+
+    #[test]
+    fn ping_ack_without_a_ping_is_noticed() {
+        let (ping, ack) = (frame(PING, 0, 0, &[0; 8]), frame(PING, ACK, 0, &[0; 8]));
+        let mut frames = open();
+        assert!(!frames.feed(&ping).unasked);
+        frames.sent(&ack, 0);
+        frames.sent(&ping, 0);
+        assert!(!frames.feed(&ack).unasked);
+        assert!(frames.feed(&ack).unasked);
     }
 
     #[test]

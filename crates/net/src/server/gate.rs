@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Peer;
@@ -14,6 +15,8 @@ use super::metrics::ServerMetrics;
 use crate::sampled_log::SampledLog;
 use crate::{Owner, network};
 use tributary_memory::Budget;
+use tributary_memory::beside;
+use tributary_memory::beside::{Among, CONNECTION_COST, FREE_REQUESTS, REQUEST_COST, Seat};
 
 /// What a client can have too much of: the keys of [`Limits`], and the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,13 +34,15 @@ pub enum Limit {
     MaxControlFrames,
     /// A key of the protocol, beside this section.
     MaxConcurrentStreams,
-    /// Not a key of this section: the memory of the whole process.
+    /// Not a key of this section: the memory of the whole process, as far as connections may take it.
     Memory,
+    /// Not a key of this section: the same for requests and their answers.
+    RequestMemory,
 }
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Limit; 12] = [
+    pub const ALL: [Limit; 13] = [
         Limit::MaxConnections,
         Limit::MaxConnectionsPerPeer,
         Limit::MaxHandshakes,
@@ -50,6 +55,7 @@ impl Limit {
         Limit::MaxControlFrames,
         Limit::MaxConcurrentStreams,
         Limit::Memory,
+        Limit::RequestMemory,
     ];
 
     /// Its key in the configuration, which is also the value of the label `limit`.
@@ -67,6 +73,7 @@ impl Limit {
             Limit::MaxControlFrames => "max_control_frames",
             Limit::MaxConcurrentStreams => "max_concurrent_streams",
             Limit::Memory => "memory",
+            Limit::RequestMemory => "request_memory",
         }
     }
 
@@ -74,10 +81,12 @@ impl Limit {
     const fn advice(self) -> &'static str {
         match self {
             Limit::MaxConnections => {
-                "Refused a connection. If all clients are welcome, raise the limit or add servers"
+                "Refused a connection, or closed an idle one for it. If all clients are welcome, raise the limit or add \
+                 servers"
             }
             Limit::MaxConnectionsPerPeer => {
-                "Refused a connection. If many clients share this address (NAT, a load balancer), raise the limit"
+                "Refused a connection, or closed an idle one for it. If many clients share this address (NAT, a load \
+                 balancer), raise the limit"
             }
             Limit::MaxHandshakes => {
                 "Refused a TLS handshake. If many clients reconnect at once, they will get in when they try again"
@@ -103,8 +112,13 @@ impl Limit {
                  client"
             }
             Limit::Memory => {
-                "Refused a connection: open connections may take a quarter of the memory limit. Raise the limit of \
-                 `memory_limiter`, or add servers"
+                "Refused a connection, or closed an idle one for it: open connections may take a quarter of the memory \
+                 limit, those of one address an eighth. Raise the limit of `memory_limiter`, or add servers"
+            }
+            Limit::RequestMemory => {
+                "Refused a request: open requests and answers that clients have not taken may take an eighth of the \
+                 memory limit each, those of one address half of that. Look for clients that do not read their \
+                 answers, raise the limit of `memory_limiter`, or add servers"
             }
         }
     }
@@ -117,8 +131,8 @@ pub(super) struct Gate {
     pub(super) streams: u32,
     pub(super) owner: Owner,
     metrics: ServerMetrics,
-    /// Where connections and frames of all listeners are counted that share it.
-    budget: Option<Arc<Budget>>,
+    /// Counts what clients hold of all listeners that share it.
+    budget: Arc<Budget>,
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     requests: AtomicUsize,
@@ -129,13 +143,14 @@ pub(super) struct Gate {
     log: [SampledLog; Limit::ALL.len()],
 }
 
-/// What the clients of one address hold.
-#[derive(Debug, Default)]
+/// What the clients of one address hold of this listener.
+#[derive(Debug)]
 pub(super) struct Network {
     connections: AtomicUsize,
     handshakes: AtomicUsize,
-    /// Bytes of large frames of which a part has arrived.
-    frames: AtomicUsize,
+    requests: AtomicUsize,
+    /// The same of all listeners.
+    process: Arc<beside::Network>,
 }
 
 impl Gate {
@@ -150,7 +165,7 @@ impl Gate {
             limits,
             streams,
             owner,
-            budget,
+            budget: budget.unwrap_or_else(|| Budget::new(usize::MAX)),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
@@ -160,49 +175,120 @@ impl Gate {
         })
     }
 
-    /// Lets a connection in, or says which limit it is over.
-    pub(super) fn admit(self: &Arc<Self>, address: SocketAddr) -> Result<Admission, Limit> {
-        if !enter(&self.connections, self.limits.max_connections) {
-            return Err(Limit::MaxConnections);
-        }
-        let place = Place(self.clone());
-        if let Some(budget) = &self.budget {
-            let all = budget.connections.fetch_add(1, Relaxed) + 1;
-            let affordable = budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
-            if all > affordable && self.connections.load(Relaxed) > FEWEST_CONNECTIONS {
-                return Err(Limit::Memory);
-            }
-        }
+    /// Lets a connection in, or says which limit it is over. If an idle connection of a client that has not proved who it
+    /// is can be closed instead, the newcomer is let in. The connection has to end when `leave` is cancelled.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        address: SocketAddr,
+        leave: CancellationToken,
+    ) -> Result<Admission, Limit> {
         let address = network(address.ip());
-        let network = {
-            let mut networks = self.networks();
-            let network = networks.entry(address).or_default();
-            enter(&network.connections, self.limits.max_connections_per_peer)
-                .then(|| network.clone())
-        };
-        let Some(network) = network else {
-            return Err(Limit::MaxConnectionsPerPeer);
-        };
+        let place = Place::new(self, address);
+        if let Some((limit, among)) = self.exceeded(&place)
+            && !self.budget.beside.vacate(among)
+        {
+            return Err(limit);
+        }
         self.metrics.connections.increment(1.0);
-        Ok(Admission {
-            place,
-            address,
-            network,
-        })
+        let seat = self.budget.beside.sit(address, self.listener(), leave);
+        Ok(Admission { place, seat })
     }
 
-    /// Whether one more request may be under way; it is counted if so.
-    pub(super) fn begin_request(&self) -> bool {
-        let fits = enter(&self.requests, self.limits.max_requests);
-        if fits {
-            self.metrics.requests.increment(1.0);
+    /// The first limit that the connection is over, and whose connections count for that limit.
+    fn exceeded(self: &Arc<Self>, place: &Place) -> Option<(Limit, Among)> {
+        let over = |count: &AtomicUsize, limit: usize| limit > 0 && count.load(Relaxed) > limit;
+        let (limits, address, network) = (&self.limits, place.address, &place.network);
+        if over(&self.connections, limits.max_connections) {
+            return Some((Limit::MaxConnections, Among::Listener(self.listener())));
+        }
+        if over(&network.connections, limits.max_connections_per_peer) {
+            let among = Among::NetworkOfListener(address, self.listener());
+            return Some((Limit::MaxConnectionsPerPeer, among));
+        }
+        if self.connections.load(Relaxed) <= FEWEST_CONNECTIONS {
+            return None;
+        }
+        let affordable = self.budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
+        if self.budget.beside.connections.load(Relaxed) > affordable {
+            return Some((Limit::Memory, Among::All));
+        }
+        let of_network = network.process.connections.load(Relaxed);
+        (of_network > affordable / 2).then_some((Limit::Memory, Among::Network(address)))
+    }
+
+    /// Identifies this listener.
+    fn listener(self: &Arc<Self>) -> usize {
+        Arc::as_ptr(self).addr()
+    }
+
+    /// Whether one more request may be open; it is counted if so. The clients of one address get half of all requests.
+    pub(super) fn begin_request(&self, network: Option<&Network>) -> bool {
+        let most = self.limits.max_requests;
+        if !enter(&self.requests, most) {
+            return false;
+        }
+        if network.is_some_and(|network| !enter(&network.requests, most.div_ceil(2))) {
+            self.requests.fetch_sub(1, Relaxed);
+            return false;
+        }
+        self.metrics.requests.increment(1.0);
+        true
+    }
+
+    pub(super) fn end_request(&self, network: Option<&Network>) {
+        self.requests.fetch_sub(1, Relaxed);
+        if let Some(network) = network {
+            network.requests.fetch_sub(1, Relaxed);
+        }
+        self.metrics.requests.decrement(1.0);
+    }
+
+    /// HTTP/2 requests beyond [`FREE_REQUESTS`] of each connection that the memory limit allows.
+    fn affordable_requests(&self) -> usize {
+        (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(LEAST_REQUESTS)
+    }
+
+    /// Counts one more open HTTP/2 request if the memory limit allows it, of the process and of the client network.
+    fn begin_stream(&self, network: Option<&Network>) -> bool {
+        let affordable = self.affordable_requests();
+        if !enter(&self.budget.beside.requests, affordable) {
+            return false;
+        }
+        let fits = network.is_none_or(|network| enter(&network.process.requests, affordable / 2));
+        if !fits {
+            self.budget.beside.requests.fetch_sub(1, Relaxed);
         }
         fits
     }
 
-    pub(super) fn end_request(&self) {
-        self.requests.fetch_sub(1, Relaxed);
-        self.metrics.requests.decrement(1.0);
+    fn end_streams(&self, network: Option<&Network>, count: usize) {
+        self.budget.beside.requests.fetch_sub(count, Relaxed);
+        if let Some(network) = network {
+            network.process.requests.fetch_sub(count, Relaxed);
+        }
+    }
+
+    /// Whether three quarters of a limit on requests or their answers are used: clients that do not take their answers
+    /// must then leave soon.
+    pub(super) fn is_short(&self, network: Option<&Network>) -> bool {
+        let scarce =
+            |count: &AtomicUsize, most: usize| count.load(Relaxed) >= (most - most / 4).max(1);
+        let (beside, process) = (&self.budget.beside, network.map(|network| &network.process));
+        let (requests, answers) = (
+            self.affordable_requests(),
+            self.budget.limit() / ANSWERS_SHARE,
+        );
+        let most = match self.limits.max_requests {
+            0 => usize::MAX,
+            most => most,
+        };
+        scarce(&beside.requests, requests)
+            || scarce(&beside.answers, answers)
+            || scarce(&self.requests, most)
+            || process.is_some_and(|process| {
+                scarce(&process.requests, requests / 2) || scarce(&process.answers, answers / 2)
+            })
+            || network.is_some_and(|network| scarce(&network.requests, most.div_ceil(2)))
     }
 
     /// A place for telling a client that there is no place; none when too many are being told.
@@ -249,34 +335,27 @@ impl Gate {
             Limit::SendTimeout => time(*limits.send_timeout),
             Limit::MaxControlFrames => limits.max_control_frames.to_string(),
             Limit::MaxConcurrentStreams => self.streams.to_string(),
-            Limit::Memory => self
-                .budget
-                .as_ref()
-                .map_or_else(String::new, |budget| budget.limit().to_string()),
+            Limit::Memory | Limit::RequestMemory => self.budget.limit().to_string(),
         }
     }
 
     /// A place for a large frame of which a part has arrived; none when there are too many. One address gets half of
     /// them: else a single one that never completes its own could keep everybody waiting.
-    pub(super) fn begin_frame(self: &Arc<Self>, peer: &Peer, bytes: usize) -> Option<LargeFrame> {
-        let budget = self.budget.clone();
-        let (limit, before) = budget.as_ref().map_or((usize::MAX, 0), |budget| {
-            let share = (budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
-            (share, budget.frames.fetch_add(bytes, Relaxed))
-        });
-        let network = peer.network.clone();
-        let of_network = network.as_ref().map_or(0, |network| {
-            network
-                .frames
-                .fetch_add(bytes, Relaxed)
-                .saturating_add(bytes)
-        });
-        let frame = LargeFrame {
-            budget,
-            network,
-            bytes,
-        };
-        (before.saturating_add(bytes) <= limit && of_network <= limit / 2).then_some(frame)
+    pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
+        let most = (self.budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+        let held = Held::new(self, peer, Kind::Frame, bytes);
+        let (before, of_network) = (held.others(), held.others_of_network());
+        (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
+            .then_some(held)
+    }
+
+    /// A place for a large head or answer; none when there are too many. One address gets half of them. Neither limit
+    /// binds the only one: else a page above the limit could never be sent.
+    pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<Held> {
+        let most = self.budget.limit() / ANSWERS_SHARE;
+        let held = Held::new(self, peer, Kind::Answer, bytes);
+        let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
+        (fits(held.others(), most) && fits(held.others_of_network(), most / 2)).then_some(held)
     }
 
     fn networks(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Network>>> {
@@ -287,54 +366,84 @@ impl Gate {
 /// A connection's place among all. Connections take no permits of the budget: those that are idle would then take the
 /// place of telemetry, and a flood of telemetry would refuse connections, which cannot be told as well as requests that
 /// they should come back. They have a share of the limit beside it.
-struct Place(Arc<Gate>);
+struct Place {
+    gate: Arc<Gate>,
+    address: IpAddr,
+    network: Arc<Network>,
+}
+
+impl Place {
+    fn new(gate: &Arc<Gate>, address: IpAddr) -> Self {
+        gate.connections.fetch_add(1, Relaxed);
+        let process = gate.budget.beside.enter(address);
+        let mut networks = gate.networks();
+        let network = networks.entry(address).or_insert_with(|| {
+            Arc::new(Network {
+                connections: AtomicUsize::new(0),
+                handshakes: AtomicUsize::new(0),
+                requests: AtomicUsize::new(0),
+                process,
+            })
+        });
+        network.connections.fetch_add(1, Relaxed);
+        Place {
+            gate: gate.clone(),
+            address,
+            network: network.clone(),
+        }
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
-        if let Some(budget) = &self.0.budget {
-            budget.connections.fetch_sub(1, Relaxed);
+        let Place {
+            gate,
+            address,
+            network,
+        } = self;
+        gate.connections.fetch_sub(1, Relaxed);
+        {
+            // Under the lock: nobody may come in between.
+            let mut networks = gate.networks();
+            if network.connections.fetch_sub(1, Relaxed) == 1 {
+                networks.remove(address);
+            }
         }
+        gate.budget.beside.leave(*address, &network.process);
     }
 }
 
 /// The right to an open connection; given back when dropped.
 pub(super) struct Admission {
     place: Place,
-    address: IpAddr,
-    network: Arc<Network>,
+    pub(super) seat: Arc<Seat>,
 }
 
 impl Admission {
     /// The right to a TLS handshake, unless too many are under way. One peer gets a quarter of them: else a single one
     /// that never completes its own could keep everybody out.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
-        let gate = &self.place.0;
+        let Place { gate, network, .. } = &self.place;
         let all = gate.limits.max_handshakes;
         if !enter(&gate.handshakes, all) {
             return None;
         }
-        let before = self.network.handshakes.fetch_add(1, Relaxed);
+        let before = network.handshakes.fetch_add(1, Relaxed);
         let handshake = Handshake { admission: self };
         (all == 0 || before < all.div_ceil(4)).then_some(handshake)
     }
 
     /// What all connections of its network have.
     pub(super) fn network(&self) -> Option<Arc<Network>> {
-        Some(self.network.clone())
+        Some(self.place.network.clone())
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        {
-            // Under the lock: nobody may come in between.
-            let mut networks = self.place.0.networks();
-            if self.network.connections.fetch_sub(1, Relaxed) == 1 {
-                networks.remove(&self.address);
-            }
-        }
-        self.place.0.metrics.connections.decrement(1.0);
+        let gate = &self.place.gate;
+        gate.budget.beside.stand_up(&self.seat);
+        gate.metrics.connections.decrement(1.0);
     }
 }
 
@@ -345,8 +454,8 @@ pub(super) struct Handshake<'a> {
 
 impl Drop for Handshake<'_> {
     fn drop(&mut self) {
-        let Admission { place, network, .. } = self.admission;
-        place.0.handshakes.fetch_sub(1, Relaxed);
+        let Place { gate, network, .. } = &self.admission.place;
+        gate.handshakes.fetch_sub(1, Relaxed);
         network.handshakes.fetch_sub(1, Relaxed);
     }
 }
@@ -360,21 +469,132 @@ impl Drop for Farewell {
     }
 }
 
-/// The right to hold a part of a large frame; given back when dropped.
-pub(super) struct LargeFrame {
-    budget: Option<Arc<Budget>>,
+/// Kinds of bytes that are held beside the budget's permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Frame,
+    Answer,
+}
+
+/// The right to hold bytes beside the budget's permits; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    budget: Arc<Budget>,
     network: Option<Arc<Network>>,
+    kind: Kind,
     pub(super) bytes: usize,
 }
 
-impl Drop for LargeFrame {
+impl Held {
+    fn new(gate: &Gate, peer: &Peer, kind: Kind, bytes: usize) -> Self {
+        let held = Held {
+            budget: gate.budget.clone(),
+            network: peer.network.clone(),
+            kind,
+            bytes,
+        };
+        held.of_all().fetch_add(bytes, Relaxed);
+        if let Some(of_network) = held.of_network() {
+            of_network.fetch_add(bytes, Relaxed);
+        }
+        held
+    }
+
+    fn of_all(&self) -> &AtomicUsize {
+        match self.kind {
+            Kind::Frame => &self.budget.beside.frames,
+            Kind::Answer => &self.budget.beside.answers,
+        }
+    }
+
+    fn of_network(&self) -> Option<&AtomicUsize> {
+        let process = &self.network.as_ref()?.process;
+        Some(match self.kind {
+            Kind::Frame => &process.frames,
+            Kind::Answer => &process.answers,
+        })
+    }
+
+    /// Bytes of this kind besides.
+    fn others(&self) -> usize {
+        self.of_all().load(Relaxed).saturating_sub(self.bytes)
+    }
+
+    /// Bytes of this kind that the client network has besides.
+    fn others_of_network(&self) -> usize {
+        let all = self.of_network().map_or(0, |count| count.load(Relaxed));
+        all.saturating_sub(self.bytes)
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(budget) = &self.budget {
-            budget.frames.fetch_sub(self.bytes, Relaxed);
+        self.of_all().fetch_sub(self.bytes, Relaxed);
+        if let Some(of_network) = self.of_network() {
+            of_network.fetch_sub(self.bytes, Relaxed);
         }
-        if let Some(network) = &self.network {
-            network.frames.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// The places of one connection's HTTP/2 requests among all that are open, from their first frame until their answers
+/// are sent; given back when dropped.
+pub(super) struct Places {
+    gate: Arc<Gate>,
+    network: Option<Arc<Network>>,
+    /// Requests beyond [`FREE_REQUESTS`] that have a place.
+    count: usize,
+}
+
+/// What becomes of a request that a client opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    Admitted,
+    /// It is answered with a refusal at once.
+    Refused,
+    /// It waits: refusals to earlier ones are not sent.
+    Waits,
+}
+
+impl Places {
+    pub(super) fn new(peer: &Peer) -> Self {
+        Places {
+            gate: peer.gate().clone(),
+            network: peer.network.clone(),
+            count: 0,
         }
+    }
+
+    /// Decides about a request besides `open` others of the connection.
+    pub(super) fn open(&mut self, open: usize) -> Opening {
+        self.keep(open);
+        let placed = FREE_REQUESTS + self.count;
+        if open < placed {
+            Opening::Admitted
+        } else if open == placed && self.gate.begin_stream(self.network.as_deref()) {
+            self.count += 1;
+            Opening::Admitted
+        } else if open < placed + MAX_REFUSALS {
+            Opening::Refused
+        } else {
+            Opening::Waits
+        }
+    }
+
+    /// Gives back what is not needed for so many open requests.
+    pub(super) fn keep(&mut self, open: usize) {
+        let surplus = self
+            .count
+            .saturating_sub(open.saturating_sub(FREE_REQUESTS));
+        if surplus > 0 {
+            self.count -= surplus;
+            self.gate.end_streams(self.network.as_deref(), surplus);
+        }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.keep(0);
     }
 }
 
@@ -388,9 +608,6 @@ fn enter(count: &AtomicUsize, limit: usize) -> bool {
     fits
 }
 
-/// What a connection without requests takes, in bytes: the buffers of hyper, h2 and rustls, and the task. Measured on
-/// HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. The kernel's are not in it.
-const CONNECTION_COST: usize = 48 << 10;
 /// All connections may take this part of the memory limit, beside what the budget counts.
 const CONNECTIONS_SHARE: usize = 4;
 /// So many connections of a listener are always affordable: who fills one must not shut out the probes of another.
@@ -398,6 +615,14 @@ const FEWEST_CONNECTIONS: usize = 64;
 /// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
 const FRAMES_SHARE: usize = 8;
 const LEAST_FRAMES: usize = 4 << 20;
+/// Open HTTP/2 requests may take this part of the limit, and so many are always affordable.
+const REQUESTS_SHARE: usize = 8;
+const LEAST_REQUESTS: usize = 64;
+/// Large heads and answers may take this part of the limit.
+const ANSWERS_SHARE: usize = 8;
+/// Requests that one connection may have open without a place, until the refusals are sent. A client that reads its
+/// answers frees them at once.
+const MAX_REFUSALS: usize = 4;
 /// Clients that are being told at once that there is no place. Others see their connection closed.
 const MAX_FAREWELLS: usize = 64;
 
@@ -408,6 +633,10 @@ mod tests {
     fn gate(limits: Limits, budget: Option<Arc<Budget>>) -> Arc<Gate> {
         let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
         Gate::new(limits, 1000, owner.over("grpc"), budget)
+    }
+
+    fn admit(gate: &Arc<Gate>, address: &str) -> Result<Admission, Limit> {
+        gate.admit(at(address), CancellationToken::new())
     }
 
     fn at(address: &str) -> SocketAddr {
@@ -422,17 +651,14 @@ mod tests {
             ..Limits::default()
         };
         let gate = gate(limits, None);
-        let first = gate.admit(at("2001:db8::1")).unwrap();
-        let _second = gate.admit(at("2001:db8::2:1")).unwrap();
-        let refused = gate.admit(at("2001:db8::3")).err();
+        let first = admit(&gate, "2001:db8::1").unwrap();
+        let _second = admit(&gate, "2001:db8::2:1").unwrap();
+        let refused = admit(&gate, "2001:db8::3").err();
         assert_eq!(refused, Some(Limit::MaxConnectionsPerPeer));
-        let third = gate.admit(at("10.0.0.1")).unwrap();
-        assert_eq!(
-            gate.admit(at("10.0.0.2")).err(),
-            Some(Limit::MaxConnections)
-        );
+        let third = admit(&gate, "10.0.0.1").unwrap();
+        assert_eq!(admit(&gate, "10.0.0.2").err(), Some(Limit::MaxConnections));
         drop((first, third));
-        let _again = gate.admit(at("::ffff:10.0.0.1")).unwrap();
+        let _again = admit(&gate, "::ffff:10.0.0.1").unwrap();
         let networks = gate.networks();
         assert_eq!(networks.len(), 2, "only those with a connection");
         let network = networks.get(&at("10.0.0.1").ip()).unwrap();
@@ -447,8 +673,8 @@ mod tests {
         };
         let gate = gate(limits, None);
         let (one, other) = (
-            gate.admit(at("10.0.0.1")).unwrap(),
-            gate.admit(at("10.0.0.2")).unwrap(),
+            admit(&gate, "10.0.0.1").unwrap(),
+            admit(&gate, "10.0.0.2").unwrap(),
         );
         let held = (one.handshake(), one.handshake());
         assert!(held.0.is_some() && held.1.is_some());
@@ -458,44 +684,142 @@ mod tests {
         assert_eq!(gate.handshakes.load(Relaxed), 0);
     }
 
+    fn many(gate: &Arc<Gate>, address: &str, count: usize) -> Vec<Admission> {
+        let admitted = (0..count).map(|_| admit(gate, address).unwrap());
+        admitted.collect()
+    }
+
     #[test]
     fn connections_and_parts_of_frames_have_a_share_of_the_memory_limit() {
-        let budget = Budget::new(CONNECTIONS_SHARE * 100 * CONNECTION_COST);
+        let budget = Budget::new(CONNECTIONS_SHARE * 200 * CONNECTION_COST);
         let gate = gate(Limits::default(), Some(budget.clone()));
-        let mut open: Vec<_> = (0..100)
-            .map(|_| gate.admit(at("10.0.0.1")).unwrap())
-            .collect();
-        assert_eq!(gate.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
+        let mut open = many(&gate, "10.0.0.1", 100);
+        assert_eq!(
+            admit(&gate, "10.0.0.1").err(),
+            Some(Limit::Memory),
+            "one address has half"
+        );
+        open.extend(many(&gate, "10.0.0.2", 100));
+        assert_eq!(admit(&gate, "10.0.0.3").err(), Some(Limit::Memory));
         open.pop();
-        assert!(gate.admit(at("10.0.0.1")).is_ok());
+        assert!(admit(&gate, "10.0.0.3").is_ok());
         assert_eq!(budget.used(), 0);
-        open.push(gate.admit(at("10.0.0.1")).unwrap());
+        open.push(admit(&gate, "10.0.0.3").unwrap());
         let probes = self::gate(Limits::default(), Some(budget.clone()));
-        let few: Vec<_> = (0..FEWEST_CONNECTIONS)
-            .map(|_| probes.admit(at("10.0.0.1")).unwrap())
-            .collect();
-        assert_eq!(probes.admit(at("10.0.0.1")).err(), Some(Limit::Memory));
+        let few = many(&probes, "10.0.0.1", FEWEST_CONNECTIONS);
+        assert_eq!(admit(&probes, "10.0.0.1").err(), Some(Limit::Memory));
         drop(few);
 
         drop(open);
         let admissions = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| {
-            let admission = gate.admit(at(address)).unwrap();
+            let admission = admit(&gate, address).unwrap();
             let mut peer = Peer::new(at(address), gate.clone());
             peer.network = admission.network();
             (admission, peer)
         });
         let [one, other, third] = admissions.each_ref().map(|(_, peer)| peer);
-        let held = gate.begin_frame(one, 2 << 20);
+        let half = budget.limit() / FRAMES_SHARE / 2;
+        let held = gate.begin_frame(one, half);
         assert!(held.is_some() && gate.begin_frame(one, 1).is_none());
-        let more = gate.begin_frame(other, 2 << 20);
+        let more = gate.begin_frame(other, half);
         assert!(more.is_some() && gate.begin_frame(third, 1).is_none());
         drop(held);
-        assert!(gate.begin_frame(third, 2 << 20).is_some());
-        assert!(gate.begin_frame(one, 2 << 20).is_some());
+        assert!(gate.begin_frame(third, half).is_some());
+        assert!(gate.begin_frame(one, half).is_some());
         drop(more);
-        assert_eq!(budget.frames.load(Relaxed), 0);
+        assert_eq!(budget.beside.frames.load(Relaxed), 0);
         drop(admissions);
-        assert_eq!(budget.connections.load(Relaxed), 0);
+        assert_eq!(budget.beside.connections.load(Relaxed), 0);
+        assert_eq!(budget.beside.networks(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_strangers_make_room_for_newcomers() {
+        let budget = Budget::new(CONNECTIONS_SHARE * 200 * CONNECTION_COST);
+        let gate = gate(Limits::default(), Some(budget));
+        let token = CancellationToken::new();
+        let first = gate.admit(at("10.0.0.1"), token.clone()).unwrap();
+        let _open = many(&gate, "10.0.0.1", 99);
+        assert!(admit(&gate, "10.0.0.1").is_err(), "all have just come");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let _newcomer = admit(&gate, "10.0.0.1").unwrap();
+        assert!(token.is_cancelled(), "the oldest left");
+        drop(first);
+        let limits = Limits {
+            max_connections_per_peer: 1,
+            ..Limits::default()
+        };
+        let small = self::gate(limits, Some(gate.budget.clone()));
+        let idle = admit(&small, "10.0.0.7").unwrap();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(admit(&small, "10.0.0.7").is_ok());
+        assert!(idle.seat.is_vacated.load(Relaxed));
+    }
+
+    #[test]
+    fn requests_have_a_share_of_memory_and_an_address_half_of_it() {
+        let limit = REQUESTS_SHARE * 100 * REQUEST_COST;
+        let gate = gate(Limits::default(), Some(Budget::new(limit)));
+        let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| {
+            let admission = admit(&gate, address).unwrap();
+            let mut peer = Peer::new(at(address), gate.clone());
+            peer.network = admission.network();
+            (admission, peer)
+        });
+        let mut places = peers.each_ref().map(|(_, peer)| Places::new(peer));
+        let [one, other, third] = &mut places;
+        let admitted = |places: &mut Places| {
+            let mut open = 0;
+            while places.open(open) == Opening::Admitted {
+                open += 1;
+            }
+            open
+        };
+        let half = FREE_REQUESTS + 50;
+        assert_eq!((admitted(one), admitted(other)), (half, half));
+        assert_eq!(admitted(third), FREE_REQUESTS);
+        assert!(gate.is_short(peers[2].1.network.as_deref()));
+        assert_eq!(one.open(half + MAX_REFUSALS - 1), Opening::Refused);
+        assert_eq!(one.open(half + MAX_REFUSALS), Opening::Waits);
+        one.keep(FREE_REQUESTS + 20);
+        assert_eq!(admitted(third), FREE_REQUESTS + 30);
+        drop(places);
+        assert_eq!(gate.budget.beside.requests.load(Relaxed), 0);
+        assert!(!gate.is_short(peers[0].1.network.as_deref()));
+    }
+
+    #[test]
+    fn answers_have_a_share_of_memory_but_a_single_one() {
+        let gate = gate(Limits::default(), Some(Budget::new(ANSWERS_SHARE * 1000)));
+        let admission = admit(&gate, "10.0.0.1").unwrap();
+        let mut peer = Peer::new(at("10.0.0.1"), gate.clone());
+        peer.network = admission.network();
+        let huge = gate.begin_answer(&peer, 5000);
+        assert!(huge.is_some() && gate.begin_answer(&peer, 1).is_none());
+        drop(huge);
+        let half = [400, 100].map(|bytes| gate.begin_answer(&peer, bytes));
+        assert!(half.iter().all(Option::is_some) && gate.begin_answer(&peer, 1).is_none());
+        let stranger = Peer::new(at("10.0.0.2"), gate.clone());
+        assert!(gate.begin_answer(&stranger, 500).is_some());
+        assert!(gate.begin_answer(&stranger, 501).is_none());
+    }
+
+    #[test]
+    fn an_address_gets_half_of_the_requests() {
+        let limits = Limits {
+            max_requests: 4,
+            ..Limits::default()
+        };
+        let gate = gate(limits, None);
+        let (one, other) = (
+            admit(&gate, "10.0.0.1").unwrap().network(),
+            admit(&gate, "10.0.0.2").unwrap().network(),
+        );
+        let begin = |network: &Option<Arc<Network>>| gate.begin_request(network.as_deref());
+        assert_eq!([(); 3].map(|()| begin(&one)), [true, true, false]);
+        assert_eq!([(); 3].map(|()| begin(&other)), [true, true, false]);
+        gate.end_request(one.as_deref());
+        assert!(!begin(&other) && begin(&one));
     }
 
     #[test]
@@ -508,7 +832,7 @@ mod tests {
             ..Limits::default()
         };
         let gate = gate(limits, None);
-        let admission = gate.admit(at("10.0.0.1")).unwrap();
-        assert!(admission.handshake().is_some() && gate.begin_request());
+        let admission = admit(&gate, "10.0.0.1").unwrap();
+        assert!(admission.handshake().is_some() && gate.begin_request(None));
     }
 }

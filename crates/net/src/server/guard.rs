@@ -8,7 +8,8 @@
 //! DATA frames, many small ones that nobody reads, and a header list far above its limit (HPACK bombs); no frame is read while the
 //! answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written. What they do not: count PING, SETTINGS,
 //! PRIORITY, WINDOW_UPDATE, refused streams and resets of streams that were looked at; time anything on HTTP/2; end
-//! answers that the client gives no window; bound what all connections together hold in frames that arrived in part.
+//! answers that the client gives no window; bound what all connections together hold in frames that arrived in part and
+//! in requests whose answers are not sent; be silent about PING ACKs that nobody asked for.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::frames::{Frames, PREFACE, Seen, Unfinished};
-use super::gate::{Gate, LargeFrame, Limit};
+use super::gate::{Gate, Held, Limit, Opening, Places};
 use super::peer::Peer;
 
 /// A connection's bytes, under supervision.
@@ -29,7 +30,11 @@ pub(super) struct Guard<S> {
     stream: S,
     /// What [`Guard::greet`] read, until hyper takes it.
     early: Bytes,
+    /// Bytes that were read and wait for a place of the request that they begin with.
+    waiting: Bytes,
     frames: Frames,
+    /// Places of the requests that are open.
+    places: Places,
     /// Streams that are too many, of which h2 has not told the client yet.
     refused: usize,
     bucket: Bucket,
@@ -46,7 +51,7 @@ pub(super) struct Guard<S> {
     /// Since when the socket takes no more bytes.
     blocked: Option<Instant>,
     /// The right to a large frame that has arrived in part.
-    large: Option<LargeFrame>,
+    large: Option<Held>,
     parting: Option<Parting>,
 }
 
@@ -86,7 +91,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         Guard {
             stream,
             early: Bytes::new(),
+            waiting: Bytes::new(),
             frames: Frames::default(),
+            places: Places::new(&peer),
             refused: 0,
             bucket: Bucket::new(gate.limits.max_control_frames, born),
             header_timeout: limit.into_iter().chain(header_timeout).min(),
@@ -223,12 +230,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let answer = self.frames.oldest_answer();
         let answer = answer.map(|at| self.born + Duration::from_secs(at.into()));
         let untaken = answer.into_iter().chain(self.blocked).min().and_then(|at| {
-            let time = limits.send_timeout.unless_zero()?;
-            Some((
-                at + time,
-                Limit::SendTimeout,
-                "an answer was not taken in time",
-            ))
+            let due = limits.send_timeout.unless_zero().map(|time| at + time);
+            // Looked at once a second, because room may become scarce, or the server end, later.
+            let look = Instant::now() + LOOK_AT_ANSWERS;
+            let soon = if self.frames.is_foreign() {
+                None
+            } else if self.gate.is_short(self.peer.network.as_deref()) {
+                Some(at + SHORT_SEND_TIMEOUT)
+            } else if self.peer.is_hurried() {
+                Some(at + LAST_SEND_TIMEOUT)
+            } else {
+                Some(look.max(at + SHORT_SEND_TIMEOUT))
+            };
+            let due = due.into_iter().chain(soon).min();
+            Some((due?, Limit::SendTimeout, "an answer was not taken in time"))
         });
         let all = [unfinished, head, untaken].into_iter().flatten();
         all.min_by_key(|(deadline, ..)| *deadline)
@@ -262,10 +277,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Bytes came in.
-    fn received(&mut self, bytes: &[u8]) {
-        let seen = self.frames.feed(bytes);
+    /// Bytes came in. Returns how many hyper may have: the others begin a request that waits for a place.
+    fn received(&mut self, bytes: &[u8]) -> usize {
+        let (places, peer) = (&mut self.places, &self.peer);
+        let (seen, followed) = self
+            .frames
+            .feed_while(bytes, |open| match places.open(open) {
+                Opening::Admitted => true,
+                Opening::Refused => {
+                    peer.refuse_one();
+                    true
+                }
+                Opening::Waits => false,
+            });
+        self.account();
         self.count(seen);
+        if seen.unasked && self.parting.is_none() {
+            self.cut(
+                Limit::MaxControlFrames,
+                "an answer to a PING that was not sent",
+            );
+        }
         let refused = self
             .frames
             .streams()
@@ -277,6 +309,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         if self.frames.is_foreign() && self.head.is_none() && !self.peer.is_busy() {
             self.head = Some((self.peer.begun(), Instant::now()));
         }
+        followed
+    }
+
+    /// Gives hyper what waited, as far as there is a place now. Returns whether there was any.
+    fn go_on(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let most = self.waiting.len().min(buf.remaining());
+        let first = self.waiting.slice(..most);
+        let followed = self.received(&first);
+        buf.put_slice(first.get(..followed).unwrap_or_default());
+        self.waiting = self.waiting.slice(followed..);
+        followed > 0
     }
 
     /// Bytes were written.
@@ -284,12 +327,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         if !self.frames.is_foreign() {
             let now = u32::try_from(self.born.elapsed().as_secs()).unwrap_or(u32::MAX);
             let seen = self.frames.sent(bytes, now);
+            self.account();
             self.count(seen);
             if seen.goodbye
                 && let Some(limit) = enforced_by_h2(bytes)
             {
                 self.gate.limited(limit, &self.peer);
             }
+        }
+    }
+
+    /// Requests may have ended.
+    fn account(&mut self) {
+        let open = self.frames.streams();
+        self.places.keep(open);
+        if open == 0 {
+            self.peer.forget_refusals();
         }
     }
 
@@ -311,6 +364,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 self.blocked = None;
                 if self.frames.answering() {
                     self.watch(cx);
+                }
+                if !self.waiting.is_empty() {
+                    // An answer may have made room for the request that waits.
+                    cx.waker().wake_by_ref();
                 }
             }
         }
@@ -374,6 +431,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
             buf.put_slice(&early);
             return Poll::Ready(Ok(()));
         }
+        if me.parting.is_none() && !me.waiting.is_empty() {
+            let filled = buf.filled().len();
+            let went_on = me.go_on(buf);
+            if me.parting.is_some() {
+                buf.set_filled(filled);
+            } else if went_on {
+                return Poll::Ready(Ok(()));
+            } else {
+                me.wait_for_room(cx);
+                if me.parting.is_none() {
+                    return Poll::Pending;
+                }
+            }
+        }
         if me.parting.is_none() && !me.has_room() {
             me.wait_for_room(cx);
             if me.parting.is_none() {
@@ -386,9 +457,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
                 Poll::Pending => me.watch(cx),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {
-                    me.received(buf.filled().get(before..).unwrap_or_default());
-                    if me.parting.is_none() {
+                    let read = buf.filled().get(before..).unwrap_or_default();
+                    let followed = me.received(read);
+                    if let Some(waiting @ [_, ..]) = read.get(followed..) {
+                        me.waiting = Bytes::copy_from_slice(waiting);
+                    }
+                    let at_end = read.is_empty();
+                    buf.set_filled(before + followed);
+                    if me.parting.is_none() && (followed > 0 || at_end) {
                         return Poll::Ready(Ok(()));
+                    }
+                    if me.parting.is_none() {
+                        me.wait_for_room(cx);
                     }
                     buf.set_filled(before);
                 }
@@ -467,6 +547,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     }
 }
 
+impl<S> Drop for Guard<S> {
+    fn drop(&mut self) {
+        self.peer.leave();
+    }
+}
+
 /// How many control frames a client may still send.
 #[derive(Debug)]
 struct Bucket {
@@ -540,6 +626,12 @@ const EARNED: f64 = 2.0;
 const SMALL_FRAME: u32 = 16 << 10;
 /// How often a client that waits for room is looked at.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
+/// How long a client may take to receive an answer while there is little room for requests.
+const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same while the server is shutting down: several retransmissions of TCP fit into it.
+const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often answers that are not taken are looked at.
+const LOOK_AT_ANSWERS: Duration = Duration::from_secs(1);
 /// The longest time to take leave.
 const PARTING: Duration = Duration::from_secs(1);
 /// The most bytes to read while taking leave.

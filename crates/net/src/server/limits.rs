@@ -12,7 +12,9 @@ use tributary_config::{ByteSize, Problems, Validate};
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Open connections of this listener. Those of all listeners may not take more than a quarter of the memory limit
-    /// either, at 48 KiB each; 64 of each listener are let in even so. Default 10000.
+    /// either, at 48 KiB each, and those of one address not more than an eighth; 64 of each listener are let in even so.
+    /// When there is no room, a newcomer takes the place of the connection that has been idle longest and has proved no
+    /// identity. Default 10000.
     pub max_connections: usize,
     /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
     /// one address: a NAT gateway, a load balancer. Default 1000.
@@ -21,7 +23,9 @@ pub struct Limits {
     pub max_handshakes: usize,
     /// The longest a TLS handshake, and the beginning of the first request, may take. Default 10s.
     pub handshake_timeout: Duration,
-    /// Requests under way, over all connections of this listener. Default 10000.
+    /// Requests whose answers are not sent, over all connections of this listener; one address (of IPv6, one /64
+    /// network) gets half of them. Those of HTTP/2, beyond four on each connection, may not take more than an eighth of
+    /// the memory limit either, at 8 KiB each. Default 10000.
     pub max_requests: usize,
     /// Largest request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. 8KiB to 1MiB. Default 16KiB.
     pub max_header_size: ByteSize,
@@ -31,7 +35,8 @@ pub struct Limits {
     pub min_body_rate: ByteSize,
     /// How long a request body may take without regard to `min_body_rate`. Default 30s.
     pub body_grace: Duration,
-    /// How long a client may take to receive an answer. Default 30s.
+    /// How long a client may take to receive an answer. A second while three quarters of a limit on requests or answers
+    /// are used. Default 30s.
     pub send_timeout: Duration,
     /// HTTP/2: frames a second on one connection that carry neither a request nor its data (PING, SETTINGS,
     /// WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA), with ten seconds' worth at

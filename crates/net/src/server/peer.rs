@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::gate::{Gate, Limit, Network};
 use tributary_memory::Share;
+use tributary_memory::beside::Seat;
 
 /// The other end of a connection.
 pub struct Peer {
@@ -31,14 +31,19 @@ pub struct Peer {
     gate: Arc<Gate>,
     /// What all connections of its network have; none when it was not let in.
     pub(super) network: Option<Arc<Network>>,
-    pub(super) opened: Instant,
+    /// The place of the connection among all.
+    pub(super) seat: Arc<Seat>,
     requests_begun: AtomicU64,
-    requests_under_way: AtomicUsize,
-    /// Milliseconds after `opened` at which the last request ended.
-    last_request: AtomicU64,
+    /// Requests that are to be refused because there is no memory for more.
+    refusals: AtomicUsize,
+    /// Whether the connection has ended.
+    is_gone: AtomicBool,
+    /// Whether the server is shutting down.
+    is_hurried: AtomicBool,
 }
 
 impl Peer {
+    /// A peer that was not let in, until it gets the seat and the network of an admission.
     pub(super) fn new(address: SocketAddr, gate: Arc<Gate>) -> Self {
         Peer {
             address,
@@ -49,10 +54,11 @@ impl Peer {
             answered_early: AtomicBool::new(false),
             gate,
             network: None,
-            opened: Instant::now(),
+            seat: Arc::new(Seat::alone()),
             requests_begun: AtomicU64::new(0),
-            requests_under_way: AtomicUsize::new(0),
-            last_request: AtomicU64::new(0),
+            refusals: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
+            is_hurried: AtomicBool::new(false),
         }
     }
 
@@ -78,6 +84,59 @@ impl Peer {
         self.answered_early.store(true, Relaxed);
     }
 
+    /// Tells that the client has proved who it is: its connection is not closed to make room for a newcomer.
+    pub fn prove(&self) {
+        // Written once per connection, and not for each request.
+        if !self.seat.is_known.load(Relaxed) {
+            self.seat.is_known.store(true, Relaxed);
+        }
+    }
+
+    /// One request is to be refused.
+    pub(super) fn refuse_one(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+
+    /// No request is open: refusals that are left belong to requests that ended otherwise.
+    pub(super) fn forget_refusals(&self) {
+        if self.refusals.load(Relaxed) > 0 {
+            self.refusals.store(0, Relaxed);
+        }
+    }
+
+    /// Whether a request is to be refused, because there is no memory for as many as the connection has open.
+    fn takes_refusal(&self) -> bool {
+        // Nearly always 0: then nothing is written.
+        self.refusals.load(Relaxed) > 0
+            && self
+                .refusals
+                .fetch_update(Relaxed, Relaxed, |due| due.checked_sub(1))
+                .is_ok()
+    }
+
+    /// The connection has ended: nobody will take an answer.
+    pub(super) fn leave(&self) {
+        self.is_gone.store(true, Relaxed);
+    }
+
+    /// The server is shutting down: answers have to be taken soon.
+    pub(super) fn hurry(&self) {
+        self.is_hurried.store(true, Relaxed);
+    }
+
+    pub(super) fn is_hurried(&self) -> bool {
+        self.is_hurried.load(Relaxed)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// Whether the connection has to end to make room for a newcomer.
+    pub(super) fn is_vacated(&self) -> bool {
+        self.seat.is_vacated.load(Relaxed)
+    }
+
     /// Whether the connection must not close at once.
     pub(super) fn lingers(&self) -> bool {
         self.answered_early.load(Relaxed)
@@ -93,15 +152,17 @@ impl Peer {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.requests_under_way.load(Relaxed) > 0
+        self.seat.busy.load(Relaxed) > 0
+    }
+
+    /// When the connection began.
+    pub(super) fn opened(&self) -> Instant {
+        self.seat.opened
     }
 
     /// Since when there was no request; now while there is one.
     pub(super) fn idle_since(&self) -> Instant {
-        if self.is_busy() {
-            return Instant::now();
-        }
-        self.opened + Duration::from_millis(self.last_request.load(Relaxed))
+        self.seat.idle_since()
     }
 }
 
@@ -113,36 +174,50 @@ pub fn cores() -> usize {
     *CORES
 }
 
-/// A request is under way until this is dropped.
+/// A request whose handler runs until this is dropped.
 pub(super) struct UnderWay {
     pub(super) peer: Arc<Peer>,
-    /// Whether it is one of those that `max_requests` allows.
-    pub(super) admitted: bool,
+    /// The right to be handled; none if the request is refused.
+    pub(super) admitted: Option<Admitted>,
 }
 
 impl UnderWay {
     pub(super) fn new(peer: &Arc<Peer>) -> Self {
         peer.requests_begun.fetch_add(1, Relaxed);
-        peer.requests_under_way.fetch_add(1, Relaxed);
-        let admitted = peer.gate.begin_request();
-        if !admitted {
-            peer.limited(Limit::MaxRequests);
+        peer.seat.busy.fetch_add(1, Relaxed);
+        let refused = if peer.takes_refusal() {
+            Some(Limit::RequestMemory)
+        } else if peer.gate.begin_request(peer.network.as_deref()) {
+            None
+        } else {
+            Some(Limit::MaxRequests)
+        };
+        if let Some(limit) = refused {
+            peer.limited(limit);
         }
         UnderWay {
             peer: peer.clone(),
-            admitted,
+            admitted: refused.is_none().then(|| Admitted(peer.clone())),
         }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let peer = &self.peer;
-        let age = u64::try_from(peer.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        peer.last_request.store(age, Relaxed);
-        peer.requests_under_way.fetch_sub(1, Relaxed);
-        if self.admitted {
-            peer.gate.end_request();
-        }
+        let seat = &self.peer.seat;
+        let age = u64::try_from(seat.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // 0 is for none yet.
+        seat.last_request.store(age.max(1), Relaxed);
+        seat.busy.fetch_sub(1, Relaxed);
+    }
+}
+
+/// One of the requests that `max_requests` allows, until its answer has been taken; given back when dropped.
+pub(super) struct Admitted(Arc<Peer>);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let peer = &self.0;
+        peer.gate.end_request(peer.network.as_deref());
     }
 }

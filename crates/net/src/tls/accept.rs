@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{AlertDescription, Error, PeerIncompatible, ServerConfig};
+use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::certificate;
+use super::names::Pattern;
 use super::notes::{self, Notes};
 use super::reason::Reason;
 
@@ -56,12 +58,24 @@ where
 
 /// Who the client is, from the certificate that was verified; None when none was asked for.
 pub fn identity<S>(stream: &TlsStream<S>) -> Option<Arc<str>> {
-    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    identity_of(stream.get_ref().1.peer_certificates()?.first()?)
+}
+
+/// Who has this verified certificate.
+pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+    identity_among(certificate, &[])
+}
+
+/// Who has this verified certificate, by the name that is among those allowed, if there are any.
+pub(super) fn identity_among(
+    certificate: &CertificateDer<'_>,
+    allowed: &[Pattern],
+) -> Option<Arc<str>> {
     let facts = certificate::describe(certificate).ok()?;
-    // One without any name still is somebody: rather its number than nobody.
+    // A certificate without any name still is somebody's: rather its number than nothing.
     Some(
         facts
-            .identity()
+            .identity_among(allowed)
             .map_or_else(|| facts.title().into(), Arc::from),
     )
 }

@@ -245,7 +245,7 @@ impl ServerTls {
         })))
     }
 
-    fn patterns(&self) -> Result<Vec<Pattern>, TlsError> {
+    pub(super) fn patterns(&self) -> Result<Vec<Pattern>, TlsError> {
         let names = self.allowed_client_names.iter();
         names
             .map(|name| Pattern::parse(name).map_err(|why| problem("allowed_client_names", why)))

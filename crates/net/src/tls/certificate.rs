@@ -11,6 +11,8 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{ASN1Time, FromDer, ParsedExtension, X509Certificate, X509Name};
 
+use super::names::Pattern;
+
 /// The most bytes of a text out of a certificate.
 pub const LONGEST_TEXT: usize = 256;
 /// The most names of one certificate that are kept.
@@ -114,6 +116,26 @@ pub(super) fn any_name(der: &CertificateDer<'_>, mut wanted: impl FnMut(&Name) -
 }
 
 impl Facts {
+    /// The name that stands for the client where only `allowed` names may connect: the first URI among them, else the
+    /// first host name. Without any it is the [`identity`](Self::identity).
+    pub(super) fn identity_among(&self, allowed: &[Pattern]) -> Option<&str> {
+        let matching = || {
+            let names = self.names.iter();
+            names.filter(|name| allowed.iter().any(|pattern| pattern.matches(name)))
+        };
+        let uri = matching().find_map(|name| match name {
+            Name::Uri(uri) => Some(uri.as_str()),
+            _ => None,
+        });
+        let dns = || {
+            matching().find_map(|name| match name {
+                Name::Dns(dns) => Some(dns.as_str()),
+                _ => None,
+            })
+        };
+        uri.or_else(dns).or_else(|| self.identity())
+    }
+
     /// Who it is: the first URI (a SPIFFE id), else the first host name, else the common name.
     pub fn identity(&self) -> Option<&str> {
         let uri = self.names.iter().find_map(|name| match name {

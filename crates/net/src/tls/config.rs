@@ -43,7 +43,7 @@ pub struct ClientTls {
     pub key_pem: Secret,
     /// Trust the system's certificate authorities besides those given. Default: false.
     pub include_system_ca_certs_pool: bool,
-    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.3`.
+    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.2`, as the Collector's. Between our own tiers set `1.3`.
     pub min_version: Option<TlsVersion>,
     /// The highest version to offer: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
@@ -85,7 +85,8 @@ pub struct ServerTls {
     /// are refused. Needs `client_ca_file`. (The Collector has no such key.)
     pub client_crl_file: PathBuf,
     /// The resource attribute to put the client's identity into, on all it sends: the first URI of its certificate (a
-    /// SPIFFE id), else the first DNS name, else the common name. What the client wrote under that key itself is
+    /// SPIFFE id), else the first DNS name, else the common name; with `allowed_client_names`, of the names that are
+    /// allowed. What the client wrote under that key itself is
     /// replaced. Needs `client_ca_file`. Default: none. (The Collector has no such key.)
     pub client_identity_attribute: String,
     /// Has no effect, as in the Collector, and gives a warning: a server verifies clients, by `client_ca_file`.
@@ -94,7 +95,7 @@ pub struct ServerTls {
     pub ca_pem: String,
     /// Has no effect, as in the Collector.
     pub include_system_ca_certs_pool: bool,
-    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.3`.
+    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.2`, as the Collector's. Between our own tiers set `1.3`.
     pub min_version: Option<TlsVersion>,
     /// The highest version to accept: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,

@@ -11,24 +11,63 @@ use tokio_rustls::client::TlsStream;
 
 use super::notes;
 
+/// Why a handshake failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// What is wrong, and what to do.
+    pub reason: String,
+    /// Whether it fails again until a configuration or a certificate is changed.
+    pub for_good: bool,
+}
+
 /// Does the handshake. Under TLS 1.3 the server judges the client's certificate afterwards: see [`explained`].
 ///
 /// # Errors
-/// What is wrong, and what to do.
+/// When there is no connection.
 pub async fn connect<S>(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     stream: S,
-) -> Result<TlsStream<S>, String>
+) -> Result<TlsStream<S>, Failed>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let connecting = TlsConnector::from(config).connect(name, stream);
     let (outcome, notes) = notes::taken(connecting).await;
     outcome.map_err(|error| match notes.refused {
-        Some((_, text)) => format!("invalid peer certificate: {text}"),
-        None => explained(error).to_string(),
+        Some((_, text)) => Failed {
+            reason: format!("invalid peer certificate: {text}"),
+            for_good: true,
+        },
+        None => Failed {
+            for_good: is_for_good(&error),
+            reason: explained(error).to_string(),
+        },
     })
+}
+
+/// Whether a connection fails for the same reason again until a configuration or a certificate is changed, on either
+/// side.
+pub fn is_for_good(error: &io::Error) -> bool {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
+    match tls {
+        // A server that is ending, or has a defect.
+        Some(Error::AlertReceived(
+            AlertDescription::InternalError
+            | AlertDescription::UserCanceled
+            | AlertDescription::CloseNotify,
+        )) => false,
+        Some(
+            Error::AlertReceived(_)
+            | Error::PeerIncompatible(_)
+            | Error::InvalidCertificate(_)
+            | Error::InvalidMessage(_)
+            | Error::NoApplicationProtocol,
+        ) => true,
+        _ => false,
+    }
 }
 
 /// The error of a TLS connection, with what to do about it in its text. Everything else stays as it is.

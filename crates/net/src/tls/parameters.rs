@@ -124,7 +124,7 @@ impl Parameters<'_> {
         let old = |name: &&String| version_of(name) == Some(TlsVersion::V1_2);
         match (min, self.suites.iter().find(old)) {
             (TlsVersion::V1_3, Some(name)) => Some(format!(
-                "{name} is of TLS 1.2, which is off; it has no effect unless min_version is \"1.2\""
+                "{name} is of TLS 1.2, which min_version turns off, so it has no effect"
             )),
             _ => None,
         }
@@ -132,8 +132,7 @@ impl Parameters<'_> {
 
     fn range(&self) -> Result<(TlsVersion, TlsVersion), TlsError> {
         let max = self.max.unwrap_or(TlsVersion::V1_3);
-        // A highest version of 1.2 alone asks for 1.2.
-        let min = self.min.unwrap_or(max);
+        let min = self.min.unwrap_or(TlsVersion::V1_2);
         match min > max {
             true => Err(problem("min_version", "must not be above max_version")),
             false => Ok((min, max)),

@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::{ClientConfig, ServerConfig};
+use rustls_pki_types::CertificateDer;
 
+use super::names::Pattern;
 use super::{ClientTls, ServerTls, TlsError};
 use crate::Owner;
-use crate::tls::TlsSource;
+use crate::tls::{TlsSource, accept};
 
 pub use in_use::{InUse, Kind, in_use};
 use source::{Built, Named, Section, Source};
@@ -30,7 +32,11 @@ pub use trust::Trust;
 
 /// The TLS configuration of a server, current at every handshake.
 #[derive(Clone)]
-pub struct RotatingServer(Arc<Source<ServerTls>>);
+pub struct RotatingServer {
+    source: Arc<Source<ServerTls>>,
+    /// `allowed_client_names`.
+    allowed: Arc<[Pattern]>,
+}
 
 impl RotatingServer {
     /// Reads the files, and watches them for as long as the source lives (when called inside a runtime). `alpn` lists
@@ -39,17 +45,24 @@ impl RotatingServer {
     /// # Errors
     /// See [`ServerTls::build`].
     pub fn new(tls: &ServerTls, alpn: &[&[u8]], owner: Owner) -> Result<Self, TlsError> {
-        Source::start(tls.clone(), alpn, owner).map(RotatingServer)
+        Ok(RotatingServer {
+            source: Source::start(tls.clone(), alpn, owner)?,
+            allowed: tls.patterns()?.into(),
+        })
     }
 }
 
 impl TlsSource for RotatingServer {
     fn config(&self) -> Arc<ServerConfig> {
-        self.0.config()
+        self.source.config()
     }
 
     fn trust(&self) -> Option<Trust> {
-        Some(self.0.trust())
+        Some(self.source.trust())
+    }
+
+    fn identity(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+        accept::identity_among(certificate, &self.allowed)
     }
 }
 
@@ -68,6 +81,11 @@ impl RotatingClient {
     /// See [`ClientTls::build`].
     pub fn new(tls: &ClientTls, alpn: &[&[u8]], owner: Owner) -> Result<Self, TlsError> {
         Source::start(tls.clone(), alpn, owner).map(RotatingClient)
+    }
+
+    /// The component whose TLS this is.
+    pub fn owner(&self) -> &Owner {
+        self.0.owner()
     }
 
     /// The configuration for the next connection. It is another `Arc` exactly when something has changed.

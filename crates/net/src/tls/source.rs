@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use rustls_pki_types::CertificateDer;
+
+use super::accept;
 use super::rotation::Trust;
 
 /// Where the TLS configuration of new connections comes from. Asked at every handshake, so certificates can change
@@ -14,6 +17,11 @@ pub trait TlsSource: Send + Sync + 'static {
     /// before `config`, so that what changes between the two is noticed.
     fn trust(&self) -> Option<Trust> {
         None
+    }
+
+    /// Who has this verified certificate of a client.
+    fn identity(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+        accept::identity_of(certificate)
     }
 }
 

@@ -74,7 +74,7 @@ fn trusting(ca: &str) -> ClientTls {
 }
 
 #[tokio::test]
-async fn tls_1_3_is_the_default_and_1_2_must_be_asked_for() {
+async fn tls_1_2_is_the_least_unless_1_3_is_asked_for() {
     let (ca, cert, key) = certificates();
     let (server, client) = (server(&cert, &key), trusting(&ca));
     let agreed = handshake(&client, &server).await.unwrap();
@@ -86,13 +86,13 @@ async fn tls_1_3_is_the_default_and_1_2_must_be_asked_for() {
         max_version: Some(TlsVersion::V1_2),
         ..client
     };
-    assert!(handshake(&old, &server).await.is_err());
-    let lenient = ServerTls {
-        min_version: Some(TlsVersion::V1_2),
+    let agreed = handshake(&old, &server).await.unwrap();
+    assert_eq!(agreed.0, rustls::ProtocolVersion::TLSv1_2);
+    let strict = ServerTls {
+        min_version: Some(TlsVersion::V1_3),
         ..server
     };
-    let agreed = handshake(&old, &lenient).await.unwrap();
-    assert_eq!(agreed.0, rustls::ProtocolVersion::TLSv1_2);
+    assert!(handshake(&old, &strict).await.is_err());
 }
 
 #[tokio::test]

@@ -184,6 +184,10 @@ impl<S: Section> Source<S> {
         Ok(source)
     }
 
+    pub(super) fn owner(&self) -> &Owner {
+        &self.report.owner
+    }
+
     pub(super) fn config(&self) -> Arc<S::Config> {
         self.current.load().config.clone()
     }

@@ -312,7 +312,10 @@ async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
             vec!["UnsupportedCertificate", "its log says why"],
         ),
         (
-            ours.server(),
+            ServerTls {
+                min_version: Some(TlsVersion::V1_3),
+                ..ours.server()
+            },
             ClientTls {
                 max_version: Some(TlsVersion::V1_2),
                 ..ours.client(|_| {})
@@ -326,7 +329,10 @@ async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
                 max_version: Some(TlsVersion::V1_2),
                 ..ours.server()
             },
-            ours.client(|_| {}),
+            ClientTls {
+                min_version: Some(TlsVersion::V1_3),
+                ..ours.client(|_| {})
+            },
             Reason::Version,
             vec!["TLS"],
             vec!["set tls::min_version to \"1.2\""],
@@ -407,6 +413,31 @@ async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
     .await;
     let id = "spiffe://zone.example/ns/a/sa/agent";
     assert_eq!((served.unwrap().as_deref(), sent), (Some(id), Ok(())));
+}
+
+#[tokio::test]
+async fn identity_is_the_name_that_was_allowed() {
+    use rustls_pki_types::pem::PemObject as _;
+    let ours = Authority::new("our CA");
+    let (first, second) = (
+        "spiffe://zone.example/ns/other/sa/agent",
+        "spiffe://zone.example/ns/a/sa/agent",
+    );
+    let (cert, _) = ours.sign(|params| {
+        let uri = |text: &str| SanType::URI(Ia5String::try_from(text).unwrap());
+        params.subject_alt_names = vec![uri(first), uri(second)];
+    });
+    let certificate = rustls_pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+    for (allowed, expected) in [(vec![], first), (vec![second.to_owned()], second)] {
+        let server = ServerTls {
+            allowed_client_names: allowed,
+            ..ours.server()
+        };
+        let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
+        let source = crate::tls::rotation::RotatingServer::new(&server, &[], owner).unwrap();
+        let identity = crate::server::TlsSource::identity(&source, &certificate);
+        assert_eq!(identity.as_deref(), Some(expected));
+    }
 }
 
 #[tokio::test]
@@ -667,6 +698,7 @@ fn what_is_out_of_date_is_a_warning_with_the_date() {
             key_pem: key.as_str().into(),
             client_ca_file: ours.ca(),
             client_crl_file: ours.list("old.pem", 1, 2021),
+            min_version: Some(TlsVersion::V1_3),
             cipher_suites: vec!["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned()],
             ..ServerTls::default()
         };

@@ -1,0 +1,277 @@
+//! Memory that clients take beside the permits of the budget: open connections, open requests, frames that have arrived
+//! in part, and answers that are not sent. Each has a share of the limit, and one client network gets half of a share.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Counts what the clients of all listeners of the process hold.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Open connections.
+    pub connections: AtomicUsize,
+    /// HTTP/2 requests that are open beyond [`FREE_REQUESTS`] of each connection.
+    pub requests: AtomicUsize,
+    /// Bytes of large frames of which a part has arrived.
+    pub frames: AtomicUsize,
+    /// Bytes of request heads and of large answers that are not sent.
+    pub answers: AtomicUsize,
+    clients: Mutex<Clients>,
+    next_seat: AtomicU64,
+}
+
+/// The clients that have a connection open.
+#[derive(Debug, Default)]
+struct Clients {
+    networks: HashMap<IpAddr, Arc<Network>>,
+    seats: HashMap<u64, Arc<Seat>>,
+    /// No seat can be vacated before this time.
+    nothing_to_vacate_until: Option<Instant>,
+}
+
+/// What the clients of one address hold of all listeners.
+#[derive(Debug, Default)]
+pub struct Network {
+    pub connections: AtomicUsize,
+    pub requests: AtomicUsize,
+    pub frames: AtomicUsize,
+    pub answers: AtomicUsize,
+}
+
+/// An open connection, as far as it matters for who must leave when there is no room.
+#[derive(Debug)]
+pub struct Seat {
+    number: u64,
+    network: IpAddr,
+    /// Identifies the listener.
+    listener: usize,
+    pub opened: Instant,
+    /// Requests whose handler is running.
+    pub busy: AtomicUsize,
+    /// Milliseconds after `opened` at which the last request ended; 0 before.
+    pub last_request: AtomicU64,
+    /// Whether the client has proved who it is.
+    pub is_known: AtomicBool,
+    pub is_vacated: AtomicBool,
+    /// Cancelled when the connection has to end.
+    leave: CancellationToken,
+}
+
+impl Seat {
+    /// A connection that nobody can ask to leave.
+    pub fn alone() -> Self {
+        Seat::new(0, Ipv4Addr::UNSPECIFIED.into(), 0, CancellationToken::new())
+    }
+
+    fn new(number: u64, network: IpAddr, listener: usize, leave: CancellationToken) -> Self {
+        Seat {
+            number,
+            network,
+            listener,
+            opened: Instant::now(),
+            busy: AtomicUsize::new(0),
+            last_request: AtomicU64::new(0),
+            is_known: AtomicBool::new(false),
+            is_vacated: AtomicBool::new(false),
+            leave,
+        }
+    }
+
+    /// Since when there was no request; now while there is one.
+    pub fn idle_since(&self) -> Instant {
+        if self.busy.load(Relaxed) > 0 {
+            return Instant::now();
+        }
+        self.opened + Duration::from_millis(self.last_request.load(Relaxed))
+    }
+
+    /// How long the connection has been idle beyond the time that it is left alone; none if it must not be closed.
+    fn vacant_for(&self, now: Instant) -> Option<Duration> {
+        let busy = self.busy.load(Relaxed) > 0;
+        if busy || self.is_known.load(Relaxed) || self.is_vacated.load(Relaxed) {
+            return None;
+        }
+        let spared = match self.last_request.load(Relaxed) {
+            0 => SPARED_WITHOUT_REQUEST,
+            _ => SPARED_AFTER_REQUEST,
+        };
+        now.duration_since(self.idle_since()).checked_sub(spared)
+    }
+}
+
+/// Which connections may be closed for a newcomer.
+#[derive(Debug, Clone, Copy)]
+pub enum Among {
+    /// Those of a listener.
+    Listener(usize),
+    /// Those of a client network on a listener.
+    NetworkOfListener(IpAddr, usize),
+    /// Those of a client network.
+    Network(IpAddr),
+    /// All.
+    All,
+}
+
+impl Among {
+    fn has(self, seat: &Seat) -> bool {
+        match self {
+            Among::Listener(listener) => seat.listener == listener,
+            Among::NetworkOfListener(network, listener) => {
+                seat.network == network && seat.listener == listener
+            }
+            Among::Network(network) => seat.network == network,
+            Among::All => true,
+        }
+    }
+}
+
+impl Beside {
+    /// What the clients of `address` hold, with one connection more. [`leave`](Self::leave) ends it.
+    pub fn enter(&self, address: IpAddr) -> Arc<Network> {
+        let mut clients = self.clients();
+        let network = clients.networks.entry(address).or_default();
+        network.connections.fetch_add(1, Relaxed);
+        self.connections.fetch_add(1, Relaxed);
+        network.clone()
+    }
+
+    /// A connection of `address` has ended.
+    pub fn leave(&self, address: IpAddr, network: &Network) {
+        let mut clients = self.clients();
+        self.connections.fetch_sub(1, Relaxed);
+        // Under the lock: no connection may come in between.
+        if network.connections.fetch_sub(1, Relaxed) == 1 {
+            clients.networks.remove(&address);
+        }
+    }
+
+    /// Registers an admitted connection, which ends when `leave` is cancelled.
+    pub fn sit(&self, network: IpAddr, listener: usize, leave: CancellationToken) -> Arc<Seat> {
+        let number = self.next_seat.fetch_add(1, Relaxed);
+        let seat = Arc::new(Seat::new(number, network, listener, leave));
+        self.clients().seats.insert(seat.number, seat.clone());
+        seat
+    }
+
+    /// Forgets a connection.
+    pub fn stand_up(&self, seat: &Seat) {
+        self.clients().seats.remove(&seat.number);
+    }
+
+    /// Closes the connection that has been idle longest among those whose client has not proved who it is, and tells
+    /// whether there was one. Connections are left alone for a second before their first request and for ten seconds
+    /// after one.
+    pub fn vacate(&self, among: Among) -> bool {
+        let now = Instant::now();
+        let mut clients = self.clients();
+        if clients
+            .nothing_to_vacate_until
+            .is_some_and(|until| now < until)
+        {
+            return false;
+        }
+        let seats = clients.seats.values().filter(|seat| among.has(seat));
+        let longest = seats
+            .filter_map(|seat| Some((seat.vacant_for(now)?, seat)))
+            .max_by_key(|(idle, seat)| (*idle, Reverse(seat.number)));
+        let Some((_, seat)) = longest else {
+            // Looking at all connections for each of many newcomers would be an attack of its own.
+            clients.nothing_to_vacate_until = Some(now + LOOK_AGAIN);
+            return false;
+        };
+        seat.is_vacated.store(true, Relaxed);
+        seat.leave.cancel();
+        true
+    }
+
+    /// Bytes that clients take beside the permits of the budget.
+    pub(super) fn bytes(&self) -> usize {
+        let connections = self.connections.load(Relaxed);
+        let requests = self.requests.load(Relaxed);
+        connections
+            .saturating_mul(CONNECTION_COST)
+            .saturating_add(requests.saturating_mul(REQUEST_COST))
+            .saturating_add(self.frames.load(Relaxed))
+            .saturating_add(self.answers.load(Relaxed))
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub fn networks(&self) -> usize {
+        self.clients().networks.len()
+    }
+}
+
+/// Memory of an open connection with its [`FREE_REQUESTS`], in bytes: the buffers of hyper, h2 and rustls, and the task.
+/// Measured on HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. The kernel's are not
+/// in it.
+pub const CONNECTION_COST: usize = 48 << 10;
+/// Memory of an open request without its body, in bytes: the task, the stream of h2, and an answer of up to
+/// [`SMALL_ANSWER`] bytes.
+pub const REQUEST_COST: usize = 8 << 10;
+/// HTTP/2 requests that every connection may have open, whatever the others have.
+pub const FREE_REQUESTS: usize = 4;
+/// Answers and heads up to this size, in bytes, are part of [`REQUEST_COST`].
+pub const SMALL_ANSWER: usize = 1 << 10;
+/// Time for a first request before a connection may be closed for a newcomer. Clients that mean to send do so within a
+/// few round trips.
+const SPARED_WITHOUT_REQUEST: Duration = Duration::from_secs(1);
+/// The same after a request: twice the default interval between the batches of an SDK.
+const SPARED_AFTER_REQUEST: Duration = Duration::from_secs(10);
+/// Pause between two searches in vain.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sit(beside: &Beside, network: &str) -> (Arc<Seat>, CancellationToken) {
+        let token = CancellationToken::new();
+        let seat = beside.sit(network.parse().unwrap(), 1, token.clone());
+        (seat, token)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn vacate_closes_longest_idle_stranger_first() {
+        let beside = Beside::default();
+        let (known, of_known) = sit(&beside, "10.0.0.1");
+        known.is_known.store(true, Relaxed);
+        let (busy, of_busy) = sit(&beside, "10.0.0.1");
+        busy.busy.store(1, Relaxed);
+        let (_idle, of_idle) = sit(&beside, "10.0.0.1");
+        tokio::time::advance(Duration::from_millis(600)).await;
+        let (_newer, of_newer) = sit(&beside, "10.0.0.2");
+        assert!(!beside.vacate(Among::All), "all are newer than a second");
+        tokio::time::advance(Duration::from_millis(600)).await;
+        let other = Among::Network("10.0.0.2".parse().unwrap());
+        assert!(!beside.vacate(other));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert!(beside.vacate(Among::All) && of_idle.is_cancelled());
+        assert!(!beside.vacate(Among::All) && !of_newer.is_cancelled());
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert!(beside.vacate(Among::All) && of_newer.is_cancelled());
+        assert!(!of_known.is_cancelled() && !of_busy.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn vacate_spares_a_connection_for_ten_seconds_after_a_request() {
+        let beside = Beside::default();
+        let (seat, token) = sit(&beside, "10.0.0.1");
+        seat.last_request.store(2000, Relaxed);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(!beside.vacate(Among::All));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(beside.vacate(Among::All) && token.is_cancelled());
+        beside.stand_up(&seat);
+        assert!(beside.clients().seats.is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! Answers, counted until the client has taken them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::gate::{Held, Limit};
+use super::peer::{Admitted, Peer};
+use super::{BUSY_RETRY_AFTER, Handler};
+use tributary_memory::beside::SMALL_ANSWER;
+
+/// Answers a request. One without an admission is refused, and so is one whose head or answer is large while clients
+/// hold too many of these.
+pub(super) async fn answer<H: Handler>(
+    handler: &H,
+    request: Request<Incoming>,
+    peer: &Peer,
+    admitted: Option<Admitted>,
+) -> Response<Answer<H::Body>> {
+    if admitted.is_none() {
+        return handler.busy(&request).map(Answer::unlimited);
+    }
+    if peer.is_gone() {
+        return Response::new(Answer::nothing());
+    }
+    let Ok(head) = hold(peer, head_size(&request)) else {
+        if request.version() < http::Version::HTTP_2 {
+            peer.answered_early();
+        }
+        return handler.busy(&request).map(Answer::unlimited);
+    };
+    // In a box of its own, which is freed before the answer waits for the client.
+    let response = Box::pin(handler.handle(request, peer)).await;
+    drop(head);
+    let size = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    match hold(peer, size) {
+        Ok(held) => response.map(|body| Answer {
+            body: Some(body),
+            held: held.map(Arc::new),
+            _admitted: admitted,
+        }),
+        Err(TooMany) => {
+            let mut response = Response::new(Answer::nothing());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            let after = HeaderValue::from(BUSY_RETRY_AFTER.as_secs());
+            response.headers_mut().insert(RETRY_AFTER, after);
+            response
+        }
+    }
+}
+
+/// Clients hold too many heads and answers.
+struct TooMany;
+
+/// The right to hold so many bytes; none is needed for few.
+fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
+    if bytes <= SMALL_ANSWER {
+        return Ok(None);
+    }
+    let held = peer.gate().begin_answer(peer, bytes);
+    if held.is_none() {
+        peer.limited(Limit::RequestMemory);
+    }
+    held.map(Some).ok_or(TooMany)
+}
+
+/// Bytes of a request's head in memory.
+fn head_size(request: &Request<Incoming>) -> usize {
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
+    fields.sum::<usize>() + request.uri().path().len()
+}
+
+/// The body of an answer. It is counted as a request until the connection has all of it, and its bytes until they are
+/// sent.
+pub(super) struct Answer<B> {
+    body: Option<B>,
+    held: Option<Arc<Held>>,
+    _admitted: Option<Admitted>,
+}
+
+impl<B> Answer<B> {
+    /// A body that is not counted.
+    fn unlimited(body: B) -> Self {
+        Answer {
+            body: Some(body),
+            held: None,
+            _admitted: None,
+        }
+    }
+
+    fn nothing() -> Self {
+        Answer {
+            body: None,
+            held: None,
+            _admitted: None,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        let Some(held) = &self.held else {
+            return Poll::Ready(frame);
+        };
+        let frame = frame.map(|frame| {
+            frame.map(|frame| {
+                frame.map_data(|data| {
+                    Bytes::from_owner(Unsent {
+                        data,
+                        _held: held.clone(),
+                    })
+                })
+            })
+        });
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+/// Bytes of an answer that are not sent. hyper and h2 keep them after the body is gone.
+struct Unsent {
+    data: Bytes,
+    _held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}

@@ -1,0 +1,163 @@
+//! Clients that do not take their answers, or open connections and say nothing: the collector stays within its memory,
+//! ends them, and serves everybody else.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::Method;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use crate::harness::collector::Line;
+use crate::harness::http2::{
+    ACK, Attacker, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PREFACE, SETTINGS,
+    call, field, frame,
+};
+use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, raw, within};
+
+const LIMIT: u64 = 64 << 20;
+/// The process may have this beside `limit_mib`, as SECURITY.md states.
+const BESIDE: u64 = 48 << 20;
+
+/// A collector with every server that there is.
+async fn start() -> Collector {
+    let yaml = "receivers:
+  otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0'}, http: {endpoint: '127.0.0.1:0'}}}
+  pprof: {server: {endpoint: '127.0.0.1:0'}}
+processors: {memory_limiter: {limit_mib: 80, spike_limit_mib: 16}}
+exporters: {nop: {}}
+extensions: {health_check: {endpoint: '127.0.0.1:0'}}
+service:
+  extensions: [health_check]
+  pipelines:
+    traces: {receivers: [otlp], processors: [memory_limiter], exporters: [nop]}
+    profiles: {receivers: [otlp, pprof], processors: [memory_limiter], exporters: [nop]}
+";
+    Collector::start(yaml).await
+}
+
+/// A GET of this path.
+fn get(path: &str) -> Vec<u8> {
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "collector"),
+    ];
+    fields.map(|(name, value)| field(name, value)).concat()
+}
+
+/// Opens connections and as many requests on each as one may have, and takes no answer: there is no window for their
+/// bodies, or nothing is read at all. Returns how many requests went out.
+async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: bool) -> u32 {
+    let mut held = Vec::new();
+    let mut sent = 0;
+    for _ in 0..connections {
+        let mut attacker = match reads {
+            true => Attacker::connect(address).await,
+            false => Attacker::deaf(address).await,
+        };
+        let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+        let greeting = match reads {
+            true => [PREFACE, &no_window].concat(),
+            false => no_window,
+        };
+        if attacker.say(&greeting).await.is_err() {
+            continue;
+        }
+        let requests = attacker.flood(1000, |number| {
+            frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, block)
+        });
+        // At some point the server takes no more.
+        sent += timeout(Duration::from_millis(200), requests)
+            .await
+            .unwrap_or_default();
+        held.push(attacker);
+    }
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_answers_stay_within_the_memory_limit() {
+    let collector = start().await;
+    let oracle = Oracle::default();
+    let good = Client::grpc("good", collector.grpc(), &oracle).await;
+    let export = call(raw::method(Signal::Traces));
+    let targets = [
+        ("grpc", collector.grpc(), export),
+        ("http", collector.http(), get("/v1/traces")),
+        (
+            "pprof",
+            collector.server("Starting HTTP server", "pprof"),
+            get("/v1/pprof"),
+        ),
+        (
+            "health",
+            collector.server("Starting HTTP server", "health_check"),
+            get("/"),
+        ),
+        (
+            "metrics",
+            collector.server("Starting metrics server", "service"),
+            get("/metrics"),
+        ),
+    ];
+    for (name, address, block) in targets {
+        for reads in [true, false] {
+            let attack = flood(address, &block, 40, reads);
+            let (sent, ()) = tokio::join!(attack, async {
+                // A client with one request at a time is never refused.
+                let request = good.request(Signal::Traces, 1);
+                good.send(&request).await.unwrap();
+            });
+            let peak = collector.peak_memory();
+            println!(
+                "{name}, reads {reads}: {sent} requests, peak {} MiB",
+                peak >> 20
+            );
+            assert!(peak < LIMIT + BESIDE, "{name}: {peak} bytes");
+        }
+    }
+    let peak = collector.peak_memory();
+    assert!(peak < LIMIT, "nothing of it is telemetry: {peak} bytes");
+    let began = Instant::now();
+    assert!(collector.terminate().await.status.success());
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(15), "the shutdown took {took:?}");
+}
+
+#[tokio::test]
+async fn ping_acks_without_a_ping_end_the_connection_and_fill_no_log() {
+    let collector = start().await;
+    let mut attacker = Attacker::greet(collector.grpc()).await;
+    attacker
+        .flood(10_000, |_| frame(PING, ACK, 0, b"unasked!"))
+        .await;
+    assert_eq!(attacker.ended().await, Some(ENHANCE_YOUR_CALM));
+    let lines = collector.lines();
+    let of_h2 = |line: &&Line| line.text.contains("PING ack");
+    assert_eq!(lines.iter().filter(of_h2).count(), 0);
+}
+
+#[tokio::test]
+async fn idle_connections_of_one_address_lock_nobody_out() {
+    let collector = start().await;
+    let address = collector.http();
+    // More than the memory limit allows one address, and of these none says a word.
+    let mut idle = Vec::new();
+    for _ in 0..180 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+    }
+    within("a place for a newcomer", async {
+        loop {
+            let answer = raw::http(address, Method::GET, "/v1/traces", &[], "").await;
+            if answer.status == 405 {
+                return;
+            }
+            assert_eq!(answer.status, 503);
+            tokio::time::sleep(GLANCE).await;
+        }
+    })
+    .await;
+    drop(idle);
+}
