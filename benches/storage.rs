@@ -77,6 +77,7 @@ async fn append(
                         parts: vec![record.clone()],
                         items: 30,
                         permit: None,
+                        memory: Default::default(),
                     };
                     log.append(record).await?;
                     appended += 1;
@@ -112,6 +113,7 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
                 parts: vec![records[(sent + at) % records.len()].clone()],
                 items: 30,
                 permit: None,
+                memory: Default::default(),
             };
             lease.log().append(record)
         });

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod batch;
 mod chain;
+pub(crate) mod episode;
 mod fan_out;
 pub mod health;
 pub(crate) mod holding;

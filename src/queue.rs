@@ -15,6 +15,7 @@
 //! `ExporterMetrics`' outcomes: an `Entry` that is dropped without an outcome, because a task ended
 //! early, counts itself.
 
+mod aside;
 mod backoff;
 mod batcher;
 mod config;
@@ -27,6 +28,7 @@ mod partly;
 mod room;
 mod sending;
 mod stored;
+mod troubles;
 
 #[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;

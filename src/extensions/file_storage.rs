@@ -15,7 +15,7 @@ use crate::entry;
 use crate::pipeline::{Component, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_config::Capability;
-use tributary_storage::{Storage, inspect, unused};
+use tributary_storage::{Storage, has_dead_letters, inspect, unused};
 
 /// The registry's entry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -87,10 +87,20 @@ fn report_unused(storage: &Storage) {
         }
     };
     for (name, path) in queues {
-        let contents = inspect(&path);
+        let (contents, directory) = (inspect(&path), path.clone());
         let path = path.display();
         match contents {
             Ok(contents) if contents.found.records == 0 => {}
+            Ok(contents) if has_dead_letters(&directory) => tracing::warn!(
+                otelcol.component.id = %name.exporter,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %name.signal,
+                directory = %path,
+                records = contents.found.records,
+                items = contents.found.items,
+                "This queue has dead letters: records that the next hop did not take while it took others. To send \
+                 them, run `collector queue drain {path} --endpoint URL`."
+            ),
             Ok(contents) => tracing::warn!(
                 otelcol.component.id = %name.exporter,
                 otelcol.component.kind = "exporter",

@@ -49,7 +49,8 @@ pub struct Config {
     pub path: String,
     /// Bodies to answer with instead of the JSON that says what is wrong.
     pub response_body: Option<ResponseBody>,
-    /// How long an exporter may refuse or lose data without delivering any until its pipelines count as unhealthy.
+    /// How long an exporter may fail, from its first failed attempt on, without delivering anything until its pipelines
+    /// count as unhealthy.
     /// `0s` means never: then only starting, stopping and a stage that panicked are unhealthy.
     pub recovery_duration: Duration,
 }

@@ -23,13 +23,15 @@ pub enum DropReason {
     QueueFull,
     /// What they were stored in is damaged.
     Damaged,
+    /// They failed again and again while other data was delivered, and are among the dead letters of the stored queue.
+    DeadLetter,
     /// They became part of other items, which are counted where these were: nothing of them is lost.
     Merged,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Filtered,
         DropReason::Duplicate,
         DropReason::Permanent,
@@ -38,6 +40,7 @@ impl DropReason {
         DropReason::Shutdown,
         DropReason::QueueFull,
         DropReason::Damaged,
+        DropReason::DeadLetter,
         DropReason::Merged,
     ];
 
@@ -52,6 +55,7 @@ impl DropReason {
             DropReason::Shutdown => "shutdown",
             DropReason::QueueFull => "queue_full",
             DropReason::Damaged => "damaged",
+            DropReason::DeadLetter => "dead_letter",
             DropReason::Merged => "merged",
         }
     }

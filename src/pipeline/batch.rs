@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 pub use tonic::Code;
 
-use tributary_memory::Permit;
+use tributary_memory::{Permit, Permits};
 pub use tributary_otlp::{Decoded, Nack, Requests, Signal};
 
 /// Some telemetry of one signal on its way.
@@ -27,7 +27,7 @@ pub struct Batch {
     pub patience: Option<Arc<Patience>>,
     joined: bool,
     /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
-    permits: SmallVec<[Arc<Permit>; 1]>,
+    permits: Permits,
 }
 
 /// Which branches of a fan-out have already taken a batch.
@@ -139,6 +139,16 @@ impl Batch {
     /// Attaches what keeps the bytes counted in the memory budget.
     pub fn hold(&mut self, permit: Permit) {
         self.permits.push(Arc::new(permit));
+    }
+
+    /// What keeps the bytes counted, for whoever shares them.
+    pub fn memory(&self) -> Permits {
+        self.permits.clone()
+    }
+
+    /// Attaches the [`memory`](Self::memory) of a batch that this one shares its bytes with.
+    pub fn share(&mut self, memory: Permits) {
+        self.permits.extend(memory);
     }
 
     /// Says that one of its requests was made of several clients'. Should it be refused for good, somebody may have to find

@@ -93,7 +93,7 @@ impl Health {
         trouble
     }
 
-    /// The exporters that have refused or lost data for longer than `tolerance` without delivering any.
+    /// Exporters that have delivered nothing for longer than `tolerance`, counted from the first failed attempt.
     pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
         let exporters = self
             .exporters
@@ -118,7 +118,7 @@ impl Trouble {
         }
     }
 
-    /// Data was refused or lost.
+    /// An attempt to deliver data failed, or data was refused or lost.
     pub fn begins(&self) {
         let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
         let _ = self

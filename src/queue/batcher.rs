@@ -92,6 +92,16 @@ impl Batcher {
         None
     }
 
+    /// Takes in a job that is complete. Once the queue is closed it is dropped.
+    pub(super) fn push_job(&self, job: Job) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return drop(job);
+        }
+        self.ready(&mut state, job);
+    }
+
     /// The next job; waits for one. `None` once the queue is closed and empty.
     pub(super) async fn next(&self) -> Option<Taken<'_>> {
         loop {

@@ -5,10 +5,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::aside::{Aside, Trial};
 use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job, Ledger};
@@ -17,6 +18,7 @@ use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
+use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
@@ -54,6 +56,14 @@ pub(super) struct Delivery {
     /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
     pub(super) stopping: CancellationToken,
     pub(super) pace: Pace,
+    /// For a queue on disk: jobs that fail again and again give up their consumers.
+    pub(super) aside: Option<Aside>,
+    /// Jobs without a consumer are loaded and sent one at a time, so that their number does not bound memory.
+    pub(super) alone: Semaphore,
+    /// The next hop does not take data.
+    pub(super) outage: Episode,
+    /// The queue has no room.
+    pub(super) full: Episode,
     /// Batches that may be taken over are compressed first, in what this has room for.
     pub(super) packs_in: Option<Arc<Budget>>,
     /// The most bytes that requests of profiles may have once they are joined.
@@ -65,6 +75,8 @@ pub(super) struct Delivery {
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     retry: SampledLog,
+    pub(super) credentials: SampledLog,
+    pub(super) suspect: SampledLog,
     drop: SampledLog,
     partial: SampledLog,
 }
@@ -77,6 +89,10 @@ enum Stop {
     Failed(Failure),
     /// Its requests cannot be sent as one, but these of them can: positions in the job.
     Apart(Vec<Vec<usize>>),
+    /// It fails while other data is delivered: one of its records may be the reason.
+    Suspect,
+    /// It has failed for so long while other data was delivered that it goes to the dead letters.
+    Dead(SendError),
 }
 
 /// The end of a batch that was not delivered.
@@ -90,25 +106,42 @@ impl Delivery {
     ///
     /// A batch that was refused for good although it was merged from several requests is sent again in halves, so that
     /// one request's trouble does not take another's data with it.
-    pub(super) async fn deliver(&self, job: Job, mut turn: Turn) {
+    ///
+    /// Returns jobs that the consumers should try instead of it: halves of a job that fails while other data is delivered.
+    pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let (mut extra_sends, mut any_accepted) = (0, false);
+        let (mut trial, mut again) = (Trial::default(), Vec::new());
         // Large parts first: should the sends run out, the most is saved by then.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
-            let Failure { reason, error } = match self.send(&mut job, started, &mut turn).await {
-                Ok(outcome) => {
-                    any_accepted = true;
-                    self.delivered(job, outcome);
-                    continue;
-                }
-                Err(Stop::Failed(failure)) => failure,
-                Err(Stop::Apart(groups)) => {
-                    regroup(job, groups, &mut todo);
-                    continue;
-                }
-            };
+            let Failure { reason, error } =
+                match self.send(&mut job, started, &mut turn, &mut trial).await {
+                    Ok(outcome) => {
+                        any_accepted = true;
+                        self.succeeded();
+                        self.delivered(job, outcome);
+                        continue;
+                    }
+                    Err(Stop::Failed(failure)) => failure,
+                    Err(Stop::Apart(groups)) => {
+                        regroup(job, groups, &mut todo);
+                        continue;
+                    }
+                    Err(Stop::Suspect) => {
+                        let second = job.drain(job.len().div_ceil(2)..).collect();
+                        again.extend([job, second]);
+                        continue;
+                    }
+                    Err(Stop::Dead(error)) => {
+                        trial.begin_again();
+                        // What could not be written stays where it is.
+                        let left = self.bury(job, &error).await;
+                        todo.extend((!left.is_empty()).then_some(left));
+                        continue;
+                    }
+                };
             let most = most_extra_sends(error.fault, any_accepted);
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
@@ -125,6 +158,7 @@ impl Delivery {
             extra_sends += 2;
             todo.extend([first, second]);
         }
+        again
     }
 
     /// Sends one batch until it is accepted, refused for good, or its time is over.
@@ -133,6 +167,7 @@ impl Delivery {
         job: &mut Job,
         started: Instant,
         turn: &mut Turn,
+        trial: &mut Trial,
     ) -> Result<Outcome, Stop> {
         let permanent = |error| {
             Stop::Failed(Failure {
@@ -152,6 +187,17 @@ impl Delivery {
         // From the first failure on, attempts included: to one that is a black hole each takes long.
         let mut away = None;
         loop {
+            // Loaded, sent, and unloaded again before the next one.
+            let mut alone = match turn.is_none() && job.iter().any(Entry::is_unloaded) {
+                true => self.alone.acquire().await.ok(),
+                false => None,
+            };
+            if trial.is_aside() && self.stopping.is_cancelled() {
+                return Err(Stop::Failed(Failure {
+                    reason: DropReason::Shutdown,
+                    error: given_up(),
+                }));
+            }
             let batch = match encoded.take() {
                 Some(batch) => batch,
                 None => match self.encode(job, &identity).await.map_err(permanent)? {
@@ -159,13 +205,14 @@ impl Delivery {
                     Err(groups) => return Err(Stop::Apart(groups)),
                 },
             };
-            let outcome = match self.attempt(&batch).await {
+            let attempted = self.attempt(&batch).await;
+            let outcome = match attempted {
                 Ok(Taken::Delivered(outcome)) => Ok(outcome),
                 Ok(Taken::Over(outcome)) => {
                     job.iter_mut().for_each(Entry::taken_over);
                     *turn = None;
                     // What another attempt needs is in the entries.
-                    drop(batch);
+                    drop((batch, alone.take()));
                     let since = Instant::now();
                     let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
                     if let Some(backoff) = &mut backoff {
@@ -180,9 +227,20 @@ impl Delivery {
             };
             let error = match outcome {
                 Ok(outcome) => return Ok(outcome),
-                Err(error) if !error.retryable => return Err(permanent(error)),
+                Err(error) if !error.retryable && !self.may_be_renewed(job, &error) => {
+                    return Err(permanent(error));
+                }
                 Err(error) => error,
             };
+            if let Some(aside) = &self.aside {
+                trial.failed(aside, &error);
+                if trial.is_suspect() && job.len() > 1 {
+                    return Err(Stop::Suspect);
+                }
+                if trial.is_over(aside) {
+                    return Err(Stop::Dead(error));
+                }
+            }
             let wait = backoff
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
@@ -195,11 +253,16 @@ impl Delivery {
                 None => DropReason::RetriesExhausted,
                 // The process ends soon, and what is here then is lost: try while there is time.
                 Some(wait) if stopping => {
+                    drop(alone.take());
                     sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
                     continue;
                 }
                 Some(wait) => {
-                    self.log_retry(&error, wait);
+                    self.will_retry(job, &error, wait, trial);
+                    if self.make_way(job, turn, trial) {
+                        encoded = None;
+                    }
+                    drop(alone.take());
                     away.get_or_insert_with(|| self.pace.failing());
                     tokio::select! {
                         () = sleep(wait) => {}
@@ -303,20 +366,6 @@ impl Delivery {
         job.into_iter().for_each(Entry::delivered);
     }
 
-    /// Says that the queue is full and drops.
-    pub(super) fn log_overflow(&self, items: usize) {
-        if let Some(suppressed) = self.logs.drop.admit() {
-            tracing::error!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "exporter",
-                otelcol.signal = %self.signal,
-                dropped_items = items,
-                suppressed = (suppressed > 0).then_some(suppressed),
-                "Dropping data because sending_queue is full. Try increasing queue_size."
-            );
-        }
-    }
-
     fn failed(&self, job: Job, reason: DropReason, error: &SendError) {
         if job.is_empty() {
             return;
@@ -356,7 +405,7 @@ impl Delivery {
 
     /// Says how much is lost because the process ends.
     pub(super) fn log_loss(&self) {
-        let undelivered_items = self.ledger.undelivered().items;
+        let undelivered_items = self.ledger.undelivered_items();
         if undelivered_items > 0 {
             tracing::error!(
                 otelcol.component.id = %self.id,
@@ -368,7 +417,7 @@ impl Delivery {
         }
     }
 
-    fn log_retry(&self, error: &SendError, interval: Duration) {
+    pub(super) fn log_retry(&self, error: &SendError, interval: Duration) {
         if let Some(suppressed) = self.logs.retry.admit() {
             tracing::info!(
                 otelcol.component.id = %self.id,

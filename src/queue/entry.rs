@@ -27,6 +27,9 @@ pub(super) struct Ledger {
     pub(super) metrics: ExporterMetrics,
     /// Whether the process ends: from then on, whatever is dropped is reported.
     ending: AtomicBool,
+    /// Items that the end of the process cost.
+    undelivered_items: AtomicUsize,
+    /// Items that were acknowledged and are lost for any other reason.
     lost_items: AtomicUsize,
 }
 
@@ -55,6 +58,7 @@ impl Ledger {
         Ledger {
             metrics,
             ending: AtomicBool::new(false),
+            undelivered_items: AtomicUsize::new(0),
             lost_items: AtomicUsize::new(0),
         }
     }
@@ -70,10 +74,30 @@ impl Ledger {
         self.lost_items.fetch_add(items, Relaxed);
     }
 
-    /// What was acknowledged to the sender and lost, while the process ended or on the disk.
+    /// Items that were acknowledged are dropped for this reason.
+    pub(super) fn dropped(&self, items: usize, reason: DropReason) {
+        self.metrics.dropped(items, reason);
+        match reason {
+            // The dead letters have them.
+            DropReason::DeadLetter => {}
+            _ if self.ending.load(Relaxed) => {
+                self.undelivered_items.fetch_add(items, Relaxed);
+            }
+            _ => {
+                self.lost_items.fetch_add(items, Relaxed);
+            }
+        }
+    }
+
+    /// Items that the end of the process cost.
+    pub(super) fn undelivered_items(&self) -> usize {
+        self.undelivered_items.load(Relaxed)
+    }
+
+    /// Everything that was acknowledged to the sender and is lost.
     pub(super) fn undelivered(&self) -> Undelivered {
         Undelivered {
-            items: self.lost_items.load(Relaxed),
+            items: self.undelivered_items() + self.lost_items.load(Relaxed),
         }
     }
 }
@@ -169,12 +193,33 @@ impl Entry {
     pub(super) fn taken_over(&mut self) {
         let step = self.request.step.lock();
         step.unwrap_or_else(PoisonError::into_inner).take();
-        if self.unloads()
+        if self.unload()
             && let Some(kept) = &self.request.kept
+        {
+            kept.unloaded();
+        }
+    }
+
+    /// Drops the content from memory if all of it is on disk. Nothing else is read in its place.
+    pub(super) fn unload(&mut self) -> bool {
+        if self.unloads()
             && let Some(held) = &mut self.held
         {
             held.unload();
-            kept.unloaded();
+        }
+        self.is_unloaded()
+    }
+
+    /// Whether the content is on disk only.
+    pub(super) fn is_unloaded(&self) -> bool {
+        matches!(self.held, Some(Held::OnDisk { .. }))
+    }
+
+    /// The batch, shared.
+    pub(super) fn batch(&self) -> Option<Batch> {
+        match &self.held {
+            Some(Held::Plain(batch)) => Some(batch.clone()),
+            _ => None,
         }
     }
 
@@ -294,10 +339,7 @@ impl Entry {
         if self.is_awaited() {
             self.ledger.metrics.returned(self.items);
         } else {
-            self.ledger.metrics.dropped(self.items, reason);
-            if self.ledger.ending.load(Relaxed) {
-                self.ledger.lost_items.fetch_add(self.items, Relaxed);
-            }
+            self.ledger.dropped(self.items, reason);
         }
         let failed = self.request.failed.lock();
         failed

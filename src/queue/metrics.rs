@@ -18,7 +18,10 @@ pub struct ExporterMetrics {
     account: Account,
     recovered: Counter,
     kept: Counter,
+    failed_attempts: Counter,
     trouble: Arc<Trouble>,
+    /// `tributary_exporter_set_aside_records`: records of a stored queue that are retried beside the consumers.
+    pub set_aside: Gauge,
     /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
     pub queue_size: Gauge,
     /// `otelcol_exporter_queue_capacity`, in the same units.
@@ -60,8 +63,20 @@ impl ExporterMetrics {
             account: Account::new("tributary_exporter", "delivered", &labels),
             recovered: counter!("tributary_exporter_recovered_items", &labels),
             kept: counter!("tributary_exporter_kept_items", &labels),
+            failed_attempts: counter!("tributary_exporter_failed_attempts", &labels),
+            set_aside: gauge!("tributary_exporter_set_aside_records", &labels),
             trouble: cx.health.exporter(exporter, signal),
         }
+    }
+
+    /// An attempt failed, and will be repeated.
+    pub fn attempt_failed(&self) {
+        self.failed_attempts.increment(1);
+    }
+
+    /// The next hop did not take data.
+    pub fn in_trouble(&self) {
+        self.trouble.begins();
     }
 
     /// Items came in from a pipeline; they are in flight until one of the calls below.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::Sender;
+use super::aside::Aside;
 use super::batcher::{Batcher, Merging};
 use super::config::{BatchSizer, HeldCompression, QueueConfig, RetryConfig, Sizer};
 use super::delivery::{Delivery, Logs};
@@ -20,6 +21,7 @@ use super::stored::{Place as StoredPlace, Stored, feed};
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use crate::pipeline::{Component, Consumer, Settle, Undelivered};
 use crate::queue::metrics::ExporterMetrics;
@@ -122,6 +124,14 @@ impl SendingQueue {
             Some(queue) => Stored::open(cx, signal, queue, headers, &ledger)?,
             None => None,
         };
+        let aside = stored.clone().filter(|_| !sender.gathers());
+        let aside = aside.map(|stored| {
+            let consumers = settings
+                .queue
+                .as_ref()
+                .map_or(1, |queue| queue.num_consumers);
+            Aside::new(stored, consumers, ledger.metrics.set_aside.clone())
+        });
         let retry = settings.retry.as_ref();
         let retry = retry.map(|retry| retry.of_queue(stored.is_some()));
         Ok(SendingQueue {
@@ -141,6 +151,10 @@ impl SendingQueue {
                 ledger,
                 stopping: CancellationToken::new(),
                 pace: Pace::new(),
+                aside,
+                alone: Semaphore::new(1),
+                outage: Episode::default(),
+                full: Episode::default(),
                 packs_in: packs.then(|| cx.budget.clone()),
                 logs: Logs::default(),
             },
@@ -191,12 +205,15 @@ impl SendingQueue {
         // An empty request costs something too.
         let units = units.max(1);
         let place = match self.place(config, units).await {
-            Ok(place) => place,
+            Ok(place) => {
+                self.delivery.has_room();
+                place
+            }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
                 return Ok(());
             }
-            Err(no_room) => return Err(self.refusal(config, units, no_room)),
+            Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
         let (tell, outcome) = match config.wait_for_result || patience.is_some() {
             true => {
@@ -237,12 +254,15 @@ impl SendingQueue {
             sender.settle(Settle::Full);
         }
         let place = match self.stored_place(stored, units).await {
-            Ok(place) => place,
+            Ok(place) => {
+                self.delivery.has_room();
+                place
+            }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
                 return Ok(());
             }
-            Err(no_room) => return Err(self.refusal(config, units, no_room)),
+            Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
         let (pace, bytes) = (&self.delivery.pace, record.len() + BESIDE_RECORD);
         // What is only on the disk is not under way.
@@ -305,6 +325,11 @@ impl SendingQueue {
     }
 
     async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, NoRoom> {
+        // It holds up nobody: neither may the memory that it takes be what others need.
+        let holds_some = self.room.free() < self.room.capacity();
+        if config.drop_on_overflow && holds_some && self.budget.is_scarce() {
+            return Err(NoRoom::Full);
+        }
         let place = self.room.try_take(units);
         let sender = &self.delivery.sender;
         if !matches!(place, Err(NoRoom::Full)) {
@@ -332,9 +357,19 @@ impl SendingQueue {
         }
     }
 
-    fn refusal(&self, config: &QueueConfig, units: usize, no_room: NoRoom) -> Nack {
+    fn refusal(
+        &self,
+        config: &QueueConfig,
+        units: usize,
+        arrival: &Arrival,
+        no_room: NoRoom,
+    ) -> Nack {
         match no_room {
-            NoRoom::Full => Nack::exhausted("sending queue is full", RETRY_AFTER),
+            NoRoom::Full => {
+                self.delivery
+                    .is_full(arrival.items.unwrap_or_default(), false);
+                Nack::exhausted("sending queue is full", RETRY_AFTER)
+            }
             NoRoom::Closed => gone(),
             NoRoom::TooLarge => Nack::invalid(format!(
                 "the request ({units} {unit}) is larger than the whole sending queue of exporter {id} \
@@ -371,13 +406,17 @@ impl SendingQueue {
                 metrics.batch_send_size.record(items as f64);
                 metrics.batch_send_bytes.record(bytes as f64);
             }
-            if !self.delivery.sender.gathers() {
+            if !self.delivery.sender.gathers() && self.delivery.aside.is_none() {
                 self.delivery.deliver(job, None).await;
                 continue;
             }
             let (turn, over) = oneshot::channel();
             let queue = self.clone();
-            held.spawn(async move { queue.delivery.deliver(job, Some(turn)).await });
+            held.spawn(async move {
+                for job in queue.delivery.deliver(job, Some(turn)).await {
+                    queue.batcher.push_job(job);
+                }
+            });
             // Always an error: nothing is ever sent.
             let _ = over.await;
             while held.try_join_next().is_some() {}
@@ -514,8 +553,8 @@ impl Arrival {
     /// The queue is full and drops rather than refuses.
     fn dropped(mut self, delivery: &Delivery) {
         if let Some(items) = self.items.take() {
-            self.ledger.metrics.dropped(items, DropReason::QueueFull);
-            delivery.log_overflow(items);
+            self.ledger.dropped(items, DropReason::QueueFull);
+            delivery.is_full(items, true);
         }
     }
 

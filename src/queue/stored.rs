@@ -4,19 +4,20 @@
 //! consume -> place -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
 //! ```
 //!
-//! In memory are the records that are about to be sent, up to some bytes. What was read and is not delivered when the
+//! In memory are the records that are about to be sent, up to the queue's part of the memory budget. What was read and is not delivered when the
 //! exporter ends, or is replaced, is given back to the log: for whoever reads it next.
 
+mod ahead;
 mod feed;
 mod record;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::config::{Overflow, QueueConfig, Sizer};
@@ -25,21 +26,29 @@ use super::room::NoRoom;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Batch;
-use tributary_memory::{Budget, Permit};
+use crate::pipeline::episode::Episode;
 use tributary_otlp::Signal;
-use tributary_storage::{AppendError, Lease, Log, NewRecord, Next, QueueName, Record, Recovered};
+use tributary_storage::{
+    AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,
+};
 
 pub(super) use feed::feed;
 pub use record::decode;
 
-/// How much is read before it can be sent, in KiB.
-const AHEAD_KIB: u32 = 16 << 10;
-/// How long to wait for memory, and after a file could not be read.
-const PAUSE: Duration = Duration::from_millis(50);
+use ahead::{Ahead, Credit};
+
+/// How long to wait after a file could not be read.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The log of one queue, and what of it is on its way.
 pub(super) struct Stored {
     lease: Lease,
+    storage: Arc<Storage>,
+    logs: Logs,
+    name: QueueName,
+    burying: tokio::sync::Mutex<()>,
+    /// The queue is full, and drops its oldest data.
+    dropping: Episode,
     recovered: Mutex<Option<Recovered>>,
     config: QueueConfig,
     /// Headers that keep batches apart.
@@ -48,10 +57,9 @@ pub(super) struct Stored {
     /// Units of what is being appended.
     reserved: Mutex<usize>,
     gauge: Gauge,
-    ahead: Arc<Semaphore>,
+    ahead: Arc<Ahead>,
     /// Records that were read and are neither acknowledged nor given back.
     under_way: AtomicUsize,
-    budget: Arc<Budget>,
     ledger: Arc<Ledger>,
     closed: AtomicBool,
 }
@@ -67,7 +75,7 @@ pub(super) struct Kept {
     stored: Arc<Stored>,
     record: Marked,
     /// Part of what is read ahead.
-    credit: Mutex<Option<OwnedSemaphorePermit>>,
+    credit: Mutex<Option<Credit>>,
     given_back: AtomicBool,
     /// Items that need not be sent again, but will be if the record is given back.
     settled: AtomicUsize,
@@ -116,15 +124,19 @@ impl Stored {
             opened.map_err(|error| BuildError(format!("sending_queue::storage: {error}")))?;
         Ok(Some(Arc::new(Stored {
             lease,
+            storage,
+            logs: cx.stored_queues.clone(),
+            name,
+            burying: Default::default(),
+            dropping: Episode::default(),
             recovered: Mutex::new(recovered),
             config: config.clone(),
             headers,
             signal,
             reserved: Mutex::default(),
             gauge: ledger.metrics.queue_size.clone(),
-            ahead: Arc::new(Semaphore::new(AHEAD_KIB as usize)),
+            ahead: Ahead::new(&cx.budget),
             under_way: AtomicUsize::new(0),
-            budget: cx.budget.clone(),
             ledger: ledger.clone(),
             closed: AtomicBool::new(false),
         })))
@@ -139,6 +151,12 @@ impl Stored {
             .take();
         if let Some(recovered) = recovered {
             self.ledger.metrics.recovered(count(recovered.items));
+            // Nobody knows how many items they had: one at least.
+            let lost = count(recovered.lost_records);
+            if lost > 0 {
+                self.ledger.metrics.recovered(lost);
+                self.ledger.damaged(lost);
+            }
             self.report(&recovered);
         }
         self.lease.take_over();
@@ -169,7 +187,10 @@ impl Stored {
             // From here on nothing is missed.
             freed.as_mut().enable();
             let no_room = match self.try_place(units) {
-                Ok(place) => return Ok(place),
+                Ok(place) => {
+                    self.drops_nothing();
+                    return Ok(place);
+                }
                 Err(no_room) => no_room,
             };
             match no_room {
@@ -186,6 +207,18 @@ impl Stored {
                 NoRoom::Full if self.config.block_on_overflow => freed.await,
                 no_room => return Err(no_room),
             }
+        }
+    }
+
+    /// Says that the queue has room, and what it dropped while it had none.
+    fn drops_nothing(&self) {
+        if let Some(ended) = self.dropping.over() {
+            tracing::info!(
+                directory = %self.log().directory().display(),
+                lasted = ?ended.lasted,
+                dropped_items = ended.items,
+                "A stored queue has room again, and drops no data any more."
+            );
         }
     }
 
@@ -221,9 +254,14 @@ impl Stored {
             return false;
         };
         for (mut kept, record) in records {
-            self.ledger
-                .metrics
-                .dropped(record.items, DropReason::QueueFull);
+            self.ledger.dropped(record.items, DropReason::QueueFull);
+            if self.dropping.occurs(record.items) {
+                tracing::error!(
+                    directory = %self.log().directory().display(),
+                    "A stored queue is full and drops its oldest data until it has room: check the next hop, or raise \
+                     `sending_queue.queue_size`."
+                );
+            }
             kept.begin();
         }
         true
@@ -249,6 +287,26 @@ impl Stored {
         let outcome = self.log().append(record).await;
         self.show();
         outcome
+    }
+
+    /// Adds a batch to the dead letters of this queue, and says where they are. They are opened for this batch only, so
+    /// that they can be drained while the collector runs.
+    pub(super) async fn bury(&self, mut batch: Batch) -> Result<PathBuf, String> {
+        let record = self.record(&mut batch);
+        let _one_at_a_time = self.burying.lock().await;
+        let (storage, logs, name) = (self.storage.clone(), self.logs.clone(), self.name.clone());
+        let open = move || storage.open_dead_letters(&logs, &name);
+        let opened = tokio::task::spawn_blocking(open).await;
+        let lease = opened
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
+        let directory = lease.log().directory().to_owned();
+        let appended = lease.log().append(record).await;
+        // Closing waits for the disk.
+        let closed = tokio::task::spawn_blocking(move || lease.close()).await;
+        appended.map_err(|error| error.to_string())?;
+        closed.map_err(|error| error.to_string())?;
+        Ok(directory)
     }
 
     /// The next records, from the disk if need be. Those that are dropped are given back.
@@ -280,37 +338,17 @@ impl Stored {
         }))
     }
 
-    /// Memory for what was read. Waits until there is some, unless there never will be: then what is in memory already goes
-    /// on uncounted, for otherwise nothing behind it would ever be sent. `None` when `until` says so before that.
-    async fn memory(&self, bytes: usize, until: impl Fn() -> bool) -> Option<Permit> {
-        loop {
-            match self.budget.acquire(bytes) {
-                Ok(permit) => return Some(permit),
-                Err(no_room) if !no_room.may_fit_later() => {
-                    tracing::warn!(
-                        directory = %self.log().directory().display(), bytes,
-                        "A record of a stored queue is larger than the memory budget of now. It is sent all the same."
-                    );
-                    return Some(self.budget.nothing());
-                }
-                Err(_) if until() => return None,
-                Err(_) => sleep(PAUSE).await,
-            }
-        }
-    }
-
-    /// What of the credit for reading ahead a record takes. What was read cannot be dropped any more in favour of what comes:
+    /// Bytes of the read-ahead that a record takes. What was read cannot be dropped any more in favour of what comes:
     /// where that is asked for, half of the queue is left on the disk.
-    fn ahead_of(&self, record: &Record) -> u32 {
+    fn ahead_of(&self, record: &Record) -> usize {
         let bytes = record.bytes();
-        let mut kib = bytes >> 10;
-        if self.config.overflow == Overflow::DropOldest {
-            let units = self.units(record.items, bytes);
-            let share =
-                2 * units as u128 * u128::from(AHEAD_KIB) / self.config.queue_size.max(1) as u128;
-            kib = kib.max(usize::try_from(share).unwrap_or(usize::MAX));
+        if self.config.overflow != Overflow::DropOldest {
+            return bytes;
         }
-        u32::try_from(kib).unwrap_or(AHEAD_KIB).clamp(1, AHEAD_KIB)
+        let units = self.units(record.items, bytes);
+        let allowance = self.ahead.allowance() as u128;
+        let share = 2 * units as u128 * allowance / self.config.queue_size.max(1) as u128;
+        bytes.max(usize::try_from(share).unwrap_or(usize::MAX))
     }
 
     /// Units of what the log has.
@@ -353,10 +391,12 @@ impl Stored {
 
     /// Lets go of the log: with the last one who does, all is written and the lock is released when this is over.
     pub(super) async fn close(self: &Arc<Self>) {
-        let left = self.log().usage().items;
         let stored = self.clone();
         let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
         if matches!(closed, Ok(true)) {
+            // Closing finds out what is lost.
+            self.show();
+            let left = self.log().usage().items;
             self.ledger.metrics.kept(count(left));
             self.gauge.set(0.0);
             if left > 0 {
@@ -419,7 +459,7 @@ impl Kept {
         self.settled.fetch_add(items, Relaxed);
     }
 
-    /// Its content is not in memory any more.
+    /// Its content is not in memory, and other records may be read in its place.
     pub(super) fn unloaded(&self) {
         self.credit
             .lock()
@@ -438,14 +478,14 @@ impl Kept {
             match read {
                 Ok(Ok(record)) => {
                     let record = record?;
-                    let permit = self.stored.memory(record.bytes(), || false).await?;
+                    let permit = self.stored.ahead.memory(record.bytes());
                     let mut batch = record::decode(record.parts, record.items)?;
                     batch.hold(permit);
                     return Some(batch);
                 }
                 Ok(Err(error)) => {
                     tracing::error!(%error, "A stored queue cannot be read. It is tried again.");
-                    sleep(PAUSE * 20).await;
+                    sleep(PAUSE).await;
                 }
                 Err(_) => return None,
             }

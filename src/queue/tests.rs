@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 mod gathering;
 mod stored;
+mod troubles;
 
 use super::*;
 use crate::component::{BuildContext, Terminal};
@@ -183,14 +184,15 @@ fn account_in(metrics: &PrometheusHandle) -> BTreeMap<String, u64> {
         let name = series
             .split('{')
             .next()?
-            .strip_prefix("tributary_exporter_")?;
+            .strip_prefix("tributary_exporter_")?
+            .strip_suffix("_items")?;
         let reason = series
             .split("reason=\"")
             .nth(1)
             .and_then(|rest| rest.split('"').next());
         let name = match reason {
             Some(reason) => reason.to_owned(),
-            None => name.trim_end_matches("_items").to_owned(),
+            None => name.to_owned(),
         };
         let value = value.parse::<f64>().ok()? as u64;
         (value > 0).then_some((name, value))
@@ -710,9 +712,9 @@ async fn a_refusal_that_is_not_about_the_data_is_not_taken_apart() {
     };
     let bench = Bench::new(batching(batch), SECS(0), |_| {
         Err(SendError::permanent(
-            Code::Unauthenticated,
+            Code::Unimplemented,
             Fault::Elsewhere,
-            "who?",
+            "no",
         ))
     });
     bench.consume(request("a", 1)).await.unwrap();

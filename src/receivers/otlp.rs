@@ -23,6 +23,7 @@ use self::http::Http;
 use self::intake::Intake;
 use crate::component::auth;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::pipeline::episode::Episode;
 use crate::pipeline::{Component, Undelivered};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::serving::body::Pace;
@@ -63,6 +64,7 @@ impl ReceiverConfig for Config {
                     budget: cx.budget.clone(),
                     metrics: ReceiverMetrics::new(&cx.id, transport),
                     refusals: SampledLog::default(),
+                    no_memory: Episode::default(),
                     stamp: stamp(tls),
                     include_metadata,
                     pace,

@@ -23,11 +23,14 @@ pub(crate) struct Held {
     pub(crate) permit: Permit,
 }
 
+/// What clients are told while the memory budget has no room.
+pub(crate) const OUT_OF_MEMORY: &str =
+    "the memory budget of this collector is used up; try again later";
+
 /// The refusal when the memory budget has no room: for now, or for good when it never will.
 pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
-        let reason = "the memory budget of this collector is used up; try again later";
-        return Nack::exhausted(reason, RETRY_AFTER);
+        return Nack::exhausted(OUT_OF_MEMORY, RETRY_AFTER);
     }
     let reason = format!("{no_room}; send smaller batches or raise the limit of `memory_limiter`");
     Nack::permanent(Code::ResourceExhausted, reason)

@@ -129,6 +129,10 @@ pub(crate) fn describe() {
             "Items that were left in the stored queue when its exporter ended",
         ),
         (
+            "tributary_exporter_failed_attempts",
+            "Attempts to send that failed and are repeated",
+        ),
+        (
             "tributary_storage_damaged_blocks",
             "Damaged blocks of a stored queue, which were skipped",
         ),
@@ -309,6 +313,10 @@ pub(crate) fn describe() {
         (
             "otelcol_exporter_in_flight_requests",
             "Requests being sent, those that wait for their next attempt included",
+        ),
+        (
+            "tributary_exporter_set_aside_records",
+            "Jobs of a stored queue that failed several times and are retried beside the consumers",
         ),
         (
             "otelcol_loadbalancer_num_backends",

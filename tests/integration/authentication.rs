@@ -135,7 +135,8 @@ async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others()
     for exporter in ["otlp_grpc", "otlp_http"] {
         let line = bad
             .wait_for_line("the refusal", 0, |line| {
-                line.message() == "Exporting failed. Dropping data."
+                line.message()
+                    .starts_with("The next hop refuses the credentials")
                     && line.field("otelcol.component.id") == exporter
             })
             .await;
@@ -169,8 +170,9 @@ async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others()
         ];
         metrics.sum("tributary_server_unauthenticated", &labels)
     };
-    assert_eq!(refused("grpc", "wrong"), 1.0);
-    assert_eq!(refused("http", "wrong"), 1.0);
+    // Credentials may be renewed, so the exporters try again.
+    assert!(refused("grpc", "wrong") >= 1.0);
+    assert!(refused("http", "wrong") >= 1.0);
     assert_eq!(refused("grpc", "missing"), 1.0);
     assert_eq!(refused("http", "missing"), 0.0);
 

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use self::beside::Beside;
 
+use smallvec::SmallVec;
+
 /// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
 ///
 /// It never waits: a receiver that gets no permit refuses the request, which is cheaper than holding the connection.
@@ -21,7 +23,19 @@ pub struct Budget {
     unfinished: AtomicUsize,
     /// Memory that clients take beside `used`.
     pub beside: Beside,
+    /// Stored queues that are open.
+    stored_queues: AtomicUsize,
+    /// Bytes of `used` that stored queues have read from the disk.
+    read_ahead: AtomicUsize,
 }
+
+/// The share of the budget that is reserved for what all stored queues together read ahead: one part of this many.
+const READ_AHEAD_SHARE: usize = 4;
+/// Largest read-ahead of one stored queue, in bytes, however large the budget is.
+const LARGEST_READ_AHEAD: usize = 16 << 20;
+
+/// Rights to hold bytes, shared by all that hold the same ones.
+pub type Permits = SmallVec<[Arc<Permit>; 1]>;
 
 impl Budget {
     /// A budget of `limit` bytes.
@@ -32,6 +46,8 @@ impl Budget {
             used: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
             beside: Beside::default(),
+            stored_queues: AtomicUsize::new(0),
+            read_ahead: AtomicUsize::new(0),
         })
     }
 
@@ -46,7 +62,23 @@ impl Budget {
         Permit {
             budget: self.clone(),
             bytes: 0,
+            is_read_ahead: false,
         }
+    }
+
+    /// Registers a stored queue: from now on its read-ahead is reserved.
+    pub fn stored_queue(self: &Arc<Self>) -> StoredQueue {
+        self.stored_queues.fetch_add(1, Relaxed);
+        StoredQueue(self.clone())
+    }
+
+    /// Bytes that are free for stored queues only.
+    fn reserved(&self) -> usize {
+        let queues = self.stored_queues.load(Relaxed);
+        let reserve =
+            (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(LARGEST_READ_AHEAD));
+        let reserve = if queues == 0 { 0 } else { reserve };
+        reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
     /// A permit that grows with a request as it arrives; `share` is its connection's.
@@ -65,7 +97,7 @@ impl Budget {
 
     /// Whether `bytes` would fit now. Nothing is taken.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
-        let limit = self.limit();
+        let limit = self.limit() - self.reserved();
         if self.used().saturating_add(bytes) <= self.left_of(limit) {
             return Ok(());
         }
@@ -73,6 +105,12 @@ impl Budget {
             needed: bytes,
             limit,
         })
+    }
+
+    /// Whether less than a quarter is left of what is not reserved.
+    pub fn is_scarce(&self) -> bool {
+        let limit = self.limit() - self.reserved();
+        self.used() > limit - limit / 4
     }
 
     /// The limit in bytes.
@@ -108,7 +146,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> bool {
-        let limit = self.left_of(self.limit());
+        let limit = self.left_of(self.limit() - self.reserved());
         self.used
             .fetch_update(Relaxed, Relaxed, |used| {
                 used.checked_add(bytes).filter(|total| *total <= limit)
@@ -139,6 +177,7 @@ impl NoRoom {
 pub struct Permit {
     budget: Arc<Budget>,
     bytes: usize,
+    is_read_ahead: bool,
 }
 
 impl Permit {
@@ -157,7 +196,7 @@ impl Permit {
         if !self.budget.take(more) {
             return Err(NoRoom {
                 needed: self.bytes.saturating_add(more),
-                limit: self.budget.limit(),
+                limit: self.budget.limit() - self.budget.reserved(),
             });
         }
         self.bytes += more;
@@ -174,6 +213,9 @@ impl Permit {
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(surplus) = self.bytes.checked_sub(bytes) {
             self.budget.used.fetch_sub(surplus, Relaxed);
+            if self.is_read_ahead {
+                self.budget.read_ahead.fetch_sub(surplus, Relaxed);
+            }
             self.bytes = bytes;
         }
     }
@@ -181,7 +223,37 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Relaxed);
+        self.shrink_to(0);
+    }
+}
+
+/// A stored queue that is open. Its read-ahead is reserved until this is dropped.
+#[derive(Debug)]
+pub struct StoredQueue(Arc<Budget>);
+
+impl StoredQueue {
+    /// Bytes of records that the queue may have in memory: an equal part of what is reserved for all stored queues.
+    pub fn allowance(&self) -> usize {
+        let queues = self.0.stored_queues.load(Relaxed).max(1);
+        (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
+    }
+
+    /// A permit for a record that was read from the disk. It never fails: the queue keeps to its
+    /// [`allowance`](Self::allowance), which nothing else can use, and may exceed it by one record.
+    pub fn read_ahead(&self, bytes: usize) -> Permit {
+        self.0.used.fetch_add(bytes, Relaxed);
+        self.0.read_ahead.fetch_add(bytes, Relaxed);
+        Permit {
+            budget: self.0.clone(),
+            bytes,
+            is_read_ahead: true,
+        }
+    }
+}
+
+impl Drop for StoredQueue {
+    fn drop(&mut self) {
+        self.0.stored_queues.fetch_sub(1, Relaxed);
     }
 }
 
@@ -219,10 +291,7 @@ impl Unfinished<'_> {
 
     /// The request is complete: the permit counts as any other from now on.
     pub fn finish(mut self) -> Permit {
-        let nothing = Permit {
-            budget: self.permit.budget.clone(),
-            bytes: 0,
-        };
+        let nothing = self.permit.budget.nothing();
         self.leave();
         std::mem::replace(&mut self.permit, nothing)
     }
@@ -420,6 +489,26 @@ mod tests {
         assert!(budget.acquire((56 << 20) + 1).is_err());
         assert!(budget.has_room((56 << 20) + 1).is_err());
         assert!(budget.acquire(56 << 20).is_ok());
+    }
+
+    #[test]
+    fn stored_queues_share_a_reserve_that_nothing_else_can_use() {
+        let budget = Budget::new(800);
+        let first = budget.stored_queue();
+        assert_eq!(first.allowance(), 200);
+        let second = budget.stored_queue();
+        assert_eq!((first.allowance(), second.allowance()), (100, 100));
+        let full = budget.acquire(601).unwrap_err();
+        assert!(!full.may_fit_later(), "{full}");
+        let others = budget.acquire(600).unwrap();
+        assert!(budget.has_room(1).is_err() && budget.acquire(1).is_err());
+        let (one, other) = (first.read_ahead(100), second.read_ahead(100));
+        assert_eq!(budget.used(), 800);
+        drop(others);
+        assert!(budget.acquire(601).is_err() && budget.acquire(600).is_ok());
+        drop((one, other, first, second));
+        assert_eq!(budget.used(), 0);
+        assert!(budget.acquire(800).is_ok(), "nothing is reserved any more");
     }
 
     #[test]

@@ -165,6 +165,7 @@ mod tests {
                     parts,
                     items: 3,
                     permit: None,
+                    memory: Default::default(),
                 },
                 NewRecord::default(),
             ];

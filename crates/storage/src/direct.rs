@@ -55,6 +55,11 @@ impl Direct {
         })
     }
 
+    /// What the system knows of the file.
+    pub(super) fn metadata(&self) -> io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
     /// Takes a piece to be written behind all before it, and may hold it back; unless the file has no place for it yet:
     /// then it says no.
     ///

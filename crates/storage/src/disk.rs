@@ -42,6 +42,8 @@ pub(super) trait Output: fmt::Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Takes back what is behind `len`; the next write goes there.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
+    /// Returns false if the file was removed: what is written to it is gone once it is closed.
+    fn has_name(&self) -> io::Result<bool>;
 }
 
 /// The file system of this machine.
@@ -200,6 +202,15 @@ impl Output for Sequential {
         file.set_len(len)?;
         *at = len;
         Ok(())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        let links = match self {
+            Sequential::Cached(file, _) => file.metadata()?.nlink(),
+            Sequential::Direct(direct, _) => direct.metadata()?.nlink(),
+            Sequential::Lost => 0,
+        };
+        Ok(links > 0)
     }
 }
 

@@ -54,10 +54,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
+use tributary_memory::Permits;
+
 pub use inspect::{Contents, Waiting, inspect, reader};
 pub use log::Log;
 pub use metrics::StorageMetrics;
-pub use queues::{QueueName, Storage, list, unused};
+pub use queues::{QueueName, Storage, has_dead_letters, list, unused};
 pub use read::{Next, Place, Record};
 pub use recovery::Recovered;
 pub use registry::{Lease, Logs};
@@ -114,6 +116,8 @@ pub struct NewRecord {
     pub items: usize,
     /// Kept as long as the log has the content in memory. Whoever is given it from there is given this, too.
     pub permit: Option<Arc<OwnedSemaphorePermit>>,
+    /// Keeps the content counted in the memory budget for the same time.
+    pub memory: Permits,
 }
 
 impl NewRecord {

@@ -83,6 +83,8 @@ pub(super) struct Recent {
     /// In the order of their records, without gaps between them.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
+    /// Most bytes, if that is less than the constants say.
+    limit: usize,
     /// The record behind the last block.
     end: u64,
     /// The next record that the reader has not been given with its block.
@@ -133,7 +135,10 @@ impl Log {
                 options,
                 lease: 0,
                 again: BTreeMap::new(),
-                recent: Recent::default(),
+                recent: Recent {
+                    limit: RECENT_BYTES,
+                    ..Recent::default()
+                },
                 moved: true,
                 closing: false,
                 room_wanted: false,
@@ -278,6 +283,13 @@ impl Log {
         !self.shared.lock().recent.is_behind()
     }
 
+    /// Keeps at most so many bytes of what was just written in memory.
+    pub fn keep_recent(&self, bytes: usize) {
+        let mut state = self.shared.lock();
+        state.recent.limit = bytes;
+        state.recent.let_go();
+    }
+
     /// Makes all who wait look again.
     pub fn wake(&self) {
         self.shared.readable.notify_waiters();
@@ -393,6 +405,7 @@ impl RecentBlock {
             parts: record.parts.clone(),
             place: self.place,
             permit: record.permit.clone(),
+            memory: record.memory.clone(),
         })
     }
 }
@@ -416,7 +429,16 @@ impl Recent {
         self.bytes += block.bytes();
         self.end = block.header.end();
         self.blocks.push_back(block);
-        while self.bytes > RECENT_BYTES || self.is_behind() && self.bytes > RECENT_BYTES_BEHIND {
+        self.let_go();
+    }
+
+    /// Drops the oldest blocks until the rest is within the bounds.
+    fn let_go(&mut self) {
+        let (most, behind) = (
+            self.limit.min(RECENT_BYTES),
+            (self.limit / 2).min(RECENT_BYTES_BEHIND),
+        );
+        while self.bytes > most || self.is_behind() && self.bytes > behind {
             self.pop();
         }
     }

@@ -53,6 +53,27 @@ impl Storage {
         let metrics = StorageMetrics::new(&labels);
         logs.open(&self.directory.join(queue.directory()), &options, metrics)
     }
+
+    /// Opens the dead letters of an exporter's queue, which are a queue that nobody reads.
+    ///
+    /// # Errors
+    /// As [`Logs::open`].
+    pub fn open_dead_letters(&self, logs: &Logs, queue: &QueueName) -> Result<Lease, OpenError> {
+        // Its figures are not those of the queue.
+        let metrics =
+            metrics::with_local_recorder(&metrics::NoopRecorder, || StorageMetrics::new(&[]));
+        let directory = self.directory.join(queue.directory() + DEAD_LETTERS);
+        Ok(logs.open(&directory, &self.options, metrics)?.0)
+    }
+}
+
+/// What the name of the directory ends with that has the dead letters of a queue.
+const DEAD_LETTERS: &str = ".dead_letters";
+
+/// Whether a directory has dead letters: records that were given up.
+pub fn has_dead_letters(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.ends_with(DEAD_LETTERS))
 }
 
 /// Options for a queue that may have so many bytes on the disk, if that is bounded.
@@ -86,6 +107,7 @@ impl QueueName {
 
     /// Whose directory that is; `None` for what is no queue.
     pub fn of_directory(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(DEAD_LETTERS).unwrap_or(name);
         let (id, signal) = name.strip_prefix("exporter_")?.rsplit_once('_')?;
         let mut pieces = id.split('~');
         let mut units: Vec<u16> = pieces.next()?.encode_utf16().collect();
@@ -171,6 +193,8 @@ mod tests {
                 signal,
             };
             assert_eq!(name.directory(), directory);
+            let dead_letters = format!("{directory}.dead_letters");
+            assert_eq!(QueueName::of_directory(&dead_letters), Some(name.clone()));
             assert_eq!(QueueName::of_directory(directory), Some(name));
         }
         for other in [

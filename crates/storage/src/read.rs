@@ -12,6 +12,7 @@ use super::block;
 use super::format::{BlockHeader, marker_of};
 use super::log::{Log, Shared};
 use super::scan::{Found, Scan};
+use tributary_memory::Permits;
 
 /// A record that was appended.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Record {
     pub place: Place,
     /// What was appended with it; nothing if it was read from a file.
     pub permit: Option<Arc<OwnedSemaphorePermit>>,
+    /// The same; keeps the content counted in the memory budget.
+    pub memory: Permits,
 }
 
 impl Record {
@@ -122,7 +125,16 @@ impl Log {
         let Some(segment) = known else {
             return Ok(None);
         };
-        let mut scan = self.scan(segment.name, segment.bytes)?;
+        let mut scan = match self.scan(segment.name, segment.bytes) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match self.is_as_it_was(segment.name, segment.end) {
+                    // Somebody has removed the file.
+                    true => Ok(None),
+                    false => self.reread(sequence, place),
+                };
+            }
+            scan => scan?,
+        };
         if segment.name == place.segment {
             scan.seek(place.at);
         }
@@ -245,7 +257,17 @@ impl Log {
                 scan.extend(segment.bytes);
                 scan
             }
-            _ => self.scan(segment.name, segment.bytes)?,
+            _ => match self.scan(segment.name, segment.bytes) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if self.is_as_it_was(segment.name, segment.end) {
+                        // Somebody has removed the file.
+                        lose(&self.shared, reader.sequence, segment.end);
+                        reader.sequence = reader.sequence.max(segment.end);
+                    }
+                    return Ok(Step::On);
+                }
+                scan => scan?,
+            },
         };
         if let Some(place) = reader.read_on.take()
             && place.segment == segment.name
@@ -364,6 +386,7 @@ pub(super) fn records(
         parts: vec![data],
         place,
         permit: None,
+        memory: Permits::new(),
     })
 }
 
@@ -380,7 +403,7 @@ pub(super) fn lose(shared: &Shared, first: u64, end: u64) {
         error!(
             directory = %shared.directory.display(),
             records = lost,
-            "Records of a stored queue were in damaged blocks. They are lost."
+            "Records of a stored queue were in damaged blocks or removed files. They are lost."
         );
         shared.tell_writer(state);
     } else {

@@ -156,7 +156,7 @@ impl Drop for Lease {
 }
 
 /// Makes the directory of a log, and makes that durable. Its path without links.
-fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
+pub(super) fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
     if !directory.is_dir() {
         // Who may read a file may look for it.
         let mode = file_mode | ((file_mode & 0o444) >> 2);

@@ -229,4 +229,8 @@ impl Output for FaultyOutput {
         self.len = len;
         Ok(())
     }
+
+    fn has_name(&self) -> io::Result<bool> {
+        self.inner.has_name()
+    }
 }

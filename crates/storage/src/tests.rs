@@ -48,6 +48,7 @@ fn record(text: &str) -> NewRecord {
         parts: vec![Bytes::copy_from_slice(text.as_bytes())],
         items: text.len(),
         permit: None,
+        memory: Default::default(),
     }
 }
 
@@ -1005,4 +1006,63 @@ proptest! {
             prop_assert!(repeated.contains(*text), "{text}");
         }
     }
+}
+
+#[test]
+fn queue_goes_on_after_its_directory_was_removed() {
+    let mut bench = Bench::new(options());
+    bench.fill(&["before"]);
+    std::fs::remove_dir_all(bench.directory.path()).unwrap();
+    bench.fill(&["after"]);
+    bench.crash();
+    assert_eq!(bench.texts(), ["after"], "it is on the disk");
+    // One that is idle.
+    bench.log().acknowledge(1, 5);
+    bench.log().make_room();
+    bench.settle();
+    std::fs::remove_dir_all(bench.directory.path()).unwrap();
+    bench.fill(&["more"]);
+    assert_eq!(bench.texts(), ["more"]);
+}
+
+#[test]
+fn records_in_removed_files_are_lost_and_counted() {
+    let mut bench = Bench::new(options());
+    bench.fill(&["abc", "de"]);
+    std::fs::remove_dir_all(bench.directory.path()).unwrap();
+    let log = bench.log.take().unwrap();
+    log.close();
+    assert_eq!((log.usage().records, log.take_lost_items()), (0, 5));
+}
+
+#[test]
+fn backlog_whose_files_were_removed_stops_nobody() {
+    let mut bench = Bench::new(options());
+    bench.fill(&["abc", "de"]);
+    bench.crash();
+    for segment in bench.segments() {
+        std::fs::remove_file(segment).unwrap();
+    }
+    bench.fill(&["new"]);
+    assert_eq!(bench.texts(), ["new"]);
+    assert_eq!(bench.log().take_lost_items(), 5);
+}
+
+#[test]
+fn damaged_tail_after_a_clean_stop_is_counted() {
+    let mut bench = Bench::new(options());
+    bench.fill(&["a", "b", "c"]);
+    bench.close();
+    let segment = bench.segments().remove(0);
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&segment)
+        .unwrap();
+    file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+    bench.open();
+    assert_eq!(
+        (bench.recovered.records, bench.recovered.lost_records),
+        (2, 1)
+    );
+    assert_eq!(bench.texts(), ["a", "b"]);
 }

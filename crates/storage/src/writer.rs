@@ -55,7 +55,15 @@ pub(super) struct Writer {
     unremoved: Vec<Segment>,
     tried: Option<Instant>,
     /// The last thing that failed, so that a disk that stays full is not reported with every request.
-    failing: Option<&'static str>,
+    failing: Option<Failing>,
+}
+
+/// A disk that does not work.
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    doing: &'static str,
+    since: Instant,
+    refused: usize,
 }
 
 /// The segment that is written to.
@@ -123,6 +131,9 @@ impl Writer {
             }
             self.sync_if_due(&work.options, closing);
             self.remove_finished(&work.options, closing);
+            if closing {
+                self.lose_removed();
+            }
             self.save_position(&work.options, closing);
             if closing {
                 break;
@@ -209,14 +220,22 @@ impl Writer {
         let written = self.write(records, options, compress);
         let outcome = match written {
             Ok(blocks) => {
-                if self.failing.take().is_some() {
-                    info!(directory = %self.shared.directory.display(), "The stored queue can be written again.");
+                if let Some(failing) = self.failing.take() {
+                    info!(
+                        directory = %self.shared.directory.display(),
+                        outage = ?failing.since.elapsed(),
+                        refused_requests = failing.refused,
+                        "The stored queue can be written again."
+                    );
                 }
                 self.publish(blocks);
                 Ok(())
             }
             Err((doing, error)) => {
                 self.failed(doing, &error);
+                if let Some(failing) = &mut self.failing {
+                    failing.refused += answers.len();
+                }
                 Err(AppendError::Disk {
                     directory: self.shared.directory.clone(),
                     reason: format!("{doing}: {error}"),
@@ -237,6 +256,7 @@ impl Writer {
         options: &Options,
         compress: bool,
     ) -> Result<Vec<Block>, Failed> {
+        self.leave_removed();
         self.make_ready(options)?;
         let name = self.active.as_ref().map_or(0, |active| active.name);
         let marker = marker_of(self.shared.marker, name);
@@ -272,6 +292,9 @@ impl Writer {
         {
             self.take_back(len, options);
             return Err(("fsync", error));
+        }
+        if self.leave_removed() {
+            return Err(("write", io::ErrorKind::NotFound.into()));
         }
         self.next = next;
         self.follows = next;
@@ -329,7 +352,16 @@ impl Writer {
 
     fn failed(&mut self, doing: &'static str, error: &io::Error) {
         self.shared.metrics.write_failures.increment(1);
-        if self.failing.replace(doing) != Some(doing) {
+        let known = self.failing;
+        self.failing = Some(Failing {
+            doing,
+            ..known.unwrap_or(Failing {
+                doing,
+                since: Instant::now(),
+                refused: 0,
+            })
+        });
+        if known.is_none_or(|known| known.doing != doing) {
             error!(
                 directory = %self.shared.directory.display(),
                 %error,

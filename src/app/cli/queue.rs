@@ -128,6 +128,9 @@ fn inspect(directory: &Path) -> Result<Outcome, String> {
 fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
     let found = &contents.found;
     let mut text = format!("{}, {}: {}\n", name.exporter, name.signal, path.display());
+    if tributary_storage::has_dead_letters(path) {
+        text.insert_str(0, "dead letters of ");
+    }
     let waiting = format!(
         "{} records, {} {}",
         found.records,

@@ -236,13 +236,14 @@ async fn batches_of_a_file_that_cannot_be_written_go_into_another_exactly_once()
     let mut bench = Bench::new(", rotation: {interval: 1s}");
     let unfinished = bench.unfinished();
     fs::remove_dir_all(&unfinished).unwrap();
+    fs::write(&unfinished, "in its place").unwrap();
     for body in ["a", "b", "c"] {
         bench.send(&[(body, 0)]).await.unwrap();
     }
     sleep(SECS(3)).await;
     assert!(bench.files().is_empty());
     assert!(!bench.terminal.component.idle());
-    fs::create_dir(&unfinished).unwrap();
+    fs::remove_file(&unfinished).unwrap();
     bench.idle().await;
     assert_eq!(bench.rows(), ["a", "b", "c"]);
     assert_eq!(bench.recorded.items("delivered", Signal::Logs), 3);
@@ -280,7 +281,7 @@ async fn half_of_a_batch_that_cannot_be_read_is_in_no_file_and_others_are_there_
     sleep(SECS(1)).await;
     bench.send(&[("c", 0)]).await.unwrap();
     sleep(SECS(1)).await;
-    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.stop().await, Undelivered { items: 2 });
     assert_eq!(bench.rows(), ["a", "b", "c"]);
     assert_eq!(bench.recorded.items("delivered", Signal::Logs), 3);
     assert_eq!(bench.recorded.items("dropped", Signal::Logs), 2);
@@ -379,6 +380,7 @@ fn what_became_of_a_file_is_known_when_who_wrote_to_it_has_gone() {
         let place = Arc::new(Directory::open(other.path(), 0o600).unwrap());
         let fails = Writing::new(Place::Directory(place));
         fs::remove_dir_all(other.path().join("_unfinished")).unwrap();
+        fs::write(other.path().join("_unfinished"), "in its place").unwrap();
         for writing in [panics, fails] {
             writing.add(&noise());
             let (gone, has_gone) = std::sync::mpsc::channel::<()>();
@@ -560,7 +562,9 @@ async fn a_client_that_goes_away_does_not_keep_the_file_from_others() {
 #[tokio::test(start_paused = true)]
 async fn without_a_queue_the_client_hears_that_the_file_was_not_written() {
     let mut bench = Bench::new(", sending_queue: {enabled: false}, rotation: {interval: 1s}");
-    fs::remove_dir_all(bench.unfinished()).unwrap();
+    let unfinished = bench.unfinished();
+    fs::remove_dir_all(&unfinished).unwrap();
+    fs::write(&unfinished, "in its place").unwrap();
     let nack = bench.send(&[("a", 0)]).await.unwrap_err();
     assert!(nack.retryable);
     assert!(nack.reason.contains("cannot write"), "{}", nack.reason);

@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::{Kept, PAUSE, Read, Stored, record};
+use super::{Credit, Kept, PAUSE, Read, Stored, record};
 use crate::pipeline::Settle;
-use crate::pipeline::account::DropReason;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
 use crate::queue::entry::{Entry, Job, Request};
@@ -21,6 +19,7 @@ const CHUNK: usize = 256 << 10;
 /// Hands records to the batcher as they can be sent, until another exporter takes the log over or the queue is closed.
 pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
+        stored.log().keep_recent(stored.ahead.allowance());
         let readable = stored.log().readable();
         tokio::pin!(readable);
         // From here on nothing is missed.
@@ -43,7 +42,7 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
                     directory = %stored.log().directory().display(), %error,
                     "A stored queue cannot be read. It is tried again."
                 );
-                sleep(PAUSE * 20).await;
+                sleep(PAUSE).await;
             }
         }
         stored.show();
@@ -55,25 +54,23 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
 
 /// Waits until the consumers have got on. A sender that gathers is asked to settle meanwhile. `None` when another exporter takes
 /// the log over first.
-async fn credit(
-    stored: &Stored,
-    delivery: &Delivery,
-    record: &Record,
-) -> Option<OwnedSemaphorePermit> {
-    let taking = stored
-        .ahead
-        .clone()
-        .acquire_many_owned(stored.ahead_of(record));
-    tokio::pin!(taking);
+async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option<Credit> {
+    let bytes = stored.ahead_of(record);
     loop {
         let readable = stored.log().readable();
         tokio::pin!(readable);
         readable.as_mut().enable();
+        let given_back = stored.ahead.given_back();
+        tokio::pin!(given_back);
+        given_back.as_mut().enable();
         if !stored.reads() {
             return None;
         }
+        if let Some(credit) = stored.ahead.try_take(bytes) {
+            return Some(credit);
+        }
         tokio::select! {
-            Ok(credit) = &mut taking => return Some(credit),
+            () = given_back => {}
             () = readable => {}
             () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.settle(Settle::Full),
         }
@@ -90,11 +87,7 @@ async fn push(
     let (items, merging) = (record.items, batcher.merging());
     // What waits to be merged is not under way.
     let step = record.permit.take().filter(|_| merging.is_none());
-    // Whoever sent it has its own memory back.
-    let memory = stored.memory(record.bytes(), || !stored.reads());
-    let Some(permit) = memory.await else {
-        return;
-    };
+    let (bytes, memory) = (record.bytes(), std::mem::take(&mut record.memory));
     let batch = record::decode(record.parts, items).filter(|batch| batch.signal() == stored.signal);
     let Some(mut batch) = batch else {
         tracing::error!(
@@ -102,11 +95,15 @@ async fn push(
             items,
             "A record of a stored queue is not what this program writes. It is dropped."
         );
-        delivery.ledger.metrics.dropped(items, DropReason::Damaged);
+        delivery.ledger.damaged(items);
         kept.begin();
         return;
     };
-    batch.hold(permit);
+    match memory.is_empty() {
+        true => batch.hold(stored.ahead.memory(bytes)),
+        // It shares its bytes with the request that it came in, which counts them.
+        false => batch.share(memory),
+    }
     let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
     let pieces = match merging {
         Some(merging) => merging.pieces(batch).await,

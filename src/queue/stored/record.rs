@@ -49,6 +49,7 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
         parts: parts.collect(),
         items,
         permit: None,
+        memory: batch.memory(),
     }
 }
 

@@ -11,21 +11,21 @@ use crate::queue::config::Overflow;
 use tributary_storage::{Options, Storage};
 
 /// A process with a storage directory, which outlives it.
-struct Process {
-    host: Host,
+pub(super) struct Process {
+    pub(super) host: Host,
     recorder: PrometheusRecorder,
-    metrics: PrometheusHandle,
-    storage: Arc<Storage>,
+    pub(super) metrics: PrometheusHandle,
+    pub(super) storage: Arc<Storage>,
 }
 
 /// An exporter of the process.
-struct Exporter {
-    hop: Arc<Hop>,
+pub(super) struct Exporter {
+    pub(super) hop: Arc<Hop>,
     terminal: Option<Terminal>,
 }
 
 impl Process {
-    fn new(directory: &TempDir) -> Self {
+    pub(super) fn new(directory: &TempDir) -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         Process {
             host: Host::for_tests(),
@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    fn exporter(
+    pub(super) fn exporter(
         &self,
         queue: QueueConfig,
         answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static,
@@ -65,8 +65,18 @@ impl Process {
         self.terminal_with(settings, sender)
     }
 
-    fn terminal_with(&self, mut settings: Settings, sender: &Arc<dyn Sender>) -> Terminal {
-        let mut cx = self.host.context(&"test".parse().unwrap());
+    fn terminal_with(&self, settings: Settings, sender: &Arc<dyn Sender>) -> Terminal {
+        self.terminal_of("test", settings, sender)
+    }
+
+    /// An exporter of this name.
+    pub(super) fn terminal_of(
+        &self,
+        id: &str,
+        mut settings: Settings,
+        sender: &Arc<dyn Sender>,
+    ) -> Terminal {
+        let mut cx = self.host.context(&id.parse().unwrap());
         let services = Services {
             storage: Some(self.storage.clone()),
             ..Services::default()
@@ -81,13 +91,13 @@ impl Process {
         terminal
     }
 
-    fn account(&self) -> BTreeMap<String, u64> {
+    pub(super) fn account(&self) -> BTreeMap<String, u64> {
         account_in(&self.metrics)
     }
 }
 
 impl Exporter {
-    async fn consume(&self, batch: Batch) -> Result<(), Nack> {
+    pub(super) async fn consume(&self, batch: Batch) -> Result<(), Nack> {
         let terminal = self.terminal.as_ref().unwrap();
         terminal
             .inputs
@@ -97,27 +107,29 @@ impl Exporter {
             .await
     }
 
-    fn accepted(&self) -> Vec<String> {
+    pub(super) fn accepted(&self) -> Vec<String> {
         let mut accepted = self.hop.accepted.lock().unwrap().clone();
         accepted.sort();
         accepted
     }
 
-    fn attempts(&self) -> usize {
+    pub(super) fn attempts(&self) -> usize {
         self.hop.attempts.lock().unwrap().len()
     }
 
-    fn idle(&self) -> bool {
+    pub(super) fn idle(&self) -> bool {
         self.terminal.as_ref().unwrap().component.idle()
     }
 
-    async fn shutdown(&mut self) -> Undelivered {
+    pub(super) async fn shutdown(&mut self) -> Undelivered {
         let terminal = self.terminal.take().unwrap();
         terminal.component.shutdown(Instant::now() + SECS(30)).await
     }
 }
 
-fn hop(answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static) -> Arc<Hop> {
+pub(super) fn hop(
+    answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'static,
+) -> Arc<Hop> {
     Arc::new(Hop {
         answer: Mutex::new(Box::new(answer)),
         latency: MS(0),
@@ -127,7 +139,7 @@ fn hop(answer: impl FnMut(&[String]) -> Result<Outcome, SendError> + Send + 'sta
     })
 }
 
-async fn until(condition: impl Fn() -> bool) {
+pub(super) async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         sleep(MS(1)).await;
     }
@@ -170,7 +182,7 @@ async fn what_a_process_could_not_deliver_the_next_one_does() {
 }
 
 /// It never answers.
-struct Deaf;
+pub(super) struct Deaf;
 
 impl Sender for Deaf {
     fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
@@ -399,7 +411,8 @@ async fn what_is_refused_for_good_is_counted_and_not_sent_again() {
     }
     until(|| exporter.idle()).await;
     assert_eq!(exporter.accepted(), ["a-0", "a-1", "c-0", "c-1"]);
-    exporter.shutdown().await;
+    // The exit code says so.
+    assert_eq!(exporter.shutdown().await, Undelivered { items: 2 });
     let expected = [("received", 6), ("delivered", 4), ("permanent", 2)];
     assert_eq!(process.account(), account(&expected));
     let process = Process::new(&directory);

@@ -108,7 +108,7 @@ impl Grpc {
         let (compressed, held) = reader
             .message(&intake.bounds())
             .await
-            .inspect_err(|_| intake.unreadable(signal))?;
+            .inspect_err(|nack| intake.unreadable(signal, nack))?;
         let codec = if compressed {
             encoding.codec(&held.bytes)
         } else {

@@ -78,7 +78,7 @@ impl Http {
                     .await
             }
             Err(nack) => {
-                intake.unreadable(signal);
+                intake.unreadable(signal, &nack);
                 if may_be_sending && nack.code == Code::DeadlineExceeded {
                     peer.answered_early();
                 } else if may_be_sending {

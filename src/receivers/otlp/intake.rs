@@ -7,9 +7,10 @@ use http::HeaderMap;
 
 use crate::component::Outputs;
 use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
+use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::serving::body::{Bounds, Held, Pace, out_of_memory, too_large};
+use crate::serving::body::{Bounds, Held, OUT_OF_MEMORY, Pace, out_of_memory, too_large};
 use crate::serving::metadata;
 use crate::serving::refusal::log_refusal;
 use tributary_compression::Codec;
@@ -31,6 +32,8 @@ pub(super) struct Intake {
     pub(super) metrics: ReceiverMetrics,
     /// Limits what a client can write into the log by being refused.
     pub(super) refusals: SampledLog,
+    /// The memory budget is used up.
+    pub(super) no_memory: Episode,
     /// Puts the client's identity on what it sends.
     pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
@@ -69,7 +72,7 @@ impl Intake {
         peer: &Peer,
     ) -> Result<(), Nack> {
         let prepared = self.prepare(signal, format, codec, held, peer).await;
-        let (items, mut held) = prepared.inspect_err(|_| self.unreadable(signal))?;
+        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
         if items == 0 {
             return Ok(());
         }
@@ -81,7 +84,7 @@ impl Intake {
         held.permit
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
-            .inspect_err(|_| self.unreadable(signal))?;
+            .inspect_err(|nack| self.unreadable(signal, nack))?;
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
@@ -93,6 +96,9 @@ impl Intake {
         };
         let result = consumer.consume(batch).await;
         counted.end(result.is_ok());
+        if result.is_ok() {
+            self.log_room();
+        }
         result
     }
 
@@ -108,8 +114,35 @@ impl Intake {
     }
 
     /// Counts a request that was refused before its items could be counted.
-    pub(super) fn unreadable(&self, signal: Signal) {
+    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack) {
         self.metrics.unreadable(signal);
+        if nack.reason != OUT_OF_MEMORY {
+            return;
+        }
+        // Nobody knows how many items it has: one at least.
+        self.metrics.refused(signal, 1);
+        if self.no_memory.occurs(1) {
+            tracing::warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                limit_bytes = self.budget.limit(),
+                "The memory budget is used up. Requests are refused until there is room: check the exporters' queues, \
+                 or raise the limit of `memory_limiter`."
+            );
+        }
+    }
+
+    /// Says that there is memory again, and what it cost that there was none.
+    fn log_room(&self) {
+        if let Some(ended) = self.no_memory.over() {
+            tracing::info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                lasted = ?ended.lasted,
+                refused_requests = ended.times,
+                "The memory budget has room again."
+            );
+        }
     }
 
     /// The refusal of a signal without a pipeline.

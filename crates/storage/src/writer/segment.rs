@@ -134,10 +134,15 @@ impl Writer {
             [] => named.clone(),
             _ => unfinished(&named),
         };
-        let mut output = self
-            .disk
-            .create(&path)
-            .map_err(|error| ("create a segment", error))?;
+        let mut created = self.disk.create(&path);
+        if created
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            && self.remake_directory(options)?
+        {
+            created = self.disk.create(&path);
+        }
+        let mut output = created.map_err(|error| ("create a segment", error))?;
         // One that could not be removed after a failure keeps its name.
         self.next_name = name.saturating_add(1);
         let mut fill = || -> io::Result<()> {
@@ -199,7 +204,7 @@ impl Writer {
         self.seal();
     }
 
-    fn seal(&mut self) {
+    pub(super) fn seal(&mut self) {
         let is_cut = self.close_active();
         self.shared.lock().segments.seal(is_cut);
     }

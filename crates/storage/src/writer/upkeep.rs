@@ -3,8 +3,13 @@
 use std::io;
 use std::time::Instant;
 
-use super::{POSITION_EVERY, Writer};
+use tracing::error;
+
+use super::{Active, Failed, POSITION_EVERY, Writer};
+use crate::lock::Lock;
 use crate::position::Position;
+use crate::read::lose;
+use crate::registry::make;
 use crate::{Fsync, Options};
 
 impl Writer {
@@ -108,12 +113,63 @@ impl Writer {
         self.shared.freed.notify_waiters();
     }
 
+    /// Nothing is added any more to a segment whose file somebody has removed. Returns true if that was so.
+    ///
+    /// What it had and nobody has read is lost, and is counted when it is read or when the log is closed.
+    pub(super) fn leave_removed(&mut self) -> bool {
+        let removed = |active: &Active| matches!(active.output.has_name(), Ok(false));
+        if !self.active.as_ref().is_some_and(removed) {
+            return false;
+        }
+        error!(
+            directory = %self.shared.directory.display(),
+            "The files of this stored queue were removed while it was in use. What was in them and not delivered is \
+             lost; the queue goes on with new files."
+        );
+        self.seal();
+        self.drop_spare();
+        self.shared.lock().moved = true;
+        true
+    }
+
+    /// What was in files that somebody has removed cannot be read by the next start.
+    pub(super) fn lose_removed(&mut self) {
+        let segments: Vec<_> = self.shared.lock().segments.iter().cloned().collect();
+        for segment in segments {
+            let missing = self.shared.path(segment.name).try_exists();
+            if segment.records > 0 && matches!(missing, Ok(false)) {
+                lose(&self.shared, segment.first, segment.end);
+            }
+        }
+    }
+
+    /// Makes the log's directory again if somebody has removed it, with a lock of its own. Returns true if it did.
+    pub(super) fn remake_directory(&mut self, options: &Options) -> Result<bool, Failed> {
+        if !matches!(self.shared.directory.try_exists(), Ok(false)) {
+            return Ok(false);
+        }
+        make(&self.shared.directory, options.file_mode)
+            .map_err(|error| ("make the directory", error))?;
+        let lock = Lock::take(
+            &self.shared.directory,
+            options.lock_timeout,
+            options.file_mode,
+        );
+        self.lock = lock.map_err(|error| ("lock", io::Error::other(error.to_string())))?;
+        error!(
+            directory = %self.shared.directory.display(),
+            "The directory of this stored queue was removed. It is made again; what was in it and not delivered is lost."
+        );
+        Ok(true)
+    }
+
     pub(super) fn save_position(&mut self, options: &Options, closing: bool) {
         let moved = self.shared.lock().moved;
         let due = self
             .saved
             .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
-        if moved && (due || closing) {
+        // At the end in any case: the next start knows by it how many records there must be.
+        if closing || (moved && due) {
             self.write_position(options);
         }
     }

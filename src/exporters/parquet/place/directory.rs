@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::{info, warn};
 
@@ -19,7 +19,7 @@ pub(in super::super) struct Directory {
     unfinished: PathBuf,
     file_mode: u32,
     /// Held as long as this is.
-    _lock: File,
+    lock: Mutex<File>,
 }
 
 /// A file under another name.
@@ -59,11 +59,12 @@ impl Directory {
         make_directories(&unfinished, mode).map_err(unusable)?;
         let lock = lock_file(&unfinished).map_err(unusable)?;
         is_locked(lock.lock()).map_err(unusable)?;
+        let lock = Mutex::new(lock);
         Ok(Directory {
             root,
             unfinished,
             file_mode,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -77,15 +78,38 @@ impl Directory {
         self.file_mode
     }
 
+    /// Makes the directory of unfinished files again after somebody has removed it. Files that were in it cannot be
+    /// finished, and their batches are written again.
+    fn remake(&self) -> io::Result<()> {
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.unfinished.join(LOCK).exists() {
+            return Ok(());
+        }
+        make_directories(&self.unfinished, directory_mode(self.file_mode))?;
+        let new = lock_file(&self.unfinished)?;
+        is_locked(new.lock())?;
+        *lock = new;
+        warn!(path = %self.unfinished.display(), "The directory of unfinished files was removed; it is made again");
+        Ok(())
+    }
+
     pub(super) fn begin(self: &Arc<Self>, path: &str) -> Result<(Unfinished, Out), PlaceError> {
         let temporary = self.unfinished.join(unique());
         let unwritable = |error: io::Error| PlaceError::io("write", &temporary, &error);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(self.file_mode)
-            .open(&temporary)
-            .map_err(unwritable)?;
+        let create = || {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(self.file_mode)
+                .open(&temporary)
+        };
+        let file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.remake().map_err(unwritable)?;
+                create().map_err(unwritable)?
+            }
+            created => created.map_err(unwritable)?,
+        };
         let out = file.try_clone().map_err(unwritable)?;
         let unfinished = Unfinished {
             directory: self.clone(),
@@ -251,6 +275,22 @@ mod tests {
         assert!(!dead.exists());
         unfinished.finish().unwrap();
         assert!(temporary.path().join("part.parquet").exists());
+    }
+
+    #[test]
+    fn removed_directory_of_unfinished_files_is_made_again() {
+        let temporary = TempDir::new().unwrap();
+        let directory = Arc::new(Directory::open(temporary.path(), 0o600).unwrap());
+        let (lost, _) = directory.begin("lost.parquet").unwrap();
+        fs::remove_dir_all(temporary.path().join(UNFINISHED)).unwrap();
+        assert!(lost.finish().is_err());
+        for name in ["a.parquet", "b.parquet"] {
+            let (unfinished, _) = directory.begin(name).unwrap();
+            unfinished.finish().unwrap();
+        }
+        drop(Directory::open(temporary.path(), 0o600).unwrap());
+        let (unfinished, _) = directory.begin("c.parquet").unwrap();
+        unfinished.finish().unwrap();
     }
 
     #[test]

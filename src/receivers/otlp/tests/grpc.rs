@@ -243,7 +243,8 @@ async fn a_refusal_of_the_pipeline_reaches_the_grpc_client_with_its_time_to_retr
 
 #[tokio::test]
 async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() {
-    let fixture = Fixture::new();
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let fixture = metrics::with_local_recorder(&recorder, Fixture::new);
     let limit = fixture.budget.limit();
     let others = fixture.budget.acquire(limit - 100).unwrap();
     let reply = fixture.call(EXPORT, &[], framed(0, &encoded(100))).await;
@@ -267,6 +268,15 @@ async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() 
     );
     drop(others);
     assert_eq!(fixture.budget.used(), 0);
+    let rendered = recorder.handle().render();
+    let refused = |transport| {
+        let labels = format!("{{receiver=\"otlp\",transport=\"{transport}\"}}");
+        let series = format!("otelcol_receiver_refused_spans{labels} ");
+        let line = rendered.lines().find_map(|line| line.strip_prefix(&series));
+        line.map(str::to_owned)
+    };
+    assert_eq!(refused("grpc").as_deref(), Some("2"), "{rendered}");
+    assert_eq!(refused("http").as_deref(), Some("1"));
 }
 
 #[tokio::test]

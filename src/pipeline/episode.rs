@@ -1,0 +1,102 @@
+//! Troubles that last: one log line when one begins, one with its figures when it is over, nothing in between.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long nothing of the kind must have happened before an episode is over. Trouble that comes and goes from one
+/// request to the next is one episode.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// One kind of trouble of one component.
+#[derive(Debug, Default)]
+pub(crate) struct Episode {
+    /// The fast path of [`over`](Self::over).
+    is_on: AtomicBool,
+    state: Mutex<Option<State>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    began: Instant,
+    last: Instant,
+    times: u64,
+    items: u64,
+}
+
+/// The figures of an episode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// From its first to its last occurrence.
+    pub(crate) lasted: Duration,
+    /// Occurrences.
+    pub(crate) times: u64,
+    /// Items that were affected, those of repeated attempts each time.
+    pub(crate) items: u64,
+}
+
+impl Episode {
+    /// Counts an occurrence that affects so many items. Returns true if an episode begins with it.
+    pub(crate) fn occurs(&self, items: usize) -> bool {
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let begins = state.is_none();
+        let known = state.get_or_insert(State {
+            began: now,
+            last: now,
+            times: 0,
+            items: 0,
+        });
+        known.last = now;
+        known.times += 1;
+        known.items += items as u64;
+        self.is_on.store(true, Relaxed);
+        begins
+    }
+
+    /// All is well at this moment. Returns the figures of an episode that is over.
+    pub(crate) fn over(&self) -> Option<Ended> {
+        if !self.is_on.load(Relaxed) {
+            return None;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = state.as_ref()?;
+        if known.last.elapsed() < QUIET {
+            return None;
+        }
+        let ended = Ended {
+            lasted: known.last - known.began,
+            times: known.times,
+            items: known.items,
+        };
+        *state = None;
+        self.is_on.store(false, Relaxed);
+        Some(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn episode_begins_once_and_ends_after_a_quiet_time() {
+        let episode = Episode::default();
+        assert_eq!(episode.over(), None);
+        assert!(episode.occurs(3));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(!episode.occurs(4));
+        assert_eq!(episode.over(), None, "it has just occurred");
+        tokio::time::advance(QUIET).await;
+        let ended = Ended {
+            lasted: Duration::from_secs(60),
+            times: 2,
+            items: 7,
+        };
+        assert_eq!(episode.over(), Some(ended));
+        assert_eq!(episode.over(), None);
+        assert!(episode.occurs(1), "another one");
+    }
+}

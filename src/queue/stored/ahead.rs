@@ -1,0 +1,72 @@
+//! The records of a stored queue that are in memory, bounded by the queue's part of the memory budget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tokio::sync::Notify;
+
+use tributary_memory::{Budget, Permit, StoredQueue};
+
+/// Counts bytes that were read ahead.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    queue: StoredQueue,
+    taken: AtomicUsize,
+    given_back: Notify,
+}
+
+/// Part of what a queue may read ahead; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Credit {
+    ahead: Arc<Ahead>,
+    bytes: usize,
+}
+
+impl Ahead {
+    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Ahead {
+            queue: budget.stored_queue(),
+            taken: AtomicUsize::new(0),
+            given_back: Notify::new(),
+        })
+    }
+
+    /// Bytes of records that may be in memory now.
+    pub(super) fn allowance(&self) -> usize {
+        self.queue.allowance()
+    }
+
+    /// Credit for so many bytes. A queue that has nothing in memory always gets it, so one record is always sent.
+    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
+        // An empty record costs something too.
+        let bytes = bytes.max(1);
+        let allowance = self.allowance();
+        let enough = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
+        self.taken
+            .fetch_update(Relaxed, Relaxed, |taken| {
+                enough(taken).then(|| taken.saturating_add(bytes))
+            })
+            .ok()?;
+        Some(Credit {
+            ahead: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Completes when credit was given back after this was called.
+    pub(super) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
+        self.given_back.notified()
+    }
+
+    /// Memory for a record that was read from the disk.
+    pub(super) fn memory(&self, bytes: usize) -> Permit {
+        self.queue.read_ahead(bytes)
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.ahead.taken.fetch_sub(self.bytes, Relaxed);
+        self.ahead.given_back.notify_waiters();
+    }
+}

@@ -1,0 +1,182 @@
+//! What a delivery does, counts and says while something fails.
+
+use std::time::Duration;
+
+use super::SendError;
+use super::aside::Trial;
+use super::delivery::{Delivery, Turn};
+use super::entry::{Entry, Job};
+use crate::pipeline::account::DropReason;
+use crate::pipeline::batch::Code;
+
+impl Delivery {
+    /// Whether a refusal is about the credentials of a queue's data. Credentials are trouble of the next hop, and are
+    /// renewed sooner or later. A sender that waits is told at once: it may have better ones.
+    pub(super) fn may_be_renewed(&self, job: &Job, error: &SendError) -> bool {
+        let is_about_them = matches!(error.code, Code::Unauthenticated | Code::PermissionDenied);
+        is_about_them && self.retry.is_some() && !job.iter().any(Entry::is_awaited)
+    }
+
+    /// Lets go of what a job that failed does not need until its next attempt. Returns true if its content has to be
+    /// loaded again.
+    pub(super) fn make_way(&self, job: &mut Job, turn: &mut Turn, trial: &mut Trial) -> bool {
+        let Some(aside) = &self.aside else {
+            return false;
+        };
+        if trial.set_aside(aside) {
+            // The consumer goes on with the next job.
+            *turn = None;
+            job.iter_mut().for_each(Entry::taken_over);
+            return true;
+        }
+        if trial.fails_again() {
+            for entry in job {
+                entry.unload();
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Moves a job to the dead letters of its queue, and returns the entries that could not be written there.
+    pub(super) async fn bury(&self, job: Job, error: &SendError) -> Job {
+        let Some(aside) = &self.aside else {
+            return job;
+        };
+        let mut left = Job::new();
+        for mut entry in job {
+            let items = entry.items();
+            entry.reload().await;
+            let Some(batch) = entry.batch() else {
+                left.push(entry);
+                continue;
+            };
+            match aside.stored.bury(batch).await {
+                Ok(directory) => {
+                    tracing::error!(
+                        otelcol.component.id = %self.id,
+                        otelcol.component.kind = "exporter",
+                        otelcol.signal = %self.signal,
+                        directory = %directory.display(),
+                        items,
+                        %error,
+                        "A record fails again and again while other data is delivered. It was moved to the dead \
+                         letters: look at it with `collector queue export`, send it with `collector queue drain`."
+                    );
+                    entry.failed(DropReason::DeadLetter, error.to_nack());
+                }
+                Err(why) => {
+                    tracing::error!(
+                        otelcol.component.id = %self.id,
+                        otelcol.component.kind = "exporter",
+                        otelcol.signal = %self.signal,
+                        items,
+                        error = why,
+                        "A record cannot be moved to the dead letters. It stays in the queue and is retried."
+                    );
+                    entry.unload();
+                    left.push(entry);
+                }
+            }
+        }
+        left
+    }
+
+    /// A job was delivered.
+    pub(super) fn succeeded(&self) {
+        if let Some(aside) = &self.aside {
+            aside.delivered();
+        }
+        if let Some(ended) = self.outage.over() {
+            tracing::info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                outage = ?ended.lasted,
+                failed_attempts = ended.times,
+                "The next hop takes data again."
+            );
+        }
+    }
+
+    /// Counts an attempt that failed, and says that there will be another one.
+    pub(super) fn will_retry(&self, job: &Job, error: &SendError, wait: Duration, trial: &Trial) {
+        self.ledger.metrics.attempt_failed();
+        let items = job.iter().map(Entry::items).sum();
+        if !trial.is_suspect() {
+            self.ledger.metrics.in_trouble();
+            if self.outage.occurs(items) {
+                tracing::warn!(
+                    otelcol.component.id = %self.id,
+                    otelcol.component.kind = "exporter",
+                    otelcol.signal = %self.signal,
+                    %error,
+                    "The next hop does not take data. It is retried; one line says when data gets through again."
+                );
+            }
+        } else if let Some(suppressed) = self.logs.suspect.admit() {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                items,
+                %error,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "A record fails again and again while other data is delivered. It is set aside and retried for an hour."
+            );
+        }
+        if !error.retryable
+            && let Some(suppressed) = self.logs.credentials.admit()
+        {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                %error,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "The next hop refuses the credentials of this exporter. The data stays in the queue and is retried: \
+                 check `auth`, `headers` or `tls`."
+            );
+        }
+        self.log_retry(error, wait);
+    }
+
+    /// Says that the queue is full when that begins.
+    pub(super) fn is_full(&self, items: usize, drops: bool) {
+        if !self.full.occurs(items) {
+            return;
+        }
+        if drops {
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                dropped_items = items,
+                "Dropping data because sending_queue is full. Try increasing queue_size."
+            );
+        } else {
+            tracing::warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                "The sending queue is full. Requests are refused until it has room: check the next hop, or raise \
+                 `sending_queue.queue_size`."
+            );
+        }
+    }
+
+    /// Says that the queue has room again, and what it cost that it had none.
+    pub(super) fn has_room(&self) {
+        if let Some(ended) = self.full.over() {
+            tracing::info!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                lasted = ?ended.lasted,
+                requests = ended.times,
+                items = ended.items,
+                "The sending queue has room again. These requests were refused or dropped while it was full."
+            );
+        }
+    }
+}
