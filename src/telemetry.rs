@@ -21,6 +21,7 @@
 
 pub(crate) mod certificates;
 pub mod config;
+pub(crate) mod disk;
 pub mod endpoint;
 pub mod exposition;
 pub(crate) mod help;

@@ -142,11 +142,13 @@ fn read(tables: &mut Tables) -> Vec<Found> {
                     .find(|(of, _)| *of == name)
                     .map(|(_, value)| value)
             };
-            match column("timestamp") {
-                Some(Field::Long(time)) => assert_eq!(
-                    (time.cast_unsigned() / 3_600_000_000_000).cast_signed(),
-                    partition.hour
-                ),
+            match (column("timestamp"), column("timestamp_nanos")) {
+                (Some(Field::TimestampMicros(micros)), Some(Field::UInt(nanos))) => {
+                    let time = i128::from(*micros) * 1000 + i128::from(*nanos);
+                    // The bits of what was sent.
+                    let time = (time as i64).cast_unsigned();
+                    assert_eq!((time / 3_600_000_000_000).cast_signed(), partition.hour);
+                }
                 other => panic!("{other:?}"),
             }
             let stack = column("stack_hash").map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! The dashboards in `examples/grafana` show metrics that there are.
+//! The dashboards in `examples/grafana` and the rules in `examples/prometheus` ask for metrics that there are.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,26 +17,42 @@ use tributary_memory::Budget;
 
 /// The names of metrics in the queries of a dashboard.
 fn asked_for(dashboard: &str, prefixes: &str) -> BTreeSet<String> {
-    let path = format!(
-        "{}/examples/grafana/{dashboard}",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = example(&format!("grafana/{dashboard}"));
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    names_in(&dashboard, prefixes)
+}
+
+fn example(path: &str) -> String {
+    let path = format!("{}/examples/{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The names of metrics in the queries of a dashboard or of rules.
+fn names_in(document: &serde_json::Value, prefixes: &str) -> BTreeSet<String> {
     let mut queries = Vec::new();
-    strings(&dashboard, &mut queries);
-    let name = Regex::new(&format!(r"\b({prefixes})_[a-z0-9_]+\b[{{)\[,]")).unwrap();
+    strings(document, &mut queries);
+    let name = Regex::new(&format!(r"\b({prefixes})_[a-z0-9_]+\b([{{)\[, ]|$)")).unwrap();
     let names = queries.iter().flat_map(|query| name.find_iter(query));
     let names: BTreeSet<String> = names
         .map(|found| {
             found
                 .as_str()
-                .trim_end_matches(['{', ')', '[', ','])
+                .trim_end_matches(['{', ')', '[', ',', ' '])
                 .to_owned()
         })
         .collect();
     assert!(names.len() > 10, "{names:?}");
     names
+}
+
+/// The rules and the alerts.
+fn rules() -> Vec<serde_json::Value> {
+    let files = ["prometheus/rules.yaml", "prometheus/alerts.yaml"];
+    let groups = files.map(|file| {
+        let rules: serde_json::Value = serde_yaml::from_str(&example(file)).unwrap();
+        rules["groups"].as_array().unwrap().clone()
+    });
+    groups.concat()
 }
 
 /// The strings of queries: `expr` of panels, `definition` of variables.
@@ -93,8 +109,8 @@ impl Recorder for Described {
     }
 }
 
-#[test]
-fn the_dashboard_of_the_collector_shows_its_metrics() {
+/// The metrics of the collector itself.
+fn own_metrics() -> BTreeSet<String> {
     let recorder = Described::default();
     with_local_recorder(&recorder, help::describe);
     let mut known = recorder.0.lock().unwrap().clone();
@@ -102,8 +118,67 @@ fn the_dashboard_of_the_collector_shows_its_metrics() {
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     known.extend(types.filter_map(|line| line.split(' ').next().map(str::to_owned)));
     known.insert(certificates::NAME.to_owned());
+    known
+}
+
+#[test]
+fn the_dashboard_of_the_collector_shows_its_metrics() {
+    let known = own_metrics();
     for name in asked_for("collector.json", "otelcol|tributary") {
         assert!(known.contains(&name), "there is no metric {name}");
+    }
+}
+
+#[test]
+fn rules_and_alerts_ask_for_metrics_that_there_are() {
+    let rules = serde_json::Value::Array(rules());
+    let known = own_metrics();
+    for name in names_in(&rules, "otelcol|tributary") {
+        let parts = ["_bucket", "_count"].iter();
+        let mut base = parts.filter_map(|part| name.strip_suffix(part));
+        let is_known = known.contains(&name) || base.any(|base| known.contains(base));
+        assert!(is_known, "there is no metric {name}");
+    }
+    let known = made_of_profiles();
+    let mut queries = Vec::new();
+    strings(&rules, &mut queries);
+    let name = Regex::new(r"\bprofile_(cpu|request|received|function|memory)_[a-z_]+").unwrap();
+    let asked: BTreeSet<&str> = queries
+        .iter()
+        .flat_map(|query| name.find_iter(query))
+        .map(|found| found.as_str())
+        .collect();
+    assert!(asked.len() > 2, "{asked:?}");
+    for name in asked {
+        assert!(known.contains(name), "there is no metric {name}");
+    }
+}
+
+#[test]
+fn the_operator_gets_the_same_rules() {
+    let text = example("kubernetes/monitoring/rules.yaml");
+    let rule: serde_json::Value = serde_yaml::from_str(&text).unwrap();
+    assert_eq!(rule["spec"]["groups"].as_array().unwrap(), &rules());
+}
+
+/// promtool evaluates the rules on made-up series: `promtool test rules`.
+#[test]
+fn rules_and_alerts_give_what_their_tests_say() {
+    let tests = format!(
+        "{}/examples/prometheus/tests.yaml",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let run = std::process::Command::new("promtool")
+        .args(["test", "rules", &tests])
+        .output();
+    match run {
+        Ok(run) => assert!(
+            run.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&run.stdout),
+            String::from_utf8_lossy(&run.stderr)
+        ),
+        Err(error) => eprintln!("skipped: promtool does not run here: {error}"),
     }
 }
 
@@ -126,8 +201,8 @@ fn translated(name: &str, unit: &str, is_sum: bool) -> String {
     name
 }
 
-#[test]
-fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
+/// The metrics that `profile_metrics` makes.
+fn made_of_profiles() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for Metric {
         name,
@@ -150,6 +225,12 @@ fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
     // The one of them that is no sum is a share.
     let others = OTHERS.iter();
     known.extend(others.map(|(name, unit)| translated(name, unit, *unit != "1")));
+    known
+}
+
+#[test]
+fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
+    let known = made_of_profiles();
     // The other labels are those of attributes: `profile_metric_name`, `profile_frame_symbolized`.
     for name in asked_for("profiles.json", "profile") {
         assert!(known.contains(&name), "there is no metric {name}");

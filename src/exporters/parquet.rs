@@ -16,6 +16,8 @@ mod memory;
 mod part;
 mod partition;
 mod place;
+mod queue;
+mod relief;
 mod shelf;
 mod steps;
 pub mod table;
@@ -32,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -40,12 +43,14 @@ use self::manifest::Manifest;
 use self::memory::Memory;
 use self::place::Place;
 use self::place::directory::Directory;
+use self::relief::QueueRoom;
 use self::shelf::Limits;
 use self::table::Layout;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Outputs, Terminal,
+};
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Settle, Undelivered};
-use crate::queue;
 use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
@@ -77,21 +82,37 @@ impl ExporterConfig for Config {
                 interval: *self.rotation.interval,
                 most_open: self.max_open_files,
             },
+            queue: self
+                .sending_queue
+                .as_ref()
+                .map(|queue| QueueRoom::of(&queue.0)),
             by_service: self.partition_by == PartitionBy::Service,
             memory,
             manifest,
         });
-        let queue = self.sending_queue.0.clone();
+        let queue = self.sending_queue.0.clone().map(|queue| queue.0);
         let settings = Settings {
             // Who waits has the data, and can keep it or refuse it in turn.
             retry: self.retry_on_failure.0.clone().filter(|_| queue.is_some()),
             queue,
             timeout: Duration::ZERO,
         };
-        let sender: Arc<dyn Sender> = Arc::new(Exporter(files.clone()));
-        let Terminal { inputs, component } = queue::terminal(cx, signals, &settings, &sender)?;
+        let mut inputs = Outputs::default();
+        let mut queues = Vec::with_capacity(signals.len());
+        for signal in signals {
+            // One each, so that files of the queue that is full are finished early, and not those of another.
+            let sender: Arc<dyn Sender> = Arc::new(Exporter {
+                files: files.clone(),
+                signal: *signal,
+            });
+            let terminal = crate::queue::terminal(cx, &[*signal], &settings, &sender)?;
+            if let Some(input) = terminal.inputs.get(*signal) {
+                inputs.set(*signal, input.clone());
+            }
+            queues.push(terminal.component);
+        }
         let component = Box::new(Writer {
-            queues: component,
+            queues,
             files,
             running: None,
         });
@@ -119,7 +140,11 @@ impl Config {
     }
 }
 
-struct Exporter(Arc<Files>);
+/// The sender of one signal's queue.
+struct Exporter {
+    files: Arc<Files>,
+    signal: Signal,
+}
 
 impl Sender for Exporter {
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
@@ -130,7 +155,7 @@ impl Sender for Exporter {
                     "the file was given up",
                 ))
             };
-            self.0.take(batch).await?.await.unwrap_or_else(given_up)
+            self.files.take(batch).await?.await.unwrap_or_else(given_up)
         })
     }
 
@@ -139,20 +164,20 @@ impl Sender for Exporter {
     }
 
     fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
-        Box::pin(async move { self.0.take(batch).await.map(Taken::Over) })
+        Box::pin(async move { self.files.take(batch).await.map(Taken::Over) })
     }
 
     fn settle(&self, why: Settle) {
         match why {
-            Settle::Full => self.0.relieve(),
-            Settle::Ending => self.0.end(),
+            Settle::Full => self.files.relieve(self.signal),
+            Settle::Ending => self.files.end(),
         }
     }
 }
 
 /// The life of the exporter: its queues, and the task that finishes files in time.
 struct Writer {
-    queues: Box<dyn Component>,
+    queues: Vec<Box<dyn Component>>,
     files: Arc<Files>,
     running: Option<JoinHandle<()>>,
 }
@@ -160,21 +185,24 @@ struct Writer {
 impl Component for Writer {
     fn start(&mut self) {
         self.running = Some(tokio::spawn(self.files.clone().run()));
-        self.queues.start();
+        self.queues.iter_mut().for_each(|queue| queue.start());
     }
 
     fn idle(&self) -> bool {
-        self.queues.idle() && self.files.idle()
+        self.queues.iter().all(|queue| queue.idle()) && self.files.idle()
     }
 
     fn flush(&self) {
         self.files.end();
-        self.queues.flush();
+        self.queues.iter().for_each(|queue| queue.flush());
     }
 
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
-            let undelivered = self.queues.shutdown(deadline).await;
+            let ending = self.queues.into_iter();
+            let ended = join_all(ending.map(|queue| queue.shutdown(deadline))).await;
+            let mut undelivered = Undelivered::default();
+            ended.into_iter().for_each(|left| undelivered += left);
             // Without a queue those who wait are elsewhere.
             self.files.end();
             self.files.ended(deadline).await;

@@ -117,6 +117,7 @@ impl Consumer for Intake {
                 }
                 rejected += counts.total();
             }
+            self.table.show();
             let rejected = rejected.min(items);
             if rejected > 0 {
                 self.metrics.dropped(rejected, DropReason::PartialSuccess);

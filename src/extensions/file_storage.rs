@@ -13,6 +13,8 @@ use tokio::time::Instant;
 use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
 use crate::entry;
 use crate::pipeline::{Component, Undelivered};
+use crate::telemetry::disk;
+use crate::telemetry::disk::Watched;
 use futures_util::future::BoxFuture;
 use tributary_config::Capability;
 use tributary_storage::{Storage, has_dead_letters, inspect, unused};
@@ -52,7 +54,10 @@ impl ExtensionConfig for Config {
             options: self.options(),
         });
         Ok(Extension {
-            component: Box::new(Watch(storage.clone())),
+            component: Box::new(Watch {
+                storage: storage.clone(),
+                _disk: disk::watch(directory.clone()),
+            }),
             services: Services {
                 storage: Some(storage),
                 ..Services::default()
@@ -62,13 +67,16 @@ impl ExtensionConfig for Config {
 }
 
 /// Says at the start which queues nobody uses.
-struct Watch(Arc<Storage>);
+struct Watch {
+    storage: Arc<Storage>,
+    _disk: Watched,
+}
 
 impl Component for Watch {
     fn start(&mut self) {
         // Exporters have opened theirs: they are built before anything starts. Looking into the others takes as long as
         // the disk needs to read them.
-        let storage = self.0.clone();
+        let storage = self.storage.clone();
         tokio::task::spawn_blocking(move || report_unused(&storage));
     }
 

@@ -330,15 +330,18 @@ impl Delivery {
     }
 
     async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {
-        let Some(limit) = self.timeout else {
-            return self.sender.take(batch).await;
-        };
-        timeout(limit, self.sender.take(batch))
-            .await
-            .unwrap_or_else(|_| {
+        let begun = Instant::now();
+        let sending = self.sender.take(batch);
+        let outcome = match self.timeout {
+            None => sending.await,
+            Some(limit) => timeout(limit, sending).await.unwrap_or_else(|_| {
                 let reason = format!("no answer within the timeout of {limit:?}");
                 Err(SendError::transient(Code::DeadlineExceeded, reason))
-            })
+            }),
+        };
+        let metrics = &self.ledger.metrics;
+        metrics.attempted(begun.elapsed(), outcome.is_ok());
+        outcome
     }
 
     fn delivered(&self, job: Job, outcome: Outcome) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
+use tokio::time::{Duration, Instant};
 
 use super::held::{Content, Held};
 use super::pace::Step;
@@ -35,6 +36,8 @@ pub(super) struct Ledger {
 
 /// A request the queue took in. Its pieces share it; the last one tells whoever waits.
 pub(super) struct Request {
+    /// When the queue took it, or read it from the disk.
+    since: Instant,
     /// Where it was read from; dropped with this.
     kept: Option<Kept>,
     _place: Option<Place>,
@@ -110,6 +113,7 @@ impl Request {
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     ) -> Arc<Self> {
         Arc::new(Request {
+            since: Instant::now(),
             kept: None,
             _place: place,
             step: Mutex::new(step),
@@ -121,6 +125,7 @@ impl Request {
     /// A request that was read from a log, which has it until it is settled, and that is part of what is under way.
     pub(super) fn of_record(kept: Kept, step: Option<Step>) -> Arc<Self> {
         Arc::new(Request {
+            since: Instant::now(),
             kept: Some(kept),
             _place: None,
             step: Mutex::new(step),
@@ -152,6 +157,11 @@ impl Entry {
             request,
             ledger,
         }
+    }
+
+    /// How long its request has been in the queue.
+    pub(super) fn age(&self) -> Duration {
+        self.request.since.elapsed()
     }
 
     /// Spans, data points, log records, samples.

@@ -1,6 +1,7 @@
 //! What exporters count.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tributary_otlp::Signal;
@@ -28,10 +29,14 @@ pub struct ExporterMetrics {
     pub queue_capacity: Gauge,
     /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
     pub in_flight_requests: Gauge,
-    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that were merged.
+    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that left the queue.
     pub batch_send_size: Histogram,
     /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
     pub batch_send_bytes: Histogram,
+    /// `tributary_exporter_queue_wait_seconds`: from when the queue took a request to its first attempt.
+    pub queue_wait_seconds: Histogram,
+    /// `tributary_exporter_send_seconds`: one attempt, by whether it succeeded.
+    send_seconds: [Histogram; 2],
 }
 
 impl ExporterMetrics {
@@ -60,6 +65,12 @@ impl ExporterMetrics {
                 "otelcol_exporter_queue_batch_send_size_bytes",
                 &labels[..1]
             ),
+            queue_wait_seconds: histogram!("tributary_exporter_queue_wait_seconds", &labels),
+            send_seconds: ["failure", "success"].map(|outcome| {
+                let [exporter, data_type] = labels.clone();
+                let labels = [exporter, data_type, ("outcome", outcome.to_owned())];
+                histogram!("tributary_exporter_send_seconds", &labels)
+            }),
             account: Account::new("tributary_exporter", "delivered", &labels),
             recovered: counter!("tributary_exporter_recovered_items", &labels),
             kept: counter!("tributary_exporter_kept_items", &labels),
@@ -67,6 +78,11 @@ impl ExporterMetrics {
             set_aside: gauge!("tributary_exporter_set_aside_records", &labels),
             trouble: cx.health.exporter(exporter, signal),
         }
+    }
+
+    /// An attempt to send took that long.
+    pub fn attempted(&self, took: Duration, is_success: bool) {
+        self.send_seconds[usize::from(is_success)].record(took.as_secs_f64());
     }
 
     /// An attempt failed, and will be repeated.

@@ -399,12 +399,13 @@ impl SendingQueue {
         let mut held = JoinSet::new();
         while let Some(mut taken) = self.batcher.next().await {
             let job = taken.take();
-            if self.batcher.merging().is_some() {
-                let metrics = &self.delivery.ledger.metrics;
-                let items: usize = job.iter().map(Entry::items).sum();
-                let bytes: usize = job.iter().map(Entry::bytes).sum();
-                metrics.batch_send_size.record(items as f64);
-                metrics.batch_send_bytes.record(bytes as f64);
+            let metrics = &self.delivery.ledger.metrics;
+            let items: usize = job.iter().map(Entry::items).sum();
+            let bytes: usize = job.iter().map(Entry::bytes).sum();
+            metrics.batch_send_size.record(items as f64);
+            metrics.batch_send_bytes.record(bytes as f64);
+            for entry in &job {
+                metrics.queue_wait_seconds.record(entry.age().as_secs_f64());
             }
             if !self.delivery.sender.gathers() && self.delivery.aside.is_none() {
                 self.delivery.deliver(job, None).await;

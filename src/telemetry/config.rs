@@ -223,7 +223,7 @@ pub struct PullExporter {
     pub prometheus: PrometheusReader,
 }
 
-/// Where the Prometheus endpoint listens. Names carry no unit, no `_total` and no scope labels, as
+/// Where the Prometheus endpoint listens. Names carry no unit and no scope labels, and by default no `_total`, as
 /// the Collector's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -235,7 +235,7 @@ pub struct PrometheusReader {
     /// Names without units. Only `true`, the Collector's default, is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_units: Option<bool>,
-    /// Names without `_total`. Only `true`, the Collector's default, is taken.
+    /// Names of counters without `_total`, as the Collector's. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_type_suffix: Option<bool>,
     /// No `otel_scope_*` labels. Only `true`, the Collector's default, is taken.
@@ -284,6 +284,15 @@ impl Default for PrometheusReader {
 }
 
 impl MetricsConfig {
+    /// Whether the names of counters end in `_total`.
+    pub fn has_type_suffix(&self) -> bool {
+        let readers = self.readers.iter().flatten();
+        let pulls = readers.filter_map(|reader| reader.pull.as_ref());
+        pulls
+            .take(1)
+            .any(|pull| pull.exporter.prometheus.without_type_suffix == Some(false))
+    }
+
     /// Where own metrics are served; `None` when they are switched off.
     pub fn listen(&self) -> Option<Endpoint> {
         if self.level == MetricsLevel::None {
@@ -412,7 +421,6 @@ impl Validate for MetricsConfig {
             let prometheus = &pull.exporter.prometheus;
             for (key, value) in [
                 ("without_units", prometheus.without_units),
-                ("without_type_suffix", prometheus.without_type_suffix),
                 ("without_scope_info", prometheus.without_scope_info),
             ] {
                 if value == Some(false) {

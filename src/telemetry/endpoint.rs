@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::Instant;
 
-use super::exposition::Exposition;
+use super::exposition::{Exposition, with_totals};
 use crate::component::auth;
 use crate::component::identity::resource;
 use crate::component::{BuildContext, Extensions, Host};
@@ -68,7 +68,7 @@ impl MetricsEndpoint {
             guard: guard.map_err(|error| at(error.to_string()))?,
             handler: handler(
                 exposition.clone(),
-                metrics.level,
+                (metrics.level, metrics.has_type_suffix()),
                 host.budget.clone(),
                 resource(&config.resource),
             ),
@@ -91,15 +91,18 @@ impl MetricsEndpoint {
 
 fn handler(
     exposition: Exposition,
-    level: MetricsLevel,
+    (level, has_type_suffix): (MetricsLevel, bool),
     budget: Arc<Budget>,
     resource: Vec<(String, String)>,
 ) -> SimpleHandler {
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
-                let mut response =
-                    Response::new(Full::from(exposition.render(level, &budget, &resource)));
+                let mut page = exposition.render(level, &budget, &resource);
+                if has_type_suffix {
+                    page = with_totals(&page);
+                }
+                let mut response = Response::new(Full::from(page));
                 response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
                 response
             }

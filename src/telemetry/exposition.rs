@@ -1,11 +1,13 @@
 //! Our own metrics as text, for `/metrics`.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::task::JoinHandle;
 
-use super::{certificates, help, process};
+use super::{certificates, disk, help, process};
 use crate::telemetry::config::MetricsLevel;
 use tributary_memory::Budget;
 
@@ -22,8 +24,8 @@ const ITEMS: [f64; 17] = [
 const BYTES: [f64; 13] = [
     10.0, 100.0, 1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 2e6, 4e6, 8e6, 1.6e7,
 ];
-const SECONDS: [f64; 12] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+const SECONDS: [f64; 15] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 /// Those of latencies in milliseconds: the defaults of OpenTelemetry's SDKs.
 const MILLISECONDS: [f64; 15] = [
@@ -66,9 +68,14 @@ impl Exposition {
     /// Runs for as long as the process.
     pub async fn keep_up(self) {
         let mut every = tokio::time::interval(UPKEEP);
+        let mut measuring: Option<JoinHandle<()>> = None;
         loop {
             every.tick().await;
             self.handle.run_upkeep();
+            // Not a second time while a file system does not answer.
+            if measuring.as_ref().is_none_or(JoinHandle::is_finished) {
+                measuring = Some(tokio::task::spawn_blocking(disk::measure));
+            }
         }
     }
 
@@ -127,6 +134,33 @@ pub(super) fn escaped(value: &str) -> String {
         .replace('\n', "\\n")
 }
 
+/// The page with `_total` at the end of the names of counters, as Prometheus' linter wants it.
+pub(super) fn with_totals(page: &str) -> String {
+    let counters: HashSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .filter(|name| !name.ends_with("_total"))
+        .collect();
+    let mut with = String::with_capacity(page.len() + page.len() / 16);
+    for line in page.split_inclusive('\n') {
+        let comment = ["# HELP ", "# TYPE "].into_iter();
+        let start = comment
+            .filter(|comment| line.starts_with(comment))
+            .map(str::len)
+            .sum();
+        let (before, rest) = line.split_at(start);
+        let end = rest.find([' ', '{']).unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        let total = if counters.contains(name) {
+            "_total"
+        } else {
+            ""
+        };
+        with.extend([before, name, total, rest]);
+    }
+    with
+}
+
 /// Metrics that are shown from a level on; all others are always. The levels are the Collector's.
 const LEVELS: [(&str, MetricsLevel); 3] = [
     (
@@ -175,6 +209,17 @@ mod tests {
             up_to(MetricsLevel::Basic, page),
             "otelcol_exporter_sent_spans 1\n"
         );
+    }
+
+    #[test]
+    fn counters_end_in_total_where_that_is_asked_for() {
+        let page = "# HELP sent_spans Number of sent_spans that were sent_spans\n# TYPE sent_spans counter\n\
+                    sent_spans{exporter=\"sent_spans\"} 1\nsent_spans 2\n# TYPE size gauge\nsize 3\n\
+                    # TYPE seen_total counter\nseen_total 4\n";
+        let expected = "# HELP sent_spans_total Number of sent_spans that were sent_spans\n\
+                        # TYPE sent_spans_total counter\nsent_spans_total{exporter=\"sent_spans\"} 1\n\
+                        sent_spans_total 2\n# TYPE size gauge\nsize 3\n# TYPE seen_total counter\nseen_total 4\n";
+        assert_eq!(with_totals(page), expected);
     }
 
     #[test]

@@ -376,6 +376,14 @@ pub(crate) fn describe() {
             "tributary_server_requests",
             "Requests under way, from their heads to their answers",
         ),
+        (
+            "tributary_disk_free_bytes",
+            "Free bytes of the file system that a component writes to",
+        ),
+        (
+            "tributary_disk_size_bytes",
+            "Size in bytes of the file system that a component writes to",
+        ),
     ] {
         describe_gauge!(name, meaning);
     }
@@ -390,11 +398,24 @@ pub(crate) fn describe() {
         ),
         (
             "otelcol_exporter_queue_batch_send_size",
-            "Number of items in the batches that the sending queue made (sending_queue.batch)",
+            "Number of items in the batches that left the sending queue",
         ),
         (
             "otelcol_exporter_queue_batch_send_size_bytes",
-            "Number of bytes in the batches that the sending queue made (sending_queue.batch)",
+            "Number of bytes in the batches that left the sending queue, uncompressed",
+        ),
+        (
+            "tributary_server_request_seconds",
+            "How long requests took, from their head to the end of the answer",
+        ),
+        (
+            "tributary_exporter_queue_wait_seconds",
+            "How long requests waited in the sending queue before their first attempt; in a stored queue, from when they \
+             were read from the disk",
+        ),
+        (
+            "tributary_exporter_send_seconds",
+            "How long an attempt to send a batch took, by outcome",
         ),
         (
             "tributary_storage_fsync_seconds",

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use rustix::process::{Resource, getrlimit};
+
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Notes the start of the process; the uptime counts from the first call.
@@ -41,6 +43,37 @@ pub(super) fn render(page: &mut String) {
             bytes as f64,
         );
     }
+    descriptors(page);
+}
+
+/// Appends the number of open file descriptors, and how many there may be.
+fn descriptors(page: &mut String) {
+    if let Some(open) = open_descriptors() {
+        let help = "Open file descriptors: connections, listeners and files";
+        line(
+            page,
+            "tributary_process_open_fds",
+            "gauge",
+            help,
+            open as f64,
+        );
+    }
+    if let Some(most) = getrlimit(Resource::Nofile).current {
+        let help = "The most file descriptors that may be open (RLIMIT_NOFILE)";
+        line(
+            page,
+            "tributary_process_max_fds",
+            "gauge",
+            help,
+            most as f64,
+        );
+    }
+}
+
+/// Without the one that counting takes.
+fn open_descriptors() -> Option<usize> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    Some(entries.count().saturating_sub(1))
 }
 
 /// Appends one metric without labels.
@@ -82,5 +115,10 @@ mod tests {
     fn linux_tells_everything() {
         assert!(cpu_seconds().is_some());
         assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        let _file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert!(open_descriptors().is_some_and(|open| open > 3));
+        let mut page = String::new();
+        render(&mut page);
+        assert!(page.contains("\ntributary_process_max_fds "), "{page}");
     }
 }

@@ -1,13 +1,16 @@
-"""Reads Parquet files with four engines and prints what each of them found, as JSON.
+"""Reads Parquet files with all engines that are installed and prints what each of them found, as JSON.
 
 python read_parquet.py DIRECTORY FACTS DOCUMENT: FACTS says what is asked, by kind of file and column; the queries are
-those of DOCUMENT that are for the layout of profiles that is there, run by DuckDB with each file they name replaced by all
-files of that kind.
+those of DOCUMENT that are for the layout of profiles that is there, run by DuckDB, and by ClickHouse unless they say that they
+are for DuckDB, with each file they name replaced by all files of that kind. pandas and Spark are left out where they are not
+installed; Spark needs Java.
 """
 
 import glob
 import json
+import importlib.util
 import re
+import shutil
 import sys
 
 import chdb
@@ -96,16 +99,88 @@ def by_polars(kind):
     return found
 
 
+def by_pandas(kind):
+    """The default engine, with all columns of all files."""
+    import pandas
+
+    one = {
+        "sum": lambda column: column.sum(),
+        "present": lambda column: column.count(),
+        "bytes": lambda column: column.dropna().str.encode("utf-8").str.len().sum(),
+        "keys": lambda column: column.map(len).sum(),
+        "entries": lambda column: column.map(len).sum(),
+        "total": lambda column: sum(sum(values) for values in column),
+    }
+    frame = pandas.concat(pandas.read_parquet(file, partitioning=None) for file in files(kind))
+    return [len(frame)] + [one[what](frame[column]) for what, column in facts[kind]]
+
+
+def by_spark(kind):
+    from pyspark.sql import functions
+
+    one = {
+        "sum": lambda column: functions.sum(column),
+        "present": lambda column: functions.count(column),
+        "bytes": lambda column: functions.sum(functions.octet_length(column)),
+        "keys": lambda column: functions.sum(functions.size(column)),
+        "entries": lambda column: functions.sum(functions.size(column)),
+        "total": lambda column: functions.sum(
+            functions.aggregate(column, functions.lit(0.0), lambda sum, value: sum + value.cast("double"))
+        ),
+    }
+    table = spark().read.parquet(*files(kind))
+    # All columns are read, not only those that are asked for.
+    assert len(table.collect()) == table.count()
+    asked = [one[what](column).alias(str(at)) for at, (what, column) in enumerate(facts[kind])]
+    return list(table.agg(functions.count("*").alias("rows"), *asked).collect()[0])
+
+
+def spark():
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    return SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+
+
+def told(rows):
+    """Bytes and whole numbers as both engines are to print them."""
+    return [[str(value) for value in row] for row in rows]
+
+
 def queries():
     with open(document) as text:
         for query in re.findall(r"```sql\n(.*?)```", text.read(), re.DOTALL):
             if bool(files("stacks")) != ("stacks.parquet" in query):
                 continue
-            query = re.sub(r"'(\w+)\.parquet'", lambda name: str(files(name[1])), query)
-            yield [[str(value) for value in row] for row in duckdb.sql(query).fetchall()]
+            theirs = re.sub(r"'(\w+)\.parquet'", lambda name: str(files(name[1])), query)
+            yield told(duckdb.sql(theirs).fetchall()), None if "quantile_cont" in query else by_clickhouse(query)
+
+
+def by_clickhouse(query):
+    """The answer of ClickHouse, where files are `file(...)`."""
+
+    def table(name):
+        paths = [path.removeprefix(f"{directory}/") for path in files(name[1])]
+        return f"file('{directory}/{{{','.join(paths)}}}', Parquet)"
+
+    query = re.sub(r"read_parquet\('(\w+)\.parquet'\)", table, query)
+    answer = str(chdb.query(query.strip().rstrip(";"), "JSONCompactStringsEachRow"))
+    return [json.loads(line) for line in answer.splitlines()]
 
 
 duckdb.sql("SET TimeZone = 'UTC'")
 engines = {"DuckDB": by_duckdb, "ClickHouse": by_chdb, "pyarrow": by_pyarrow, "Polars": by_polars}
-found = {name: {kind: [float(fact) for fact in engine(kind)] for kind in facts} for name, engine in engines.items()}
-print(json.dumps({"found": found, "answers": list(queries())}))
+if importlib.util.find_spec("pandas"):
+    engines["pandas"] = by_pandas
+if importlib.util.find_spec("pyspark") and shutil.which("java"):
+    engines["Spark"] = by_spark
+found = {
+    name: {kind: [float(fact or 0) for fact in engine(kind)] for kind in facts} for name, engine in engines.items()
+}
+answers, others = zip(*queries())
+print(json.dumps({"found": found, "answers": answers, "clickhouse": others}))

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::queue::FileQueue;
 use super::table;
-use crate::queue::{QueueConfig, RetryConfig};
+use crate::queue::{RetryConfig, Sizer};
 use tributary_config::units::Duration;
 use tributary_config::{ByteSize, ExtensionUse, Problems, Section, Validate};
 use tributary_net::object_store::{Bucket, StoreOptions};
@@ -27,8 +28,9 @@ pub struct Config {
     pub path: String,
     /// Writes to an object store instead of a directory. Default: off.
     pub object_store: Section<ObjectStoreConfig>,
-    /// Permissions of new files, in octal and in quotes. Directories can be entered by those who can read files.
-    /// Default: "0600".
+    /// Permissions of new files, in octal and in quotes, whatever the umask of the process is. With the default only the
+    /// user of the collector can read them; "0640" adds its group, "0644" everybody. Directories can be entered by those
+    /// who can read files. Default: "0600".
     pub file_permissions: String,
     /// What files are kept apart by besides the signal, the date and the hour: nothing (`hour`) or `service.name`
     /// (`service`). Default: `hour`.
@@ -49,8 +51,8 @@ pub struct Config {
     /// Whether columns of ids have bloom filters, for looking up single traces, in row groups with at least 256 of them.
     /// Default: true.
     pub bloom_filters: bool,
-    /// The most files that are open at the same time. Where more are needed the oldest are finished early; a batch with
-    /// rows for more of them is written in several steps. Default: 64.
+    /// The most files that are open at the same time. Where more are needed, those to which no rows came for the longest
+    /// time are finished early. A batch with rows for more files is written in several steps. Default: 512.
     pub max_open_files: usize,
     /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not
     /// uploaded yet; never more than half of the process's memory budget. Up to a quarter of it is set aside for
@@ -62,9 +64,9 @@ pub struct Config {
     /// merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
     pub manifest: bool,
     /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of
-    /// it are taken they are finished early. `compression: lz4` also holds what is in unfinished files compressed.
-    /// Default: on.
-    pub sending_queue: Section<QueueConfig>,
+    /// it are taken, files are finished early. `compression: lz4` also holds what is in unfinished files compressed.
+    /// Without `sizer` and `queue_size` it holds 64MiB of requests, counted in bytes. Default: on.
+    pub sending_queue: Section<FileQueue>,
     /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one.
     /// Without a queue there are none: the sender hears of a failure and still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
@@ -91,7 +93,8 @@ pub struct ObjectStoreConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotationConfig {
-    /// The size from which no row group is added any more; in an object store at most 10000 parts. Default: 128MiB.
+    /// The size from which no row group is added any more; in an object store at most 10000 parts. The requests of a file
+    /// must fit into `sending_queue`. Without a queue on disk they must also fit into `max_memory`. Default: 32MiB.
     pub max_bytes: ByteSize,
     /// The same in rows; 0 is no limit. Default: 0.
     pub max_rows: usize,
@@ -170,10 +173,10 @@ impl Default for Config {
             promote: PromoteConfig::default(),
             layout: ProfilesLayout::Wide,
             bloom_filters: true,
-            max_open_files: 64,
+            max_open_files: 512,
             max_memory: ByteSize::mib(128),
             manifest: false,
-            sending_queue: Section(Some(QueueConfig::default())),
+            sending_queue: Section(Some(FileQueue::default())),
             retry_on_failure: Section(Some(RetryConfig::default())),
         }
     }
@@ -193,7 +196,7 @@ impl Default for ObjectStoreConfig {
 impl Default for RotationConfig {
     fn default() -> Self {
         RotationConfig {
-            max_bytes: ByteSize::mib(128),
+            max_bytes: ByteSize::mib(32),
             max_rows: 0,
             interval: Duration::secs(60),
         }
@@ -240,6 +243,43 @@ impl Config {
                 let reason = format!("its column would be called `{column}`, as {of} is");
                 problems.error(&["promote", list, &at.to_string()], reason);
             }
+        }
+    }
+
+    /// Warns of sizes that files and row groups never reach.
+    fn validate_sizes(&self, problems: &mut Problems) {
+        let file = self.rotation.max_bytes;
+        let queue = self.sending_queue.as_ref().map(|queue| &queue.0);
+        if let Some(queue) = queue
+            && queue.sizer() == Sizer::Bytes
+            && file.as_usize() > queue.queue_size - queue.queue_size / 4
+        {
+            let least = file.0.saturating_add(file.0 / 3 + 1);
+            let reason = format!(
+                "files never have `rotation.max_bytes` ({file}): when three quarters of the queue are taken they are \
+                 finished early. Raise this to at least {least}, or lower `rotation.max_bytes`"
+            );
+            problems.warning(&["sending_queue", "queue_size"], reason);
+        }
+        // A quarter is for encoding.
+        let memory = self.max_memory.as_usize() / 4 * 3;
+        let group = self.row_group.max_bytes;
+        let is_stored = queue.is_some_and(|queue| queue.storage.is_some());
+        let (needed, what) = match is_stored {
+            true => (group.as_usize(), "a row group (`row_group.max_bytes`)"),
+            false => (
+                group.as_usize().saturating_add(file.as_usize()),
+                "the requests of a file (`rotation.max_bytes`) and a row group (`row_group.max_bytes`)",
+            ),
+        };
+        if needed > memory {
+            let least = (needed as u64).saturating_add(needed as u64 / 3 + 1);
+            let least = ByteSize::mib(least.div_ceil(1 << 20));
+            let reason = format!(
+                "files are finished early: {what} take more than three quarters of this. Raise it to at least {least}, \
+                 or lower those"
+            );
+            problems.warning(&["max_memory"], reason);
         }
     }
 
@@ -325,19 +365,21 @@ impl Validate for Config {
         for (path, _) in above_0.iter().filter(|(_, is_zero)| *is_zero) {
             problems.error(path, "must be above 0");
         }
+        self.validate_sizes(problems);
         if let Some(queue) = &*self.sending_queue {
             problems.within("sending_queue", queue);
         }
         if let Some(retry) = &*self.retry_on_failure {
             problems.within("retry_on_failure", retry);
         }
-        let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
+        let queue = self.sending_queue.as_ref().map(|queue| &queue.0);
+        let retry = self.retry_on_failure.as_ref();
         crate::queue::warn_of_giving_up(queue, retry, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         let queue = self.sending_queue.iter();
-        queue.filter_map(QueueConfig::uses).collect()
+        queue.filter_map(|queue| queue.0.uses()).collect()
     }
 }
 

@@ -1,21 +1,22 @@
 //! All unfinished files: takes batches in, decides when files are finished, and finishes them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::manifest::Manifest;
 use super::memory::{Charge, Memory};
 use super::part::{Finished, Part};
 use super::place::{Place, PlaceError};
-use super::shelf::{BATCH_BYTES, Closed, Limits, Open, OpenFiles, Shelf, Todo};
+use super::relief::{QueueRoom, Relief};
+use super::shelf::{BATCH_BYTES, Closed, Ending, Limits, Open, OpenFiles, Shelf, Todo};
 use super::steps::{Ended, Steps};
 use super::table::Layout;
 use super::ticket::{Partly, Ticket};
@@ -33,8 +34,8 @@ const FINISHING: usize = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How often who waits for memory looks whether other parts of the process have given some back.
 const LOOK: Duration = Duration::from_millis(200);
-/// While the exporter ends: how long batches are gathered, so that not each gets a file of its own.
-const GATHER: Duration = Duration::from_millis(50);
+/// How long a batch waits for files that are being finished before one more is finished for it: the first ones may hang.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the files are made for and where.
 pub(super) struct Setup {
@@ -42,6 +43,8 @@ pub(super) struct Setup {
     pub(super) place: Place,
     pub(super) layout: Arc<Layout>,
     pub(super) limits: Limits,
+    /// The sending queue of each signal, if there is one.
+    pub(super) queue: Option<QueueRoom>,
     pub(super) by_service: bool,
     pub(super) memory: Arc<Memory>,
     pub(super) manifest: Option<Manifest>,
@@ -64,10 +67,14 @@ pub(super) struct Files {
     tasks: TaskTracker,
     /// Rows were added, or the exporter ends.
     changed: Notify,
-    ending: AtomicBool,
-    /// The queue wants some of its room back.
-    wanted: AtomicBool,
+    /// Since when the exporter ends.
+    ending: OnceLock<Instant>,
+    /// Batches whose rows are being made.
+    taking: AtomicUsize,
+    /// Room that the queues want back, one for each signal.
+    relief: [Relief; 4],
     failures: SampledLog,
+    early: [SampledLog; 3],
 }
 
 /// Why a file is finished before it is full or old enough.
@@ -76,6 +83,23 @@ enum Early {
     Memory,
     Files,
     Queue,
+}
+
+impl Early {
+    /// The reason for people, and the setting that avoids it.
+    fn explanation(self) -> &'static str {
+        match self {
+            Early::Memory => {
+                "`max_memory` has no room for more rows. Raise it, or use a stored queue, which keeps requests on disk"
+            }
+            Early::Files => {
+                "more files are needed than `max_open_files`. Raise it, or use `partition_by: hour`"
+            }
+            Early::Queue => {
+                "`sending_queue` is three quarters full. Raise its `queue_size`, or lower `rotation.interval`"
+            }
+        }
+    }
 }
 
 struct Metrics {
@@ -100,9 +124,11 @@ impl Files {
             first_in_line: Mutex::new(()),
             tasks: TaskTracker::new(),
             changed: Notify::new(),
-            ending: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
+            ending: OnceLock::new(),
+            taking: AtomicUsize::new(0),
+            relief: Signal::ALL.map(|_| Relief::new()),
             failures: SampledLog::default(),
+            early: [(); 3].map(|()| SampledLog::of_one_line()),
         })
     }
 
@@ -112,6 +138,7 @@ impl Files {
     /// # Errors
     /// No row of it is anywhere.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
+        let _taking = Taking::new(self);
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
         let mut is_large = batch.bytes() > LARGE_BATCH;
         loop {
@@ -175,58 +202,60 @@ impl Files {
             self.close_surplus().await;
             self.metrics.open.set(self.open.get() as f64);
         }
-        if self.ending.load(Relaxed) {
-            self.changed.notify_one();
-        }
     }
 
     /// Finishes files as they become due, until nobody polls it any more.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let changed = self.changed.notified();
-            let ending = self.ending.load(Relaxed);
-            if self.wanted.swap(false, Relaxed) {
-                self.close_largest(Early::Queue).await;
+            for signal in Signal::ALL {
+                if self.relief(signal).is_wanted() {
+                    self.close_for_queue(signal).await;
+                }
             }
+            let limits = &self.setup.limits;
             let now = Instant::now();
             let mut next: Option<Instant> = None;
             for signal in Signal::ALL {
                 let mut shelf = self.shelf(signal).await;
-                let due = shelf.take_due(now, &self.setup.limits, ending);
-                let oldest = shelf.oldest().map(|(since, _)| since);
+                let ending = self.ending.get().map(|since| Ending {
+                    since: *since,
+                    is_busy: self.taking.load(Relaxed) > 0,
+                });
+                let due = shelf.take_due(now, limits, ending);
+                let next_due = shelf.next_due(limits, ending);
                 // Of clients that have gone away in the meantime.
                 let spoiled = shelf.take_spoiled();
                 drop(shelf);
                 self.give_up(spoiled);
                 due.into_iter().for_each(|open| self.finish(open, None));
-                next = next.into_iter().chain(oldest).min();
+                next = next.into_iter().chain(next_due).min();
             }
             match next {
-                Some(since) => {
-                    let due = since + self.setup.limits.interval;
-                    tokio::select! {
-                        () = sleep_until(due) => {}
-                        () = changed, if !ending => {}
-                    }
-                }
+                Some(due) => tokio::select! {
+                    () = sleep_until(due) => {}
+                    () = changed => {}
+                },
                 None => changed.await,
-            }
-            if ending {
-                sleep(GATHER).await;
             }
         }
     }
 
-    /// The queue has no room: the largest file is finished, unless some room is about to come back anyway.
-    pub(super) fn relieve(&self) {
-        self.wanted.store(true, Relaxed);
+    /// The queue of that signal has little room left: files are finished early, unless enough comes back anyway.
+    pub(super) fn relieve(&self, signal: Signal) {
+        self.relief(signal).want();
         self.changed.notify_one();
     }
 
-    /// From now on everything is finished at once.
+    /// From now on files are finished once no more rows come for them.
     pub(super) fn end(&self) {
-        self.ending.store(true, Relaxed);
+        self.ending.get_or_init(Instant::now);
         self.changed.notify_one();
+    }
+
+    /// The room that a batch takes in the queue.
+    pub(super) fn room_of(&self, batch: &Encoded) -> usize {
+        self.setup.queue.map_or(0, |queue| queue.taken_by(batch))
     }
 
     /// Waits until nothing is being finished any more, or until `deadline`.
@@ -270,12 +299,18 @@ impl Files {
         let held = batch.held.saturating_add(BATCH_BYTES);
         let waited = timeout(LONGEST_WAIT, async {
             let _first = self.first_in_line.lock().await;
+            let mut since = Instant::now();
             loop {
                 let freed = self.setup.memory.freed();
                 if let Some(reserved) = self.setup.memory.reserve(held, rows) {
                     return reserved;
                 }
-                self.close_largest(Early::Memory).await;
+                // What is being finished already may be enough.
+                let is_enough = self.setup.memory.ending() >= held.saturating_add(rows);
+                if !is_enough || since.elapsed() >= PATIENCE {
+                    self.close_largest().await;
+                    since = Instant::now();
+                }
                 let _ = timeout(LOOK, freed).await;
             }
         });
@@ -285,7 +320,7 @@ impl Files {
         })
     }
 
-    async fn close_largest(self: &Arc<Self>, why: Early) {
+    async fn close_largest(self: &Arc<Self>) {
         // One that hangs must not keep the others from making room.
         if self.finishing.load(Relaxed) >= FINISHING {
             return;
@@ -304,24 +339,54 @@ impl Files {
         if let Some((_, signal, key)) = largest {
             let open = self.shelf(signal).await.take(&key);
             open.into_iter()
-                .for_each(|open| self.finish(open, Some(why)));
+                .for_each(|open| self.finish(open, Some(Early::Memory)));
         }
+    }
+
+    async fn close_for_queue(self: &Arc<Self>, signal: Signal) {
+        let Some(queue) = self.setup.queue else {
+            return;
+        };
+        if self.finishing.load(Relaxed) >= FINISHING {
+            return;
+        }
+        let mut shelf = self.shelf(signal).await;
+        if !self.relief(signal).must_close(shelf.room(), queue) {
+            return;
+        }
+        let open = match queue.is_stored {
+            // Files of the log come back when all records in them are settled, and each has records of all services.
+            true => shelf.take_all(),
+            false => {
+                let roomiest = shelf.roomiest().cloned();
+                let open = roomiest.and_then(|key| shelf.take(&key));
+                open.into_iter().collect()
+            }
+        };
+        drop(shelf);
+        open.into_iter()
+            .for_each(|open| self.finish(open, Some(Early::Queue)));
+    }
+
+    fn relief(&self, signal: Signal) -> &Relief {
+        #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
+        &self.relief[signal.index()]
     }
 
     async fn close_surplus(self: &Arc<Self>) {
         while self.open.get() > self.setup.limits.most_open {
-            let mut oldest = None;
+            let mut idlest = None;
             for signal in Signal::ALL {
                 let shelf = self.shelf(signal).await;
                 let of_shelf = shelf
-                    .oldest()
-                    .map(|(since, key)| (since, signal, key.clone()));
-                oldest = oldest
+                    .idlest()
+                    .map(|(touched, key)| (touched, signal, key.clone()));
+                idlest = idlest
                     .into_iter()
                     .chain(of_shelf)
-                    .min_by_key(|(since, ..)| *since);
+                    .min_by_key(|(touched, ..)| *touched);
             }
-            let Some((_, signal, key)) = oldest else {
+            let Some((_, signal, key)) = idlest else {
                 return;
             };
             let open = self.shelf(signal).await.take(&key);
@@ -333,13 +398,16 @@ impl Files {
     fn finish(self: &Arc<Self>, open: Open, early: Option<Early>) {
         if let Some(early) = early {
             self.metrics.early(early).increment(1);
+            self.log_early(early);
         }
+        let signal = open.part.key.kind.signal();
         let closed = open.close();
+        let closing = self.relief(signal).closing(closed.room);
         self.metrics.open.set(self.open.get() as f64);
         self.finishing.fetch_add(1, Relaxed);
         let files = self.clone();
         self.tasks.spawn(async move {
-            let counted = Counted(&files.finishing);
+            let counted = (Counted(&files.finishing), closing);
             let _turn = files.turns.acquire().await;
             let Setup {
                 place,
@@ -361,6 +429,20 @@ impl Files {
             drop(counted);
             drop(closed);
         });
+    }
+
+    fn log_early(&self, early: Early) {
+        #[allow(clippy::indexing_slicing, reason = "there is one for each reason")]
+        let log = &self.early[early as usize];
+        if let Some(suppressed) = log.admit() {
+            warn!(
+                otelcol.component.id = %self.setup.id,
+                otelcol.component.kind = "exporter",
+                reason = early.explanation(),
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "Finished a file before `rotation` asks for it"
+            );
+        }
     }
 
     async fn finished(self: &Arc<Self>, part: &Arc<Part>, finished: Finished) {
@@ -412,6 +494,25 @@ impl Files {
 /// There is something about the batch that no file can have: it would be the same the next time.
 pub(super) fn unreadable(reason: &str) -> SendError {
     SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
+}
+
+/// A batch whose rows are being made.
+struct Taking<'a>(&'a Files);
+
+impl<'a> Taking<'a> {
+    fn new(files: &'a Files) -> Self {
+        files.taking.fetch_add(1, Relaxed);
+        Taking(files)
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.0.taking.fetch_sub(1, Relaxed);
+        if self.0.ending.get().is_some() {
+            self.0.changed.notify_one();
+        }
+    }
 }
 
 /// One of what is being finished.

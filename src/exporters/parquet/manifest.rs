@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::part::{Finished, Part};
-use super::place::directory::Directory;
+use super::place::directory::{Directory, set_mode};
 
 /// Where the lines go.
 #[derive(Debug)]
@@ -73,6 +73,9 @@ impl Manifest {
             .mode(self.mode)
             .open(&self.path)?;
         let before = file.metadata()?.len();
+        if before == 0 {
+            set_mode(&file, self.mode)?;
+        }
         file.write_all(&line).inspect_err(|_| {
             // Half a line would spoil the next one. Nobody else appends while the disk is full.
             let _ = file.set_len(before);

@@ -14,6 +14,8 @@ pub(super) struct Memory {
     most: usize,
     budget: Arc<Budget>,
     used: AtomicUsize,
+    /// What of it comes back without anything further being finished early.
+    ending: AtomicUsize,
     freed: Notify,
     encoders: Arc<Semaphore>,
 }
@@ -36,6 +38,8 @@ const ENCODER_BYTES: usize = 6 << 20;
 pub(super) struct Charge {
     memory: Arc<Memory>,
     bytes: usize,
+    /// Whether it comes back soon.
+    is_ending: bool,
     /// What of it the process's budget does not know of otherwise.
     permit: Option<Permit>,
 }
@@ -47,6 +51,7 @@ impl Memory {
             most,
             budget: budget.clone(),
             used: AtomicUsize::new(0),
+            ending: AtomicUsize::new(0),
             freed: Notify::new(),
             encoders: Arc::new(Semaphore::new(*ENCODERS)),
         })
@@ -101,6 +106,11 @@ impl Memory {
         self.charge(Some(self.budget.nothing()))
     }
 
+    /// Bytes that come back soon: of files that are being finished, and of row groups that are being written.
+    pub(super) fn ending(&self) -> usize {
+        self.ending.load(Relaxed)
+    }
+
     /// Returns when something was given back after the call.
     pub(super) fn freed(&self) -> impl Future<Output = ()> + '_ {
         self.freed.notified()
@@ -110,6 +120,7 @@ impl Memory {
         Charge {
             memory: self.clone(),
             bytes: 0,
+            is_ending: false,
             permit,
         }
     }
@@ -132,6 +143,13 @@ impl Charge {
         }
     }
 
+    /// From now on it counts as about to be given back.
+    pub(super) fn ends(&mut self) {
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.memory.ending.fetch_add(self.bytes, Relaxed);
+        }
+    }
+
     /// How much it is.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -142,6 +160,10 @@ impl Charge {
     pub(super) fn set(&mut self, bytes: usize) {
         self.memory.used.fetch_add(bytes, Relaxed);
         self.memory.used.fetch_sub(self.bytes, Relaxed);
+        if self.is_ending {
+            self.memory.ending.fetch_add(bytes, Relaxed);
+            self.memory.ending.fetch_sub(self.bytes, Relaxed);
+        }
         self.bytes = bytes;
         if let Some(permit) = &mut self.permit {
             permit.shrink_to(bytes);
@@ -153,6 +175,9 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.memory.used.fetch_sub(self.bytes, Relaxed);
+        if self.is_ending {
+            self.memory.ending.fetch_sub(self.bytes, Relaxed);
+        }
         self.memory.freed.notify_waiters();
     }
 }

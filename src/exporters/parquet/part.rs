@@ -60,11 +60,12 @@ impl Part {
     }
 
     /// The table is a row group of the file; [`write`](Self::write) writes it.
-    pub(super) fn add(&self, table: Table, charge: Charge) {
+    pub(super) fn add(&self, table: Table, mut charge: Charge) {
         if table.rows() == 0 {
             return;
         }
         self.rows.fetch_add(table.rows(), Relaxed);
+        charge.ends();
         let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
         complete.push((table, charge));
     }

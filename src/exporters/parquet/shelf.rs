@@ -33,7 +33,11 @@ pub(super) struct Open {
     requests: Charge,
     /// What the file and its batches take besides.
     besides: Charge,
+    /// Its share of the room that its batches take in the sending queue.
+    room: usize,
     since: Instant,
+    /// When rows were added last.
+    touched: Instant,
     _counted: Counted,
 }
 
@@ -65,11 +69,28 @@ pub(super) struct Limits {
     pub(super) most_open: usize,
 }
 
+/// The exporter ends: files are finished once no more rows come for them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    /// When the end began.
+    pub(super) since: Instant,
+    /// Whether rows of a batch are being made.
+    pub(super) is_busy: bool,
+}
+
+/// While the exporter ends, a file is finished when no rows came for so long, so that not each batch gets a file of its
+/// own ...
+const GATHER: Duration = Duration::from_millis(50);
+/// ... and in any case after so long, because the time for the shutdown is short.
+const LONGEST_GATHER: Duration = Duration::from_secs(1);
+
 /// A file that gets no more rows, with what has waited for it.
 pub(super) struct Closed {
     pub(super) part: Arc<Part>,
     /// The batches with rows in it, each with the step in which they came.
     tickets: Vec<(Arc<Ticket>, usize)>,
+    /// The room in the sending queue that comes back once the file is finished.
+    pub(super) room: usize,
     /// Their requests, and what the file and the batches take besides.
     _charges: [Charge; 2],
 }
@@ -122,8 +143,8 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         }
     }
 
-    /// All rows of the step were offered. The batch takes `bytes` while it waits.
-    pub(super) fn done(mut self, bytes: usize) -> Todo {
+    /// All rows of the step were offered. The batch takes `bytes` of memory and `room` in the queue while it waits.
+    pub(super) fn done(mut self, bytes: usize, room: usize) -> Todo {
         let limits = self.limits;
         let opened = self.opened.iter();
         let opened = opened.filter_map(|key| Some(self.shelf.open.get(key)?.part.clone()));
@@ -134,6 +155,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         };
         let files = self.touched.len().max(1);
         let share = bytes / files;
+        let now = Instant::now();
         for key in std::mem::take(&mut self.touched) {
             let Some(open) = self.shelf.open.get_mut(&key) else {
                 continue;
@@ -142,6 +164,8 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
             open.requests.set(open.requests.bytes() + share);
             let besides = open.besides.bytes() + BATCH_BYTES / files + SHARE_BYTES;
             open.besides.set(besides);
+            open.room = open.room.saturating_add(room / files);
+            open.touched = now;
             open.rows.set(open.table.memory());
             let is_complete = open.table.rows() >= limits.group_rows
                 || open.table.entries() >= GROUP_ENTRIES
@@ -190,6 +214,7 @@ impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
             opened.push(key.clone());
             let mut besides = memory.rows();
             besides.set(FILE_BYTES);
+            let now = Instant::now();
             Open {
                 part: Part::new(key.clone()),
                 table: Table::new(kind, layout),
@@ -197,7 +222,9 @@ impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
                 tickets: Vec::new(),
                 requests: memory.requests(),
                 besides,
-                since: Instant::now(),
+                room: 0,
+                since: now,
+                touched: now,
                 _counted: count.count(),
             }
         });
@@ -236,10 +263,27 @@ impl Shelf {
         sizes.max_by_key(|(size, _)| *size)
     }
 
-    /// Since when the oldest file is open, and which it is.
-    pub(super) fn oldest(&self) -> Option<(Instant, &Key)> {
-        let ages = self.open.iter().map(|(key, open)| (open.since, key));
-        ages.min_by_key(|(since, _)| *since)
+    /// The file to which no rows were added for the longest time, with that time.
+    pub(super) fn idlest(&self) -> Option<(Instant, &Key)> {
+        let ages = self.open.iter().map(|(key, open)| (open.touched, key));
+        ages.min_by_key(|(touched, _)| *touched)
+    }
+
+    /// The room in the queue that the batches of all files take.
+    pub(super) fn room(&self) -> usize {
+        let rooms = self.open.values().map(|open| open.room);
+        rooms.fold(0, usize::saturating_add)
+    }
+
+    /// The file whose batches take the most room in the queue.
+    pub(super) fn roomiest(&self) -> Option<&Key> {
+        let rooms = self.open.iter().map(|(key, open)| (open.room, key));
+        rooms.max_by_key(|(room, _)| *room).map(|(_, key)| key)
+    }
+
+    /// Takes out all files.
+    pub(super) fn take_all(&mut self) -> Vec<Open> {
+        self.open.drain().map(|(_, open)| open).collect()
     }
 
     /// Takes the file out: no more rows come to it.
@@ -257,11 +301,22 @@ impl Shelf {
         self.open.remove(&part.key)
     }
 
-    /// Takes out what is due by then: everything when `all`.
-    pub(super) fn take_due(&mut self, now: Instant, limits: &Limits, all: bool) -> Vec<Open> {
-        let due = |open: &Open| all || open.since + limits.interval <= now;
-        let due = self.open.extract_if(|_, open| due(open));
+    /// Takes out the files that are due by then.
+    pub(super) fn take_due(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        ending: Option<Ending>,
+    ) -> Vec<Open> {
+        let is_due = |open: &Open| open.due(limits, ending) <= now;
+        let due = self.open.extract_if(|_, open| is_due(open));
         due.map(|(_, open)| open).collect()
+    }
+
+    /// When the next file is due, if none gets further rows.
+    pub(super) fn next_due(&self, limits: &Limits, ending: Option<Ending>) -> Option<Instant> {
+        let due = self.open.values().map(|open| open.due(limits, ending));
+        due.min()
     }
 }
 
@@ -300,12 +355,27 @@ impl Closed {
 
 impl Open {
     /// No rows come any more: what there is is the last row group.
-    pub(super) fn close(self) -> Closed {
+    pub(super) fn close(mut self) -> Closed {
         self.part.add(self.table, self.rows);
+        self.requests.ends();
+        self.besides.ends();
         Closed {
             part: self.part,
             tickets: self.tickets,
+            room: self.room,
             _charges: [self.requests, self.besides],
+        }
+    }
+
+    fn due(&self, limits: &Limits, ending: Option<Ending>) -> Instant {
+        let due = self.since + limits.interval;
+        let Some(Ending { since, is_busy }) = ending else {
+            return due;
+        };
+        let due = due.min(self.since.max(since) + LONGEST_GATHER);
+        match is_busy {
+            true => due,
+            false => due.min(self.touched + GATHER),
         }
     }
 

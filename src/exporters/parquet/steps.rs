@@ -128,7 +128,7 @@ impl Stepping<'_> {
     /// Lets go of the shelf.
     fn end(&mut self) -> Option<Todo> {
         let (adding, reserved) = self.current.take()?;
-        let todo = adding.done(self.batch.held);
+        let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
         drop(reserved);
         // Here, for a client may go away, and the rest of its call with it, while others have rows in the file.
         if todo.begun {

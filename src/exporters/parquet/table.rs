@@ -82,6 +82,16 @@ impl Kind {
         Kind::Stacks,
     ];
 
+    /// The signal whose requests have such rows.
+    pub const fn signal(self) -> Signal {
+        match self {
+            Kind::Logs => Signal::Logs,
+            Kind::Traces => Signal::Traces,
+            Kind::Metrics => Signal::Metrics,
+            Kind::Profiles | Kind::Stacks => Signal::Profiles,
+        }
+    }
+
     /// The name for directories: `logs`, `traces`, `metrics`, `profiles`, `stacks`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -70,6 +70,17 @@ impl Room {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// Shows what is held.
+    pub(super) fn show(&self) {
+        self.series_held.set(self.series.load(Relaxed) as f64);
+        self.bytes_held.set(self.bytes.load(Relaxed) as f64);
+    }
+
+    /// Whether the table has as many series as it may have.
+    pub(super) fn has_most_series(&self) -> bool {
+        self.series.load(Relaxed) >= self.limit
+    }
+
     /// Shows what is held, and gives back to the budget what is not used any more.
     pub(super) fn settle(&self) {
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,8 +88,7 @@ impl Room {
         let bytes = self.bytes.load(Relaxed);
         permit.shrink_to(bytes.next_multiple_of(STEP));
         drop(permit);
-        self.series_held.set(self.series.load(Relaxed) as f64);
-        self.bytes_held.set(bytes as f64);
+        self.show();
     }
 
     /// Whether the permit covers `bytes`, or could be enlarged to. It never has more than half of the budget: series

@@ -23,6 +23,7 @@ use super::room::Room;
 use super::value::{Histogram, Summary, Value};
 use crate::component::BuildContext;
 use tributary_config::ComponentId;
+use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::reader::{Fields, Value as Field};
 use tributary_otlp::view;
 use tributary_otlp::view::{
@@ -43,6 +44,8 @@ pub(super) struct Table {
     room: Room,
     /// Whether it was said in the log that something else wanted the name of the metric that describes targets.
     target_info_contested: AtomicBool,
+    /// Lines about points for which there is no room.
+    full: SampledLog,
 }
 
 /// The families by what they are looked up with.
@@ -89,6 +92,7 @@ struct Reading {
 #[derive(Clone, Copy)]
 struct Nature {
     kind: Kind,
+    suffix: Suffix,
     delta: bool,
     monotonic: bool,
 }
@@ -112,7 +116,39 @@ impl Table {
             began: Instant::now(),
             scrapes: AtomicU32::new(0),
             target_info_contested: AtomicBool::new(false),
+            full: SampledLog::of_one_line(),
         }
+    }
+
+    /// Shows how many series there are, and how much they take.
+    pub(super) fn show(&self) {
+        self.room.show();
+    }
+
+    /// Says that so many points would begin series for which there is no room.
+    fn log_no_room(&self, points: usize) {
+        let Some(suppressed) = self.full.admit() else {
+            return;
+        };
+        let (reason, advice) = match self.room.has_most_series() {
+            true => (
+                "there are `max_series` series",
+                "Raise it, or send fewer series",
+            ),
+            false => (
+                "the memory budget has no room for more series",
+                "Raise the limit of `memory_limiter`, or send fewer series",
+            ),
+        };
+        warn!(
+            otelcol.component.id = %self.id,
+            otelcol.component.kind = "exporter",
+            reason,
+            max_series = self.config.max_series,
+            dropped_points = points,
+            suppressed = (suppressed > 0).then_some(suppressed),
+            "Dropped points of new series. {advice}."
+        );
     }
 
     /// Takes what can be taken of a valid request, and says what cannot.
@@ -143,6 +179,10 @@ impl Table {
                     }
                 }
             }
+        }
+        let no_room = reading.rejected.0[Rejection::NoRoom as usize];
+        if no_room > 0 {
+            self.log_no_room(no_room);
         }
         reading.rejected
     }
@@ -260,7 +300,7 @@ impl Table {
             return;
         };
         loop {
-            let family = match self.family(&metric, nature.kind, &mut reading.key) {
+            let family = match self.family(&metric, nature, &mut reading.key) {
                 Ok(family) => family,
                 Err(why) => {
                     reading.rejected.count(points_of(metric), why);
@@ -328,12 +368,12 @@ impl Table {
     fn family(
         &self,
         metric: &Metric<'_>,
-        kind: Kind,
+        Nature { kind, suffix, .. }: Nature,
         key: &mut Vec<u8>,
     ) -> Result<Arc<Family>, Rejection> {
         let (name, unit) = (metric.name(), metric.unit());
         key.clear();
-        key.push(kind as u8);
+        key.extend([kind as u8, suffix as u8]);
         key.extend_from_slice(&(name.len() as u64).to_le_bytes());
         key.extend_from_slice(name.as_bytes());
         key.extend_from_slice(unit.as_bytes());
@@ -342,11 +382,6 @@ impl Table {
             return Ok(family.clone());
         }
         drop(families);
-        let suffix = match kind {
-            Kind::Counter => Suffix::Total,
-            Kind::Gauge => Suffix::Ratio,
-            _ => Suffix::None,
-        };
         let Some(made) = self.namer.metric(name, unit, suffix) else {
             return Err(Rejection::Invalid);
         };
@@ -439,8 +474,15 @@ fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
             CUMULATIVE => false,
             _ => return None,
         };
+        let suffix = match (kind, data) {
+            (Kind::Counter, _) => Suffix::Total,
+            // A sum that goes up and down is exposed as a gauge, and its unit `1` is no ratio.
+            (Kind::Gauge, Data::Gauge { .. }) => Suffix::Ratio,
+            _ => Suffix::None,
+        };
         Some(Nature {
             kind,
+            suffix,
             delta,
             monotonic,
         })

@@ -235,7 +235,8 @@ impl Gate {
         true
     }
 
-    pub(super) fn end_request(&self, network: Option<&Network>) {
+    pub(super) fn end_request(&self, network: Option<&Network>, took: Duration) {
+        self.metrics.request_seconds.record(took.as_secs_f64());
         self.requests.fetch_sub(1, Relaxed);
         if let Some(network) = network {
             network.requests.fetch_sub(1, Relaxed);

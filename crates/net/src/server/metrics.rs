@@ -1,6 +1,6 @@
 //! Metrics of servers.
 
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::Owner;
 use crate::server::Limit;
@@ -32,6 +32,8 @@ pub struct ServerMetrics {
     pub connections: Gauge,
     /// `tributary_server_requests`, under way now.
     pub requests: Gauge,
+    /// `tributary_server_request_seconds`: from the head of a request to the end of its answer.
+    pub request_seconds: Histogram,
 }
 
 impl ServerMetrics {
@@ -45,6 +47,7 @@ impl ServerMetrics {
             }),
             connections: gauge!("tributary_server_connections", &labels),
             requests: gauge!("tributary_server_requests", &labels),
+            request_seconds: histogram!("tributary_server_request_seconds", &labels),
         }
     }
 

@@ -197,7 +197,9 @@ impl UnderWay {
         }
         UnderWay {
             peer: peer.clone(),
-            admitted: refused.is_none().then(|| Admitted(peer.clone())),
+            admitted: refused
+                .is_none()
+                .then(|| Admitted(peer.clone(), Instant::now())),
         }
     }
 }
@@ -213,11 +215,12 @@ impl Drop for UnderWay {
 }
 
 /// One of the requests that `max_requests` allows, until its answer has been taken; given back when dropped.
-pub(super) struct Admitted(Arc<Peer>);
+pub(super) struct Admitted(Arc<Peer>, Instant);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let peer = &self.0;
-        peer.gate.end_request(peer.network.as_deref());
+        let Admitted(peer, begun) = self;
+        peer.gate
+            .end_request(peer.network.as_deref(), begun.elapsed());
     }
 }

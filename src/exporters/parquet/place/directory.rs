@@ -1,8 +1,8 @@
 //! A directory. A file is written under another name, forced to the disk, and renamed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +10,8 @@ use tracing::{info, warn};
 
 use super::super::partition::unique;
 use super::{Out, PlaceError};
+use crate::telemetry::disk;
+use crate::telemetry::disk::Watched;
 
 /// A directory, and one in it of our own for what is not finished: `_unfinished/ID`. Its lock tells other processes
 /// that somebody is still at it; one without is what a crash has left, and is removed.
@@ -18,6 +20,7 @@ pub(in super::super) struct Directory {
     root: PathBuf,
     unfinished: PathBuf,
     file_mode: u32,
+    _watched: Watched,
     /// Held as long as this is.
     lock: Mutex<File>,
 }
@@ -61,10 +64,11 @@ impl Directory {
         is_locked(lock.lock()).map_err(unusable)?;
         let lock = Mutex::new(lock);
         Ok(Directory {
-            root,
             unfinished,
             file_mode,
             lock,
+            _watched: disk::watch(root.clone()),
+            root,
         })
     }
 
@@ -110,6 +114,7 @@ impl Directory {
             }
             created => created.map_err(unwritable)?,
         };
+        set_mode(&file, self.file_mode).map_err(unwritable)?;
         let out = file.try_clone().map_err(unwritable)?;
         let unfinished = Unfinished {
             directory: self.clone(),
@@ -160,6 +165,29 @@ fn directory_mode(file_mode: u32) -> u32 {
     0o700 | file_mode | ((file_mode & 0o444) >> 2)
 }
 
+/// Gives a new file or directory its permissions, whatever the process's umask takes away from those that it is made
+/// with: they are a setting, and the umask (0077 in a unit of systemd) is for files that have none. File systems that know
+/// no permissions keep theirs.
+pub(in super::super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    let now = file.metadata()?.permissions().mode();
+    if now & 0o777 == mode {
+        return Ok(());
+    }
+    // A directory may have the group of the one above it.
+    let special = now & 0o7000;
+    match file.set_permissions(Permissions::from_mode(special | mode)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            warn!(
+                mode = format!("{mode:04o}"), %error,
+                "The file system does not take the permissions of `file_permissions`; files have its own"
+            );
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Makes a directory and those above it, each of them on the disk when this returns.
 fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
@@ -173,7 +201,10 @@ fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
     }
     match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        made => made?,
+        made => {
+            made?;
+            set_mode(&File::open(path)?, mode)?;
+        }
     }
     parent.map_or(Ok(()), sync_directory)
 }
@@ -261,6 +292,18 @@ mod tests {
         drop(given_up);
         drop(directory);
         assert_eq!(files(temporary.path()), [LOCK, "part.parquet"]);
+    }
+
+    #[test]
+    fn files_have_their_permissions_whatever_the_umask() {
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let temporary = TempDir::new().unwrap();
+        // No usual umask lets others write.
+        let directory = Arc::new(Directory::open(temporary.path(), 0o666).unwrap());
+        let (unfinished, _out) = directory.begin("a=1/part.parquet").unwrap();
+        unfinished.finish().unwrap();
+        assert_eq!(mode(&temporary.path().join("a=1/part.parquet")), 0o666);
+        assert_eq!(mode(&temporary.path().join("a=1")), 0o777);
     }
 
     #[test]

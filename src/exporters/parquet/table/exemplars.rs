@@ -72,7 +72,7 @@ impl Exemplars {
     ) -> Result<(), WriteError> {
         let lists = rows.lists(&self.rows);
         let times = values(lists.clone(), &self.time);
-        group.list("exemplar_timestamp", Whole::deltas(), times)?;
+        group.time_lists(["exemplar_timestamp", "exemplar_timestamp_nanos"], times)?;
         group.double_lists("exemplar_value", values(lists.clone(), &self.value))?;
         let ints = values(lists.clone(), &self.int);
         group.list("exemplar_value_int", Whole::deltas(), ints)?;

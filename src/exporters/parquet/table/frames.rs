@@ -10,7 +10,7 @@ use super::group::RowGroup;
 use super::order::Rows;
 use super::ranges::Ranges;
 use super::rows::Shared;
-use super::strings::Strings;
+use super::strings::{NONE, Strings};
 use super::text::quote;
 use super::texts::Words;
 use super::values::Bits;
@@ -38,7 +38,6 @@ pub(super) struct Frame {
 #[derive(Debug, Clone, Copy)]
 #[repr(u16)]
 enum Has {
-    Function = 1,
     SystemName = 1 << 1,
     File = 1 << 2,
     Line = 1 << 3,
@@ -244,7 +243,12 @@ impl Frames {
             })
         };
         let (texts, words) = (&self.texts, &Words(&self.words));
-        group.text_lists("frame_function", texts, list(Has::Function, |f| f.function))?;
+        // As long as the stack in any case, so that the leaf of a stack without names is the same in both layouts.
+        let functions = rows.clone().map(|stack| {
+            let frames = self.stacks[self.ranges.get(stack as usize)].iter();
+            frames.map(|frame| self.frames[*frame as usize].function)
+        });
+        group.text_lists("frame_function", texts, functions)?;
         let system = list(Has::SystemName, |f| f.system_name);
         group.text_lists("frame_system_name", texts, system)?;
         group.text_lists("frame_file", texts, list(Has::File, |f| f.file))?;
@@ -370,7 +374,6 @@ fn put_key(key: &str, json: &mut Vec<u8>) {
 
 fn has(frame: &Frame) -> u16 {
     [
-        (frame.function, Has::Function),
         (frame.system_name, Has::SystemName),
         (frame.file, Has::File),
         (frame.line, Has::Line),
@@ -436,9 +439,9 @@ impl RowColumns for Stacks {
         let stacks = stacks.map(|stack| &frames.stacks[frames.ranges.get(stack as usize)]);
         let leaves = stacks.clone().map(|stack| match stack.first() {
             Some(leaf) => frames.frames[*leaf as usize].function,
-            None => 0,
+            None => NONE,
         });
-        group.texts("leaf_function", &frames.texts, leaves)?;
+        group.optional_texts("leaf_function", &frames.texts, leaves)?;
         let stacks = stacks.map(|stack| stack.iter().copied());
         group.text_lists("frame", &frames.json(), stacks)
     }

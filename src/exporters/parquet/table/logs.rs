@@ -148,7 +148,8 @@ impl RowColumns for Columns {
         let texts = &shared.texts;
         shared.write_times(rows, group)?;
         group.bits("timestamp_is_observed", rows.of(&self.is_observed))?;
-        group.optional_deltas("observed_timestamp", rows.of(&self.observed).map(time))?;
+        let names = ["observed_timestamp", "observed_timestamp_nanos"];
+        group.optional_times(names, rows.of(&self.observed).map(time))?;
         shared.write_service(rows, group)?;
         group.numbers("severity_number", rows.of(&self.severity), true)?;
         group.texts("severity_text", texts, rows.of(&self.severity_text))?;

@@ -345,7 +345,8 @@ impl RowColumns for Columns {
         let texts = &shared.texts;
         let metrics = rows.iter().map(|row| self.metric(row));
         shared.write_times(rows, group)?;
-        group.optional_deltas("start_timestamp", rows.of(&self.start).map(time))?;
+        let names = ["start_timestamp", "start_timestamp_nanos"];
+        group.optional_times(names, rows.of(&self.start).map(time))?;
         shared.write_service(rows, group)?;
         group.texts("metric_name", texts, metrics.clone().map(|m| m.name))?;
         group.texts("metric_type", texts, metrics.clone().map(|m| m.kind))?;

@@ -401,7 +401,7 @@ impl RowColumns for Columns {
         group.amounts("value", rows.of(&self.value))?;
         group.deltas("sample_count", rows.of(&self.count))?;
         let times = values(rows.lists(&self.timestamps), &self.timestamp);
-        group.list("observation_timestamps", Whole::deltas(), times)?;
+        group.time_lists(["observation_timestamps", "observation_nanos"], times)?;
         let each = values(rows.lists(&self.values), &self.each_value);
         group.list("observation_values", Whole::deltas(), each)?;
         group.ids("profile_id", profiles.clone().map(|p| p.id))?;

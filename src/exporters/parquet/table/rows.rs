@@ -109,7 +109,7 @@ impl Shared {
         rows: Rows<'_>,
         group: &mut RowGroup<'_>,
     ) -> Result<(), WriteError> {
-        group.deltas("timestamp", rows.of(&self.times))
+        group.times(["timestamp", "timestamp_nanos"], rows.of(&self.times))
     }
 
     pub(super) fn write_service(

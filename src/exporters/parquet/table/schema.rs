@@ -11,7 +11,7 @@ use super::Kind;
 use super::layout::{Options, ProfilesLayout};
 
 /// The version of the schemas, in the metadata of every file. Columns that are new at the end make no new version.
-pub(super) const VERSION: &str = "1";
+pub(super) const VERSION: &str = "2";
 
 /// A column.
 #[derive(Debug, Clone)]
@@ -55,8 +55,10 @@ type Columns = &'static [(&'static str, Shape, Of)];
 
 const LOGS: Columns = &[
     ("timestamp", One, Timestamp),
+    ("timestamp_nanos", One, UInt32),
     ("timestamp_is_observed", One, Boolean),
     ("observed_timestamp", OneOrNull, Timestamp),
+    ("observed_timestamp_nanos", OneOrNull, UInt32),
     ("service_name", OneOrNull, Text),
     ("severity_number", One, Int32),
     ("severity_text", One, Text),
@@ -73,6 +75,7 @@ const LOGS: Columns = &[
 
 const TRACES: Columns = &[
     ("timestamp", One, Timestamp),
+    ("timestamp_nanos", One, UInt32),
     ("duration_nano", OneOrNull, Int64),
     ("service_name", OneOrNull, Text),
     ("name", One, Text),
@@ -88,13 +91,14 @@ const TRACES: Columns = &[
     ("attribute_types", One, Text),
     ("dropped_attributes_count", One, UInt32),
     ("event_timestamp", List, Timestamp),
+    ("event_timestamp_nanos", List, UInt32),
     ("event_name", List, Text),
     ("event_attributes", ListOfMaps, Text),
     ("event_attribute_types", List, Text),
     ("event_dropped_attributes_count", List, UInt32),
     ("dropped_events_count", One, UInt32),
-    ("link_trace_id", List, Id16),
-    ("link_span_id", List, Id8),
+    ("link_trace_id", List, Bytes),
+    ("link_span_id", List, Bytes),
     ("link_trace_state", List, Text),
     ("link_flags", List, UInt32),
     ("link_attributes", ListOfMaps, Text),
@@ -105,7 +109,9 @@ const TRACES: Columns = &[
 
 const METRICS: Columns = &[
     ("timestamp", One, Timestamp),
+    ("timestamp_nanos", One, UInt32),
     ("start_timestamp", OneOrNull, Timestamp),
+    ("start_timestamp_nanos", OneOrNull, UInt32),
     ("service_name", OneOrNull, Text),
     ("metric_name", One, Text),
     ("metric_type", One, Text),
@@ -134,11 +140,12 @@ const METRICS: Columns = &[
     ("attributes", Map, Text),
     ("attribute_types", One, Text),
     ("exemplar_timestamp", List, Timestamp),
+    ("exemplar_timestamp_nanos", List, UInt32),
     ("exemplar_value", List, Double),
     ("exemplar_value_int", List, Int64),
     ("exemplar_value_type", List, Text),
-    ("exemplar_trace_id", List, Id16),
-    ("exemplar_span_id", List, Id8),
+    ("exemplar_trace_id", List, Bytes),
+    ("exemplar_span_id", List, Bytes),
     ("exemplar_attributes", ListOfMaps, Text),
     ("exemplar_attribute_types", List, Text),
     ("metric_metadata", Map, Text),
@@ -147,6 +154,7 @@ const METRICS: Columns = &[
 
 const PROFILES: Columns = &[
     ("timestamp", One, Timestamp),
+    ("timestamp_nanos", One, UInt32),
     ("duration_nano", One, Int64),
     ("service_name", OneOrNull, Text),
     ("sample_type", One, Text),
@@ -157,6 +165,7 @@ const PROFILES: Columns = &[
     ("value", One, Int64),
     ("sample_count", One, Int64),
     ("observation_timestamps", List, Timestamp),
+    ("observation_nanos", List, UInt32),
     ("observation_values", List, Int64),
     ("profile_id", OneOrNull, Id16),
     ("trace_id", OneOrNull, Id16),
@@ -189,8 +198,9 @@ const FRAMES: Columns = &[
 
 const STACKS: Columns = &[
     ("timestamp", One, Timestamp),
+    ("timestamp_nanos", One, UInt32),
     ("stack_hash", One, UInt64),
-    ("leaf_function", One, Text),
+    ("leaf_function", OneOrNull, Text),
     ("frame", List, Text),
 ];
 
@@ -295,8 +305,9 @@ impl Of {
             Text => (Physical::BYTE_ARRAY, Some(LogicalType::String), -1),
             Bytes => (Physical::BYTE_ARRAY, None, -1),
             Timestamp => {
-                let nanoseconds = LogicalType::timestamp(true, TimeUnit::NANOS);
-                (Physical::INT64, Some(nanoseconds), -1)
+                // Spark reads no nanoseconds.
+                let microseconds = LogicalType::timestamp(true, TimeUnit::MICROS);
+                (Physical::INT64, Some(microseconds), -1)
             }
             Int32 => (Physical::INT32, None, -1),
             UInt32 => (Physical::INT32, Some(LogicalType::integer(32, false)), -1),

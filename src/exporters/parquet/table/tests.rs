@@ -316,7 +316,7 @@ fn spans_come_back_with_events_and_links() {
             "[{}, {\"k\" -> \"v\", \"l\" -> \"w\"}]",
             "[]",
         ),
-        ("link_span_id", "[[0, 0, 0, 0, 0, 0, 0, 0]]", "[]"),
+        ("link_span_id", "[[]]", "[]"),
         ("link_attributes", "[{\"otlp.span_id\" -> \"BAQ=\"}]", "[]"),
         ("link_attribute_types", "[\"y\"]", "[]"),
     ] {
@@ -562,6 +562,47 @@ fn stacks_have_a_table_of_their_own_if_wanted() {
                       \"line\":9,\"address\":16}\", \"{\"mapping\":\"/bin/app\",\"address\":32}\"]";
         assert_eq!(stacks[0]["frame"], frames);
     }
+}
+
+#[test]
+fn leaf_without_a_name_is_empty_in_both_layouts() {
+    let mut request = profile();
+    let dictionary = request.dictionary.as_mut().unwrap();
+    // A stack of one location that has no line.
+    dictionary.stack_table[1].location_indices = vec![2];
+    let rows = |profiles, kind| {
+        let mut tables = Tables::new(&Options {
+            profiles,
+            ..Options::default()
+        });
+        tables.append(Signal::Profiles, &request);
+        tables.rows(kind)
+    };
+    let wide = rows(ProfilesLayout::Wide, Kind::Profiles);
+    let functions: Vec<&str> = wide.iter().map(|row| &*row["frame_function"]).collect();
+    assert_eq!(functions, ["[\"\"]", "[\"\"]", "[]"]);
+    let stacks = rows(ProfilesLayout::Stacks, Kind::Stacks);
+    let leaves: Vec<&str> = stacks.iter().map(|row| &*row["leaf_function"]).collect();
+    // The second one has no leaf.
+    assert_eq!(leaves, ["\"\"", "null"]);
+}
+
+#[test]
+fn times_have_microseconds_and_nanoseconds() {
+    let record = |time_unix_nano| LogRecord {
+        time_unix_nano,
+        observed_time_unix_nano: time_unix_nano + 1,
+        ..LogRecord::default()
+    };
+    let mut tables = Tables::new(&Options::default());
+    let records = vec![record(START + 1_234_567), record(START + 1_234_999)];
+    tables.append(Signal::Logs, &logs("a", records));
+    let rows = tables.rows(Kind::Logs);
+    let of = |column: &str| -> Vec<String> { rows.iter().map(|row| row[column].clone()).collect() };
+    assert_eq!(of("timestamp_nanos"), ["567", "999"]);
+    assert_eq!(of("observed_timestamp_nanos"), ["568", "0"]);
+    assert_eq!(of("timestamp")[0], of("timestamp")[1]);
+    assert_ne!(of("timestamp")[1], of("observed_timestamp")[1]);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use super::ranges::Ranges;
 use super::read::{bytes, each, fields, number};
 use super::rows::{Place, Shared};
 use super::strings::Strings;
-use super::values::Whole;
 use super::{Kind, Layout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
 
@@ -249,7 +248,7 @@ impl Events {
     ) -> Result<(), WriteError> {
         let lists = rows.lists(&self.rows);
         let times = values(lists.clone(), &self.time);
-        group.list("event_timestamp", Whole::deltas(), times)?;
+        group.time_lists(["event_timestamp", "event_timestamp_nanos"], times)?;
         let names = values(lists.clone(), &self.name);
         group.text_lists("event_name", &shared.texts, names)?;
         let names = ["event_attributes", "event_attribute_types"];

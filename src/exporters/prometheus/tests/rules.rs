@@ -142,6 +142,44 @@ async fn a_counter_and_a_gauge_of_one_name_are_both_there() {
 }
 
 #[tokio::test]
+async fn sum_that_goes_up_and_down_is_no_ratio() {
+    let table = table(Config::default());
+    let of = |name: &str, data| metric(name, "1", data);
+    let up_down = || {
+        Data::Sum(Sum {
+            data_points: vec![point(&[], 1, 2.0)],
+            aggregation_temporality: CUMULATIVE,
+            is_monotonic: false,
+        })
+    };
+    let level = || {
+        Data::Gauge(Gauge {
+            data_points: vec![point(&[], 1, 0.5)],
+        })
+    };
+    let metrics = vec![
+        of("updown", up_down()),
+        of("load", level()),
+        // One name, and two natures.
+        of("both", up_down()),
+        of("both", level()),
+    ];
+    take(&table, &from(&[], "", metrics));
+    let page = text(&table);
+    let shown = page.lines().filter(|line| line.starts_with("# TYPE "));
+    let shown: Vec<&str> = shown.filter(|line| !line.contains("target_info")).collect();
+    assert_eq!(
+        shown,
+        [
+            "# TYPE both gauge",
+            "# TYPE both_ratio gauge",
+            "# TYPE load_ratio gauge",
+            "# TYPE updown gauge",
+        ]
+    );
+}
+
+#[tokio::test]
 async fn deltas_are_added_up_and_nothing_is_counted_twice() {
     let table = table(Config::default());
     let delta = |start, time, value| {
@@ -697,4 +735,7 @@ async fn points_that_are_not_taken_are_counted_and_the_rest_is_delivered() {
     ] {
         assert_eq!(recorded.items(outcome, Signal::Metrics), items, "{outcome}");
     }
+    // They are shown before anything has expired.
+    assert_eq!(recorded.sum("tributary_exporter_prometheus_series"), 1.0);
+    assert!(recorded.sum("tributary_exporter_prometheus_memory_bytes") > 0.0);
 }

@@ -1,0 +1,148 @@
+//! Finishes files early for a sending queue that has little room left, without leaving many small ones.
+//!
+//! A queue asks for room with every request once three quarters of it are taken, and it stays that full while a file is
+//! being finished. So the room that files on their way will give back is subtracted before another one is finished.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::queue::{Encoded, QueueConfig, Sizer};
+
+/// Finishes a file at least this often while the queue asks for room, whatever the accounts say: files may hang, and the
+/// room of merged requests is not known.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Parts of a unit of the queue: a batch with rows in several files has a share of its room in each.
+const PARTS: usize = 1024;
+
+/// The size of a sending queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueueRoom {
+    sizer: Sizer,
+    /// In parts of a unit.
+    capacity: usize,
+    /// Whether the queue is on disk.
+    pub(super) is_stored: bool,
+}
+
+/// The room of one queue that comes back when files are finished.
+#[derive(Debug)]
+pub(super) struct Relief {
+    wanted: AtomicBool,
+    closing: Arc<AtomicUsize>,
+    /// When a file was last taken for being finished.
+    closed: Mutex<Instant>,
+}
+
+/// Room that comes back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Closing {
+    all: Arc<AtomicUsize>,
+    room: usize,
+}
+
+impl QueueRoom {
+    /// The room of a queue with this configuration.
+    pub(super) fn of(config: &QueueConfig) -> Self {
+        QueueRoom {
+            sizer: config.sizer(),
+            capacity: config.queue_size.saturating_mul(PARTS),
+            is_stored: config.storage.is_some(),
+        }
+    }
+
+    /// The room that a batch takes until its files are finished.
+    pub(super) fn taken_by(self, batch: &Encoded) -> usize {
+        let units = match self.sizer {
+            Sizer::Requests => 1,
+            Sizer::Items => batch.items,
+            // A batch on disk is not held in memory.
+            Sizer::Bytes if self.is_stored => batch.bytes(),
+            Sizer::Bytes => batch.held,
+        };
+        units.max(1).saturating_mul(PARTS)
+    }
+}
+
+impl Relief {
+    /// Nothing is wanted, and no file is being finished.
+    pub(super) fn new() -> Self {
+        Relief {
+            wanted: AtomicBool::new(false),
+            closing: Arc::default(),
+            closed: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// The queue asks for room.
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Relaxed);
+    }
+
+    /// Whether the queue has asked since the last call.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.swap(false, Relaxed)
+    }
+
+    /// Whether a file must be finished for the queue, while batches in open files take `open` of its room.
+    pub(super) fn must_close(&self, open: usize, queue: QueueRoom) -> bool {
+        let closing = self.closing.load(Relaxed);
+        // Below a quarter of the queue the files would be small, and the rest of the queue is not in files yet.
+        let is_worth_it = open >= queue.capacity / 4 && closing < open / 4;
+        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        is_worth_it || closed.elapsed() >= PATIENCE
+    }
+
+    /// A file with so much room is being finished from now on.
+    pub(super) fn closing(&self, room: usize) -> Closing {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.closing.fetch_add(room, Relaxed);
+        Closing {
+            all: self.closing.clone(),
+            room,
+        }
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.room, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: QueueRoom = QueueRoom {
+        sizer: Sizer::Requests,
+        capacity: 1000,
+        is_stored: false,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn files_on_their_way_make_room_without_further_ones() {
+        let relief = Relief::new();
+        assert!(relief.must_close(750, QUEUE));
+        let closing = relief.closing(750);
+        assert!(!relief.must_close(10, QUEUE));
+        assert!(!relief.must_close(250, QUEUE));
+        drop(closing);
+        assert!(relief.must_close(250, QUEUE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_files_wait_for_rows_but_not_for_ever() {
+        let relief = Relief::new();
+        assert!(!relief.must_close(100, QUEUE));
+        tokio::time::advance(PATIENCE).await;
+        assert!(relief.must_close(100, QUEUE));
+        // A file that hangs must not keep the queue full.
+        let _hangs = relief.closing(900);
+        assert!(!relief.must_close(100, QUEUE));
+        tokio::time::advance(PATIENCE).await;
+        assert!(relief.must_close(100, QUEUE));
+    }
+}

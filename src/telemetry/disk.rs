@@ -1,0 +1,90 @@
+//! The free space of the file systems that components write to.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use metrics::gauge;
+
+/// The directories, each with how many components write there.
+static WATCHED: LazyLock<Mutex<BTreeMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
+
+/// A directory whose file system is shown until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watched(PathBuf);
+
+/// Shows the free space of the file system of `directory`.
+pub(crate) fn watch(directory: PathBuf) -> Watched {
+    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    *watched.entry(directory.clone()).or_default() += 1;
+    Watched(directory)
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = watched.get_mut(&self.0) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            watched.remove(&self.0);
+            // The recorder forgets no gauge; one that is no number is not on the page.
+            set(&self.0, f64::NAN, f64::NAN);
+        }
+    }
+}
+
+/// Asks all file systems. One on a network may not answer for long, so this must not run where sockets are served.
+pub(super) fn measure() {
+    let directories: Vec<PathBuf> = {
+        let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.keys().cloned().collect()
+    };
+    for directory in directories {
+        let Ok(found) = rustix::fs::statvfs(&directory) else {
+            set(&directory, f64::NAN, f64::NAN);
+            continue;
+        };
+        let bytes = |blocks: u64| blocks as f64 * found.f_frsize as f64;
+        // What only root may use is not free.
+        set(&directory, bytes(found.f_bavail), bytes(found.f_blocks));
+    }
+}
+
+fn set(directory: &Path, free: f64, size: f64) {
+    let labels = [("directory", directory.display().to_string())];
+    gauge!("tributary_disk_free_bytes", &labels).set(free);
+    gauge!("tributary_disk_size_bytes", &labels).set(size);
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn watched_directory_shows_free_space_until_it_is_dropped() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let name = format!("{{directory=\"{}\"}}", directory.path().display());
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || {
+            let value = |metric: &str| -> f64 {
+                let page = recorder.handle().render();
+                let line = format!("{metric}{name} ");
+                let value = page.lines().find_map(|found| found.strip_prefix(&line));
+                value.unwrap().parse().unwrap()
+            };
+            let watched = watch(directory.path().to_owned());
+            measure();
+            let (free, size) = (
+                value("tributary_disk_free_bytes"),
+                value("tributary_disk_size_bytes"),
+            );
+            assert!(0.0 < free && free <= size, "{free} of {size}");
+            drop(watched);
+            assert!(value("tributary_disk_free_bytes").is_nan());
+        });
+    }
+}
