@@ -12,6 +12,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY benches benches
 COPY crates crates
 COPY src src
+COPY config/otel-collector-config.yaml config/
 # As in `--build-arg FEATURES=object-store`.
 ARG FEATURES=""
 ARG TARGETPLATFORM
@@ -41,6 +42,8 @@ COPY config/otel-collector-config.yaml /etc/tributary/config/collector.yaml
 USER 65532:65532
 # In a container localhost is the container's own: nobody would reach it.
 ENV LISTEN=0.0.0.0
+# Where the default configuration has its queue and its files: /var/lib/tributary.
+ENV XDG_STATE_HOME=/var/lib
 # OTLP over gRPC and HTTP, own metrics, health.
 EXPOSE 4317 4318 8888 13133
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["/usr/local/bin/collector", "health", "--timeout=4"]

@@ -287,6 +287,11 @@ pub struct Entry<C: ?Sized + 'static> {
 }
 
 impl<C: ?Sized> Entry<C> {
+    /// Whether this build has it. One that has not knows the name all the same, to say what is missing.
+    pub fn is_built_in(&self) -> bool {
+        self.name != "kafka" || cfg!(feature = "kafka")
+    }
+
     /// Whether it takes the signal.
     pub fn supports(&self, signal: Signal) -> bool {
         self.signals

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod batch;
+pub(crate) mod calls;
 mod chain;
 pub(crate) mod episode;
 mod fan_out;

@@ -7,6 +7,7 @@ mod health;
 mod profiles;
 mod queue;
 mod symbols;
+pub(crate) mod terminal;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -35,7 +36,8 @@ pub enum Invocation {
 /// Receives, processes and exports traces, metrics, logs and profiles.
 ///
 /// Without a sub-command it runs the pipelines of the configuration until it is told to stop:
-/// SIGTERM or SIGINT ends it, SIGHUP reads the configuration again.
+/// SIGTERM or SIGINT ends it, SIGHUP reads the configuration again. Without --config it runs the
+/// default configuration, which is built in.
 #[derive(Debug, Parser)]
 #[command(name = "collector", version)]
 struct Arguments {
@@ -44,42 +46,89 @@ struct Arguments {
     /// Check the configuration and exit, without starting anything.
     #[arg(long)]
     validate: bool,
-    /// How many seconds a shutdown may take to deliver what the collector holds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 25)]
-    drain_timeout: u32,
+    /// How many seconds a shutdown may take to deliver what the collector holds. Default: 25.
+    #[arg(long, value_name = "SECONDS")]
+    drain_timeout: Option<u32>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-#[derive(Debug, Args)]
-struct Common {
+/// How many seconds a shutdown may take unless --drain-timeout says otherwise.
+const DRAIN_TIMEOUT: u32 = 25;
+
+/// Where the configuration is. Every sub-command that reads one takes these options behind its name or before it.
+#[derive(Debug, Clone, Default, Args)]
+struct Locations {
     /// Where the configuration is: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
     /// several times; later ones are laid over earlier ones.
-    #[arg(long, value_name = "LOCATION", global = true)]
+    #[arg(long, value_name = "LOCATION")]
     config: Vec<String>,
     /// One value, laid over all files, as in `service.telemetry.logs.level=debug`. May be given
     /// several times.
-    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Take warnings for errors.
-    #[arg(long, global = true)]
+}
+
+/// A configuration, and how it is looked at.
+#[derive(Debug, Clone, Default, Args)]
+struct Common {
+    #[command(flatten)]
+    locations: Locations,
+    /// Treat warnings as errors.
+    #[arg(long)]
     strict: bool,
     /// Feature gates of the OpenTelemetry Collector, comma-separated; what they switch on is always
     /// on here.
-    #[arg(long, value_name = "GATES", global = true, allow_hyphen_values = true)]
+    #[arg(long, value_name = "GATES", allow_hyphen_values = true)]
     feature_gates: Vec<String>,
+}
+
+impl Common {
+    /// The options before a sub-command and those behind it, together.
+    fn and(mut self, behind: Common) -> Common {
+        self.locations.config.extend(behind.locations.config);
+        self.locations.set.extend(behind.locations.set);
+        self.strict |= behind.strict;
+        self.feature_gates.extend(behind.feature_gates);
+        self
+    }
+
+    fn sources(&self) -> Sources {
+        Sources {
+            configs: self.locations.config.clone(),
+            sets: self.locations.set.clone(),
+        }
+    }
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, Default, Args)]
+struct Shape {
+    /// Print JSON, for scripts.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check the configuration; prints every error with its place, and nothing when there is none.
-    Validate,
+    Validate {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        shape: Shape,
+    },
     /// List the components that are built in.
-    Components,
+    Components {
+        #[command(flatten)]
+        shape: Shape,
+    },
     /// Print the configuration as it is understood: merged, expanded, defaults filled in, secrets
     /// masked.
     #[command(visible_alias = "print-initial-config")]
     PrintConfig {
+        #[command(flatten)]
+        common: Common,
         /// How to write it.
         #[arg(long, value_enum, default_value_t = Format::Yaml)]
         format: Format,
@@ -93,6 +142,8 @@ enum Command {
         /// Where the extension listens.
         #[arg(default_value = "http://localhost:13133/")]
         url: String,
+        #[command(flatten)]
+        shape: Shape,
         #[command(flatten)]
         fetching: fetch::Fetching,
     },
@@ -160,40 +211,48 @@ impl Failure {
 }
 
 fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
-    let Common {
-        config,
-        set,
-        strict,
-        feature_gates,
-    } = arguments.common;
-    for note in gates::check(&feature_gates).map_err(Failure::usage)? {
-        say(&format!("notice: {note}\n"));
-    }
-    let sources = Sources {
-        configs: config,
-        sets: set,
-    };
-    let validate = arguments.validate || matches!(arguments.command, Some(Command::Validate));
+    reject_without_effect(&arguments)?;
+    let before = arguments.common;
     let printed = match arguments.command {
-        None | Some(Command::Validate) if validate => {
-            load(&sources, strict)?;
+        None if arguments.validate => {
+            validate(&before)?;
             String::new()
         }
-        None | Some(Command::Validate) => {
-            require_config(&sources)?;
-            let drain_timeout = Duration::from_secs(arguments.drain_timeout.into());
+        Some(Command::Validate { common, shape }) => {
+            let common = before.and(common);
+            if shape.json {
+                let (found, is_good) = findings(&common)?;
+                return deliver(found.as_bytes(), ExitCode::from(u8::from(!is_good)));
+            }
+            validate(&common)?;
+            String::new()
+        }
+        None => {
+            note_gates(&before)?;
+            let drain_timeout = arguments.drain_timeout.unwrap_or(DRAIN_TIMEOUT);
             return Ok(Invocation::Run(Options {
-                sources,
-                strict,
-                drain_timeout,
+                sources: before.sources(),
+                strict: before.strict,
+                drain_timeout: Duration::from_secs(drain_timeout.into()),
             }));
         }
-        Some(Command::Components) => components::list(),
-        Some(Command::PrintConfig { format }) => print(&load(&sources, strict)?, format)?,
+        Some(Command::Components { shape }) => components::list(shape)?,
+        Some(Command::PrintConfig { common, format }) => {
+            let common = before.and(common);
+            note_gates(&common)?;
+            print(&load(&common.sources(), common.strict)?, format)?
+        }
         Some(Command::Schema) => pretty(&crate::app::config::schema())?,
-        Some(Command::Health { url, fetching }) => health::ask(&url, &fetching)?,
+        Some(Command::Health {
+            url,
+            shape,
+            fetching,
+        }) => {
+            let (answer, code) = health::ask(&url, shape, &fetching)?;
+            return deliver(answer.as_bytes(), ExitCode::from(code));
+        }
         Some(Command::Profiles(command)) => {
-            let outcome = profiles::run(&command, strict);
+            let outcome = profiles::run(&command, before.strict);
             let code = ExitCode::from(outcome.code);
             say(&outcome.notes);
             return deliver(&outcome.output, code);
@@ -204,7 +263,7 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
             return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
         }
         Some(Command::Queue(command)) => {
-            let outcome = queue::run(&command, &sources);
+            let outcome = queue::run(&command, &before.locations);
             say(&outcome.notes);
             return deliver(outcome.output.as_bytes(), ExitCode::from(outcome.code));
         }
@@ -216,6 +275,71 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         }
     };
     deliver(printed.as_bytes(), ExitCode::SUCCESS)
+}
+
+/// Refuses options before a sub-command that does nothing with them: whoever wrote them expects something.
+fn reject_without_effect(arguments: &Arguments) -> Result<(), Failure> {
+    let Some(command) = &arguments.command else {
+        return Ok(());
+    };
+    let common = &arguments.common;
+    let reads = matches!(
+        command,
+        Command::Validate { .. } | Command::PrintConfig { .. }
+    );
+    let drains = matches!(command, Command::Queue(command) if command.reads_configuration());
+    let checks = matches!(command, Command::Profiles(command) if command.is_check());
+    for (option, is_given, acts) in [
+        (
+            "--config",
+            !common.locations.config.is_empty(),
+            reads || drains,
+        ),
+        ("--set", !common.locations.set.is_empty(), reads || drains),
+        ("--strict", common.strict, reads || checks),
+        ("--feature-gates", !common.feature_gates.is_empty(), reads),
+        ("--validate", arguments.validate, false),
+        ("--drain-timeout", arguments.drain_timeout.is_some(), false),
+    ] {
+        if is_given && !acts {
+            return Err(Failure::usage(format!(
+                "{option} has no effect on this sub-command: remove it\n\nFor more information, try '--help'."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Says what is worth saying about feature gates.
+fn note_gates(common: &Common) -> Result<(), Failure> {
+    for note in gates::check(&common.feature_gates).map_err(Failure::usage)? {
+        say(&format!("notice: {note}\n"));
+    }
+    Ok(())
+}
+
+fn validate(common: &Common) -> Result<(), Failure> {
+    note_gates(common)?;
+    let sources = common.sources();
+    require_config(&sources)?;
+    load(&sources, common.strict)?;
+    Ok(())
+}
+
+/// What is found in a configuration as JSON, and whether it can be used.
+fn findings(common: &Common) -> Result<(String, bool), Failure> {
+    gates::check(&common.feature_gates).map_err(Failure::usage)?;
+    let sources = common.sources();
+    require_config(&sources)?;
+    let loaded = crate::app::config::load(&sources, common.strict);
+    let is_good = loaded.config.is_some();
+    let found = serde_json::json!({
+        "valid": is_good,
+        "errors": loaded.report.errors(),
+        "warnings": loaded.report.warnings(),
+        "findings": loaded.report.to_json(),
+    });
+    Ok((pretty(&found)?, is_good))
 }
 
 /// Prints to stdout.
@@ -235,9 +359,8 @@ fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
 
 /// Loads the configuration and says what was found in it.
 fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
-    require_config(sources)?;
     let loaded = crate::app::config::load(sources, strict);
-    let text = loaded.report.render();
+    let text = loaded.report.render_for(terminal::has_colours());
     match loaded.config {
         Some(config) => {
             say(&text);
@@ -249,7 +372,7 @@ fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
 
 fn require_config(sources: &Sources) -> Result<(), Failure> {
     if sources.configs.is_empty() {
-        let text = "no configuration: name a file, as in `collector --config=config.yaml`\n\n\
+        let text = "nothing to check: name a file, as in `collector validate --config=config.yaml`\n\n\
                     For more information, try '--help'.";
         return Err(Failure::usage(text.to_owned()));
     }

@@ -1,5 +1,6 @@
 //! The life of the process: start, reload, drain.
 
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::app::cli::terminal;
 use crate::app::config::Config;
 use crate::app::graph::{Graph, describe};
 use crate::app::{allocator, code_pages};
@@ -37,6 +39,9 @@ pub struct Options {
     pub drain_timeout: Duration,
 }
 
+/// How often a shutdown says what it still waits for.
+const PROGRESS: Duration = Duration::from_secs(5);
+
 /// How much of the machine's (or cgroup's) memory telemetry may take when no `memory_limiter` says it.
 const DEFAULT_BUDGET_SHARE: u64 = 2;
 
@@ -58,7 +63,7 @@ pub async fn run(options: Options) -> ExitCode {
         say(&loaded.report, None);
         return ExitCode::FAILURE;
     };
-    let logs = match Logs::install(&config.service.telemetry.logs) {
+    let logs = match Logs::install(&config.service.telemetry) {
         Ok(logs) => logs,
         Err(error) => {
             eprintln!("Error: {error}");
@@ -96,7 +101,8 @@ fn warn_of_root() {
 fn say(report: &Report, logs: Option<&Logs>) {
     if !logs.is_some_and(Logs::is_json) {
         // Where nobody reads any more, that is no reason to end a process that works.
-        let _ = std::io::stderr().write_all(report.render().as_bytes());
+        let text = report.render_for(terminal::has_colours());
+        let _ = std::io::stderr().write_all(text.as_bytes());
         return;
     }
     for (found, place) in report.findings() {
@@ -175,28 +181,31 @@ impl Service {
 
     async fn serve(mut self, mut signals: Signals) -> ExitCode {
         let panicked = self.panicked.clone();
-        let by_panic = loop {
+        // The signal that ends the process; none if a panic does.
+        let signal = loop {
             tokio::select! {
                 _ = signals.hang_up.recv() => self.reload().await,
-                _ = signals.terminate.recv() => break false,
-                _ = signals.interrupt.recv() => break false,
-                () = panicked.happened.notified() => break true,
+                _ = signals.terminate.recv() => break Some("SIGTERM"),
+                _ = signals.interrupt.recv() => break Some("SIGINT"),
+                () = panicked.happened.notified() => break None,
                 Some(left) = self.retired.join_next() => self.lost += left.unwrap_or_default(),
             }
         };
-        if by_panic {
+        if let Some(signal) = signal {
+            info!(signal, "Received signal from OS. Starting shutdown...");
+            self.host.health.set_phase(Phase::Stopping);
+        } else {
             error!(
                 place = panicked.place.get().map(String::as_str),
                 "A stage has panicked: this is a defect of the collector, please report it. Ending the process; what \
                  it holds is delivered first."
             );
-        } else {
-            info!("Received signal from OS. Starting shutdown...");
-            self.host.health.set_phase(Phase::Stopping);
         }
         let health = self.host.health.clone();
+        let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
         let left = tokio::select! {
             left = self.shut_down() => left,
+            never = waiting => match never {},
             () = signals.again() => {
                 error!("Received a second signal. Ending at once; what was held is lost.");
                 return ExitCode::FAILURE;
@@ -241,7 +250,7 @@ impl Service {
         graph.adopt(&mut self.graph);
         self.host.budget.reset_limit(default_budget());
         graph.start();
-        if let Err(error) = self.logs.apply(&config.service.telemetry.logs) {
+        if let Err(error) = self.logs.apply(&config.service.telemetry) {
             error!(%error, "Logs go where they went before.");
         }
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
@@ -287,6 +296,26 @@ impl Service {
             endpoint.shutdown().await;
         }
         left
+    }
+}
+
+/// Logs what a shutdown waits for, at once and then every few seconds.
+async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Infallible {
+    let deadline = Instant::now() + drain_timeout;
+    let mut every = tokio::time::interval(PROGRESS);
+    loop {
+        every.tick().await;
+        let held = exposition.in_flight();
+        if held.is_empty() {
+            continue;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        info!(
+            seconds_left = left.as_secs(),
+            "Waiting for items in flight: {}. A second signal (Ctrl-C) ends the collector at once; items that no queue on \
+             disk keeps are lost then.",
+            held.join(", ")
+        );
     }
 }
 

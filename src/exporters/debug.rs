@@ -6,6 +6,7 @@ mod normal;
 mod output;
 mod profiles;
 mod sampler;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -37,7 +38,8 @@ use tributary_otlp::{Decoded, Signal};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How much is printed: `basic` (counts, one line per batch), `normal` (one line per item as
-    /// well) or `detailed` (everything). Default `basic`.
+    /// well), `detailed` (everything, in the Collector's text) or `resolved` (the same, but profiles with
+    /// the names of functions in the place of tables; the Collector has no such value). Default `basic`.
     pub verbosity: Verbosity,
     /// How many batches of each signal are printed in every second before sampling begins. Default
     /// 2.
@@ -60,6 +62,7 @@ pub struct Config {
 /// How much is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&["Basic", "BASIC", "Normal", "NORMAL", "Detailed", "DETAILED"]))]
 pub enum Verbosity {
     /// Counts, one line per batch.
     #[default]
@@ -68,14 +71,17 @@ pub enum Verbosity {
     /// Counts, and one line per item.
     #[serde(alias = "Normal", alias = "NORMAL")]
     Normal,
-    /// Counts, and everything that the telemetry says.
+    /// Counts, and everything that the telemetry says, in the Collector's text.
     #[serde(alias = "Detailed", alias = "DETAILED")]
     Detailed,
+    /// The same, but of profiles the heaviest samples, with the names of functions in the place of indices.
+    Resolved,
 }
 
 /// The levels that the old key `loglevel` took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&["DEBUG", "INFO", "warning", "WARN", "ERROR", "dpanic", "panic", "fatal"]))]
 pub enum LogLevel {
     /// As `verbosity: detailed`.
     #[serde(alias = "DEBUG")]
@@ -284,10 +290,11 @@ pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
     let printed = match (verbosity, decoded) {
         (Verbosity::Basic, _) => Ok(()),
         (Verbosity::Normal, decoded) => normal::render(&mut out, decoded),
-        (Verbosity::Detailed, Decoded::Traces(request)) => detailed::traces(&mut out, request),
-        (Verbosity::Detailed, Decoded::Metrics(request)) => detailed::metrics(&mut out, request),
-        (Verbosity::Detailed, Decoded::Logs(request)) => detailed::logs(&mut out, request),
-        (Verbosity::Detailed, Decoded::Profiles(request)) => profiles::detailed(&mut out, request),
+        (_, Decoded::Traces(request)) => detailed::traces(&mut out, request),
+        (_, Decoded::Metrics(request)) => detailed::metrics(&mut out, request),
+        (_, Decoded::Logs(request)) => detailed::logs(&mut out, request),
+        (Verbosity::Detailed, Decoded::Profiles(request)) => tables::profiles(&mut out, request),
+        (Verbosity::Resolved, Decoded::Profiles(request)) => profiles::resolved(&mut out, request),
     };
     if printed.is_err() {
         out.push_str("... and more, which is left out: the text is longer than 64MiB\n");

@@ -7,7 +7,7 @@ mod config;
 pub use config::{Balancer, Compression, Config, Keepalive};
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, TE, USER_AGENT};
@@ -20,6 +20,7 @@ use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unl
 use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
 use crate::pipeline::batch::Code;
+use crate::pipeline::calls::CallMetrics;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
 use futures_util::future::BoxFuture;
@@ -72,6 +73,7 @@ pub(super) struct Exporter {
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,
     compressor: Option<Compressor>,
+    calls: CallMetrics,
 }
 
 impl Config {
@@ -148,6 +150,7 @@ impl Exporter {
             headers,
             auth,
             compressor,
+            calls: CallMetrics::of_client(target.host, target.port),
         })
     }
 
@@ -217,7 +220,13 @@ impl queue::Sender for Exporter {
         Box::pin(async move {
             let auth = self.auth.as_deref();
             let version = auth.map_or(0, ClientAuthenticator::version);
-            unless_renewed(auth, version, self.call(batch).await)
+            let began = Instant::now();
+            let result = self.call(batch).await;
+            let code = result
+                .as_ref()
+                .map_or_else(|error| error.code, |_| Code::Ok);
+            self.calls.ended(batch.signal, code, began.elapsed());
+            unless_renewed(auth, version, result)
         })
     }
 }

@@ -48,11 +48,30 @@ pub struct Config {
     /// The path to answer on. One that ends in `/` stands for everything below it, too, so `/` is every path.
     pub path: String,
     /// Bodies to answer with instead of the JSON that says what is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub response_body: Option<ResponseBody>,
     /// How long an exporter may fail, from its first failed attempt on, without delivering anything until its pipelines
     /// count as unhealthy.
     /// `0s` means never: then only starting, stopping and a stage that panicked are unhealthy.
     pub recovery_duration: Duration,
+    /// The Collector's older way to count failures of exporters. Accepted, without an effect: `recovery_duration` says when
+    /// exporters count as unhealthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check_collector_pipeline: Option<CheckCollectorPipeline>,
+}
+
+/// The Collector's older way to count failures of exporters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckCollectorPipeline {
+    /// Without an effect; `true` gives a warning.
+    pub enabled: bool,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    /// Without an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exporter_failure_threshold: Option<u32>,
 }
 
 /// What to answer instead of JSON.
@@ -75,6 +94,7 @@ impl Default for Config {
             path: "/".to_owned(),
             response_body: None,
             recovery_duration: Duration::secs(300),
+            check_collector_pipeline: None,
         }
     }
 }
@@ -88,6 +108,13 @@ impl Validate for Config {
             problems.within("tls", tls);
         }
         problems.within("limits", &self.limits);
+        let pipeline = self.check_collector_pipeline.as_ref();
+        if pipeline.is_some_and(|check| check.enabled) {
+            problems.warning(
+                &["check_collector_pipeline"],
+                "has no effect: `recovery_duration` says when exporters count as unhealthy; remove it",
+            );
+        }
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
         auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
     }

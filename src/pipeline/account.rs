@@ -1,6 +1,8 @@
 //! What pipelines, exporters and connectors count: accounts in items.
 
-use metrics::{Counter, Gauge, counter, gauge};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
@@ -137,6 +139,7 @@ impl Account {
 pub struct ProcessorMetrics {
     incoming: Counter,
     outgoing: Counter,
+    internal: Histogram,
 }
 
 impl ProcessorMetrics {
@@ -152,12 +155,22 @@ impl ProcessorMetrics {
         ProcessorMetrics {
             incoming: items("incoming"),
             outgoing: items("outgoing"),
+            internal: histogram!(
+                "otelcol_processor_internal_duration",
+                "processor" => processor.to_string(),
+                "otel_signal" => signal.name()
+            ),
         }
     }
 
     /// Items entered the processor.
     pub fn incoming(&self, items: usize) {
         self.incoming.increment(items as u64);
+    }
+
+    /// The processor worked on a batch for so long.
+    pub fn worked(&self, time: Duration) {
+        self.internal.record(time.as_secs_f64());
     }
 
     /// Items left the processor for the next stage.

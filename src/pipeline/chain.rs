@@ -1,6 +1,7 @@
 //! The inside of a pipeline: its entry, its processors, its exit. Each counts what passes, so no component has to.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Consumer, Processor};
 use crate::pipeline::account::{Account, DropReason, ProcessorMetrics};
@@ -108,7 +109,10 @@ impl Consumer for Chain {
             for (processor, metrics) in &self.processors {
                 let Some(batch) = left else { break };
                 metrics.incoming(batch.items());
-                left = processor.process(batch)?;
+                let began = Instant::now();
+                let processed = processor.process(batch);
+                metrics.worked(began.elapsed());
+                left = processed?;
                 metrics.outgoing(left.as_ref().map_or(0, Batch::items));
             }
             let after = left.as_ref().map_or(0, Batch::items);

@@ -122,7 +122,8 @@ impl Validate for Config {
         }
         for (at, text) in self.conditions.iter().enumerate() {
             if let Err(mistake) = conditions::condition(text) {
-                problems.error(&["conditions", &at.to_string()], mistake);
+                let path = ["conditions", &at.to_string()];
+                problems.error_within(&path, mistake.characters(text), mistake.in_text(text));
             }
         }
         partition::Keys::validate(&self.metadata_keys, problems);

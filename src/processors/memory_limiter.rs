@@ -46,18 +46,49 @@ pub struct Config {
     pub limit_percentage: u32,
     /// How far below the hard limit data is refused, as a percentage like `limit_percentage`. Default: a fifth of it.
     pub spike_limit_percentage: u32,
-    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    #[serde(skip_serializing_if = "is_zero")]
     pub min_gc_interval_when_soft_limited: Duration,
-    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    #[serde(skip_serializing_if = "is_zero")]
     pub min_gc_interval_when_hard_limited: Duration,
-    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    #[serde(skip_serializing_if = "is_zero")]
     pub max_gc_interval_when_soft_limited: Duration,
-    /// Accepted because files for the Collector have it. There is no garbage collector here.
+    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    #[serde(skip_serializing_if = "is_zero")]
     pub max_gc_interval_when_hard_limited: Duration,
+}
+
+fn is_zero(duration: &Duration) -> bool {
+    duration.is_zero()
 }
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
+        for (key, interval) in [
+            (
+                "min_gc_interval_when_soft_limited",
+                self.min_gc_interval_when_soft_limited,
+            ),
+            (
+                "min_gc_interval_when_hard_limited",
+                self.min_gc_interval_when_hard_limited,
+            ),
+            (
+                "max_gc_interval_when_soft_limited",
+                self.max_gc_interval_when_soft_limited,
+            ),
+            (
+                "max_gc_interval_when_hard_limited",
+                self.max_gc_interval_when_hard_limited,
+            ),
+        ] {
+            if !interval.is_zero() {
+                let message = "has no effect: memory is counted, and there is no garbage collector; remove it";
+                problems.warning(&[key], message);
+            }
+        }
         if self.limit_mib == 0 && self.limit_percentage == 0 {
             problems.error(
                 &[],

@@ -35,6 +35,8 @@ impl ReceiverMetrics {
                 false => Counter::noop(),
             })
         };
+        // For the Collector's dashboards, as its own 0: whatever fails here is a refusal.
+        let _ = each("failed");
         ReceiverMetrics {
             refusals: Refusals::new(receiver, transport),
             accepted: each("accepted"),

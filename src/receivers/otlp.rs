@@ -23,6 +23,7 @@ use self::http::Http;
 use self::intake::Intake;
 use crate::component::auth;
 use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::pipeline::calls::CallMetrics;
 use crate::pipeline::episode::Episode;
 use crate::pipeline::{Component, Undelivered};
 use crate::receivers::metrics::ReceiverMetrics;
@@ -87,6 +88,7 @@ impl ReceiverConfig for Config {
                 ),
                 guard: auth::guard(grpc.auth.as_ref(), cx, &owner)
                     .map_err(|error| within("grpc", error))?,
+                calls: CallMetrics::of_server(),
             };
             let mut options = grpc_options(grpc);
             options.tls = tls_source(&grpc.tls, options.protocol, &owner)

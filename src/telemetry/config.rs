@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
 use crate::component::auth::Auth;
+use crate::exporters::prometheus::matches;
 use tributary_config::units::{Duration, Endpoint, Section};
 use tributary_config::{ExtensionUse, Problems, Validate};
 use tributary_net::server::Limits;
@@ -56,9 +57,12 @@ pub struct LogsConfig {
     /// ten seconds, and of any kind above the level `debug` a thousand lines in ten seconds are logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// The Collector's name of the source line. Here lines carry none, so only `true` is true.
+    /// Leave the place in the source (`caller`) out of JSON lines; lines for people have none. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_caller: Option<bool>,
+    /// Leave what describes the process (`resource`) out of JSON lines; lines for people have none. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_zap_resource: Option<bool>,
     /// The Collector's stack traces. Here lines carry none, so only `true` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_stacktrace: Option<bool>,
@@ -122,6 +126,7 @@ impl JsonSchema for Unread {
 /// How severe a log line must be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&["DEBUG", "INFO", "WARN", "ERROR"]))]
 pub enum LogLevel {
     /// Everything, for finding faults.
     #[serde(alias = "DEBUG")]
@@ -180,6 +185,7 @@ pub struct MetricsConfig {
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&["None", "Basic", "Normal", "Detailed"]))]
 pub enum MetricsLevel {
     /// Nothing.
     #[serde(alias = "None")]
@@ -201,6 +207,7 @@ pub enum MetricsLevel {
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsReader {
     /// Metrics are fetched from here.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullReader>,
     /// Metrics are sent from here. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -241,6 +248,31 @@ pub struct PrometheusReader {
     /// No `otel_scope_*` labels. Only `true`, the Collector's default, is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_scope_info: Option<bool>,
+    /// Which attributes of `resource` are labels of all series. They are labels of `target_info` anyway. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_resource_constant_labels: Option<ResourceLabels>,
+}
+
+/// Chooses attributes by their keys. In a pattern, `*` stands for any text and `?` for any character.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourceLabels {
+    /// Patterns of those that become labels. Default: none, or, with `excluded`, all others.
+    pub included: Vec<String>,
+    /// Patterns of those that do not, whatever `included` says. Default: none.
+    pub excluded: Vec<String>,
+}
+
+impl ResourceLabels {
+    /// Whether the attribute becomes a label.
+    pub fn has(&self, key: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, key));
+        let is_included = match (self.included.is_empty(), self.excluded.is_empty()) {
+            (true, is_none) => !is_none,
+            (false, _) => any(&self.included),
+        };
+        is_included && !any(&self.excluded)
+    }
 }
 
 impl Default for LogsConfig {
@@ -253,6 +285,7 @@ impl Default for LogsConfig {
             error_output_paths: None,
             sampling: None,
             disable_caller: None,
+            disable_zap_resource: None,
             disable_stacktrace: None,
             development: None,
             processors: Vec::new(),
@@ -279,6 +312,7 @@ impl Default for PrometheusReader {
             without_units: None,
             without_type_suffix: None,
             without_scope_info: None,
+            with_resource_constant_labels: None,
         }
     }
 }
@@ -291,6 +325,19 @@ impl MetricsConfig {
         pulls
             .take(1)
             .any(|pull| pull.exporter.prometheus.without_type_suffix == Some(false))
+    }
+
+    /// Which attributes of the process are labels of all series.
+    pub fn labels(&self) -> ResourceLabels {
+        let reader = self.readers.iter().flatten().next();
+        let pull = reader.and_then(|reader| reader.pull.as_ref());
+        let labels = pull.and_then(|pull| {
+            pull.exporter
+                .prometheus
+                .with_resource_constant_labels
+                .clone()
+        });
+        labels.unwrap_or_default()
     }
 
     /// Where own metrics are served; `None` when they are switched off.
@@ -357,12 +404,6 @@ impl Validate for LogsConfig {
             "error_output_paths",
             self.error_output_paths.as_ref().is_some_and(elsewhere),
             "errors of the logger itself go to stderr",
-        );
-        let caller = self.disable_caller == Some(false);
-        no_effect(
-            "disable_caller",
-            caller,
-            "lines do not name their place in the source",
         );
         let stack = self.disable_stacktrace == Some(false);
         no_effect("disable_stacktrace", stack, "lines carry no stack traces");

@@ -8,10 +8,11 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::Instant;
 
-use super::exposition::{Exposition, with_totals};
+use super::exposition::{Exposition, labelled, with_totals};
 use crate::component::auth;
 use crate::component::identity::resource;
 use crate::component::{BuildContext, Extensions, Host};
+use crate::telemetry::config::ResourceLabels;
 use crate::telemetry::config::{MetricsLevel, TelemetryConfig};
 use tributary_config::{ComponentId, InvalidId};
 use tributary_memory::Budget;
@@ -71,6 +72,7 @@ impl MetricsEndpoint {
                 (metrics.level, metrics.has_type_suffix()),
                 host.budget.clone(),
                 resource(&config.resource),
+                metrics.labels(),
             ),
         };
         let bound = host
@@ -94,7 +96,10 @@ fn handler(
     (level, has_type_suffix): (MetricsLevel, bool),
     budget: Arc<Budget>,
     resource: Vec<(String, String)>,
+    labels: ResourceLabels,
 ) -> SimpleHandler {
+    let constant = resource.iter().filter(|(key, _)| labels.has(key));
+    let constant: Vec<_> = constant.cloned().collect();
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
@@ -102,7 +107,7 @@ fn handler(
                 if has_type_suffix {
                     page = with_totals(&page);
                 }
-                let mut response = Response::new(Full::from(page));
+                let mut response = Response::new(Full::from(labelled(page, &constant)));
                 response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
                 response
             }

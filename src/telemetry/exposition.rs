@@ -27,6 +27,12 @@ const BYTES: [f64; 13] = [
 const SECONDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
+/// Those of calls in seconds: what the Collector's instrumentation has.
+const CALLS: [f64; 14] = [
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+];
+/// Those of durations in seconds, from a microsecond: a processor that looks at bytes takes little more.
+const DURATIONS: [f64; 10] = [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0];
 /// Those of latencies in milliseconds: the defaults of OpenTelemetry's SDKs.
 const MILLISECONDS: [f64; 15] = [
     0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2.5e3, 5e3, 7.5e3, 1e4,
@@ -46,6 +52,8 @@ impl Exposition {
             .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?
             .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &ITEMS)?
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+            .set_buckets_for_metric(Matcher::Suffix("_internal_duration".to_owned()), &DURATIONS)?
+            .set_buckets_for_metric(Matcher::Suffix("_call_duration".to_owned()), &CALLS)?
             .set_buckets_for_metric(
                 Matcher::Suffix("_backend_latency".to_owned()),
                 &MILLISECONDS,
@@ -79,6 +87,11 @@ impl Exposition {
         }
     }
 
+    /// Exporters and connectors that hold items, each with how many, as in `exporter otlp_grpc (traces): 12`.
+    pub fn in_flight(&self) -> Vec<String> {
+        holders(&self.handle.render())
+    }
+
     /// The page, in Prometheus' text format, with what belongs to `level`. `resource` becomes the labels of
     /// `target_info`.
     pub fn render(
@@ -106,23 +119,9 @@ impl Exposition {
             process::line(&mut page, &name, "gauge", meaning, bytes as f64);
         }
         page.push_str("# HELP target_info Target metadata\n# TYPE target_info gauge\ntarget_info{");
-        for (at, (key, value)) in resource.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let key: String = key
-                .chars()
-                .map(|c| {
-                    if c.is_ascii_alphanumeric() || c == '_' {
-                        c
-                    } else {
-                        '_'
-                    }
-                })
-                .collect();
-            let value = escaped(value);
-            let _ = write!(page, "{comma}{key}=\"{value}\"");
-        }
+        page.push_str(&labels(resource));
         page.push_str("} 1\n");
-        page
+        ordered(&page)
     }
 }
 
@@ -161,8 +160,109 @@ pub(super) fn with_totals(page: &str) -> String {
     with
 }
 
+/// Attributes as labels, with commas between them.
+fn labels(attributes: &[(String, String)]) -> String {
+    let allowed = |c: char| match c.is_ascii_alphanumeric() {
+        true => c,
+        false => '_',
+    };
+    let labels = attributes.iter().map(|(key, value)| {
+        let key: String = key.chars().map(allowed).collect();
+        format!("{key}=\"{}\"", escaped(value))
+    });
+    labels.collect::<Vec<_>>().join(",")
+}
+
+/// The page with these attributes as labels of every series that has no such label of its own.
+pub(super) fn labelled(page: String, attributes: &[(String, String)]) -> String {
+    if attributes.is_empty() {
+        return page;
+    }
+    let constant = labels(attributes);
+    let mut out = String::with_capacity(page.len() * 2);
+    for line in page.split_inclusive('\n') {
+        if line.starts_with('#') || line.starts_with("target_info") {
+            out.push_str(line);
+        } else if let Some((name, rest)) = line.split_once('{') {
+            let _ = write!(out, "{name}{{{constant},{rest}");
+        } else if let Some((name, value)) = line.split_once(' ') {
+            let _ = write!(out, "{name}{{{constant}}} {value}");
+        }
+    }
+    out
+}
+
+/// The page with its metrics, and the series of each, in one order: the recorder's is another one at every start.
+fn ordered(page: &str) -> String {
+    let mut metrics: Vec<Vec<&str>> = Vec::new();
+    for line in page.split_inclusive('\n').filter(|line| *line != "\n") {
+        let begins = line.starts_with("# HELP ")
+            || line.starts_with("# TYPE ")
+                && !metrics
+                    .last()
+                    .is_some_and(|metric| metric.len() == 1 && metric[0].starts_with("# HELP "));
+        match metrics.last_mut() {
+            Some(metric) if !begins => metric.push(line),
+            _ => metrics.push(vec![line]),
+        }
+    }
+    let name = |metric: &[&str]| {
+        let first = metric.first().copied().unwrap_or_default();
+        first.split(' ').nth(2).unwrap_or_default().to_owned()
+    };
+    metrics.sort_by_cached_key(|metric| name(metric));
+    for metric in &mut metrics {
+        // Stable: the buckets of a histogram stay as they are.
+        metric.sort_by_cached_key(|line| series(line));
+    }
+    metrics.concat().concat()
+}
+
+/// What orders the lines of a metric: comments first, then the labels, but for the bound of a bucket.
+fn series(line: &str) -> (bool, String) {
+    if line.starts_with('#') {
+        return (false, String::new());
+    }
+    let labels = line
+        .split_once('{')
+        .and_then(|(_, rest)| rest.rsplit_once('}'));
+    let mut labels = labels.map_or("", |(labels, _)| labels).to_owned();
+    if let Some(begin) = labels.rfind("le=\"") {
+        labels.truncate(begin);
+    }
+    (true, labels.trim_end_matches(',').to_owned())
+}
+
+/// The metric that counts what exporters hold.
+const EXPORTERS: &str = "tributary_exporter_in_flight_items{";
+/// The same of connectors.
+const CONNECTORS: &str = "tributary_connector_in_flight_items{";
+
+/// Who holds how many items, by a page of metrics.
+fn holders(page: &str) -> Vec<String> {
+    let mut holders: Vec<String> = page.lines().filter_map(holder).collect();
+    holders.sort_unstable();
+    holders
+}
+
+fn holder(line: &str) -> Option<String> {
+    let (kind, rest) = match line.strip_prefix(EXPORTERS) {
+        Some(rest) => ("exporter", rest),
+        None => ("connector", line.strip_prefix(CONNECTORS)?),
+    };
+    let (labels, value) = rest.rsplit_once("} ")?;
+    let items: f64 = value.parse().ok()?;
+    let label = |name: &str| {
+        let (_, after) = labels.split_once(&format!("{name}=\""))?;
+        after.split_once('"').map(|(value, _)| value)
+    };
+    let id = label(kind)?;
+    let signal = label("data_type").map(|signal| format!(" ({signal})"));
+    (items >= 1.0).then(|| format!("{kind} {id}{}: {items}", signal.unwrap_or_default()))
+}
+
 /// Metrics that are shown from a level on; all others are always. The levels are the Collector's.
-const LEVELS: [(&str, MetricsLevel); 3] = [
+const LEVELS: [(&str, MetricsLevel); 5] = [
     (
         "otelcol_processor_batch_batch_send_size_bytes",
         MetricsLevel::Detailed,
@@ -172,6 +272,11 @@ const LEVELS: [(&str, MetricsLevel); 3] = [
         MetricsLevel::Detailed,
     ),
     ("otelcol_processor_batch_", MetricsLevel::Normal),
+    (
+        "otelcol_processor_internal_duration",
+        MetricsLevel::Detailed,
+    ),
+    ("rpc_", MetricsLevel::Detailed),
 ];
 
 /// The page without the metrics of higher levels, and without gauges that are no number: what they were about is gone,
@@ -220,6 +325,43 @@ mod tests {
                         # TYPE sent_spans_total counter\nsent_spans_total{exporter=\"sent_spans\"} 1\n\
                         sent_spans_total 2\n# TYPE size gauge\nsize 3\n# TYPE seen_total counter\nseen_total 4\n";
         assert_eq!(with_totals(page), expected);
+    }
+
+    #[test]
+    fn page_with_items_in_flight_names_their_holders() {
+        let page = "tributary_exporter_in_flight_items{exporter=\"otlp_grpc/a\",data_type=\"logs\"} 41600\n\
+                    tributary_exporter_in_flight_items{exporter=\"file\",data_type=\"logs\"} 0\n\
+                    tributary_connector_in_flight_items{connector=\"profile_metrics\"} 7\n";
+        assert_eq!(
+            holders(page),
+            [
+                "connector profile_metrics: 7",
+                "exporter otlp_grpc/a (logs): 41600"
+            ]
+        );
+    }
+
+    #[test]
+    fn attributes_are_labels_of_every_series() {
+        let page =
+            "# TYPE a counter\na 1\nb{x=\"1\"} 2\ntarget_info{service_name=\"s\"} 1\n".to_owned();
+        let attributes = [("service.name".to_owned(), "s".to_owned())];
+        assert_eq!(
+            labelled(page, &attributes),
+            "# TYPE a counter\na{service_name=\"s\"} 1\nb{service_name=\"s\",x=\"1\"} 2\n\
+             target_info{service_name=\"s\"} 1\n"
+        );
+    }
+
+    #[test]
+    fn page_has_one_order_whatever_the_recorder_has() {
+        let page = "# HELP b B\n# TYPE b histogram\nb_bucket{x=\"2\",le=\"5\"} 1\nb_bucket{x=\"2\",le=\"10\"} 1\n\
+                    b_sum{x=\"2\"} 3\nb_count{x=\"2\"} 1\nb_bucket{x=\"1\",le=\"5\"} 1\nb_sum{x=\"1\"} 3\n\n\
+                    # TYPE a counter\na{y=\"2\"} 1\na{y=\"1\"} 1\n\n";
+        let expected = "# TYPE a counter\na{y=\"1\"} 1\na{y=\"2\"} 1\n# HELP b B\n# TYPE b histogram\n\
+                        b_bucket{x=\"1\",le=\"5\"} 1\nb_sum{x=\"1\"} 3\nb_bucket{x=\"2\",le=\"5\"} 1\n\
+                        b_bucket{x=\"2\",le=\"10\"} 1\nb_sum{x=\"2\"} 3\nb_count{x=\"2\"} 1\n";
+        assert_eq!(ordered(page), expected);
     }
 
     #[test]

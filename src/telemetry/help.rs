@@ -23,6 +23,10 @@ pub(crate) fn describe() {
                 "processor_memory_limiter_refused",
                 "that the memory limiter refused",
             ),
+            (
+                "receiver_failed",
+                "that failed in the receiver itself; always 0, as refusals are counted by `refused`",
+            ),
             ("exporter_sent", "sent to the destination"),
             (
                 "exporter_send_failed",
@@ -428,6 +432,22 @@ pub(crate) fn describe() {
         (
             "otelcol_loadbalancer_backend_latency",
             "How long requests to a member took, in milliseconds",
+        ),
+    ] {
+        describe_histogram!(name, meaning);
+    }
+    for (name, meaning) in [
+        (
+            "otelcol_processor_internal_duration",
+            "Time in seconds that the processor worked on a batch",
+        ),
+        (
+            "rpc_server_call_duration",
+            "Time in seconds that incoming gRPC calls took",
+        ),
+        (
+            "rpc_client_call_duration",
+            "Time in seconds that outgoing gRPC calls took",
         ),
     ] {
         describe_histogram!(name, meaning);

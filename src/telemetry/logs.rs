@@ -20,7 +20,9 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::telemetry::config::{LogEncoding, LogLevel, LogsConfig, Sampling};
+use crate::app::cli::terminal;
+use crate::component::identity::resource;
+use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {
@@ -35,6 +37,12 @@ struct Style {
     outputs: Outputs,
     json: bool,
     initial: Map<String, Value>,
+    /// What describes the process, on every JSON line.
+    resource: Option<Value>,
+    /// Whether JSON lines name their place in the source.
+    has_caller: bool,
+    /// Whether levels have colours.
+    has_colours: bool,
     threshold: Level,
     sampling: Option<Sampling>,
 }
@@ -44,7 +52,7 @@ impl Logs {
     ///
     /// # Errors
     /// When a file of `output_paths` cannot be opened; the message names it.
-    pub fn install(config: &LogsConfig) -> io::Result<Logs> {
+    pub fn install(config: &TelemetryConfig) -> io::Result<Logs> {
         let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
         let subscriber = tracing_subscriber::registry().with(layer(style.clone()));
         let _ = tracing::subscriber::set_global_default(subscriber);
@@ -60,18 +68,27 @@ impl Logs {
     ///
     /// # Errors
     /// When a file of `output_paths` cannot be opened; everything stays as it was.
-    pub fn apply(&self, config: &LogsConfig) -> io::Result<()> {
+    pub fn apply(&self, config: &TelemetryConfig) -> io::Result<()> {
         self.style.store(Arc::new(Style::new(config)?));
         Ok(())
     }
 }
 
 impl Style {
-    fn new(config: &LogsConfig) -> io::Result<Style> {
+    fn new(telemetry: &TelemetryConfig) -> io::Result<Style> {
+        let config = &telemetry.logs;
+        let attributes = || {
+            let attributes = resource(&telemetry.resource).into_iter();
+            attributes.map(|(key, value)| (key, value.into())).collect()
+        };
         let outputs = config.output_paths.iter().map(|path| Output::open(path));
         Ok(Style {
             outputs: Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into()),
             json: config.encoding == LogEncoding::Json,
+            resource: (config.disable_zap_resource != Some(true))
+                .then(|| Value::Object(attributes())),
+            has_caller: config.disable_caller != Some(true),
+            has_colours: config.output_paths == ["stderr"] && terminal::has_colours(),
             initial: config
                 .initial_fields
                 .iter()
@@ -252,16 +269,40 @@ where
             let mut line = Map::new();
             line.insert("level".to_owned(), level.into());
             line.insert("ts".to_owned(), time.into());
+            let caller = caller(event.metadata()).filter(|_| style.has_caller);
+            if let Some(caller) = caller {
+                line.insert("caller".to_owned(), caller.into());
+            }
             line.insert("msg".to_owned(), fields.message.into());
+            if let Some(resource) = &style.resource {
+                line.insert("resource".to_owned(), resource.clone());
+            }
             line.append(&mut fields.rest);
             return writeln!(writer, "{}", Value::Object(line));
         }
+        // Red, yellow and blue: what zap's colours are.
+        let colour = match *event.metadata().level() {
+            Level::ERROR => "31",
+            Level::WARN => "33",
+            _ => "34",
+        };
+        let level = match style.has_colours {
+            true => format!("\x1b[{colour}m{level}\x1b[0m"),
+            false => level.to_owned(),
+        };
         write!(writer, "{time}\t{level}\t{}", fields.message)?;
         if !fields.rest.is_empty() {
             write!(writer, "\t{}", Value::Object(fields.rest))?;
         }
         writeln!(writer)
     }
+}
+
+/// Where in the source a line is written, as in `queue/delivery.rs:93`.
+fn caller(metadata: &Metadata<'_>) -> Option<String> {
+    let file = metadata.file()?;
+    let file = file.rsplit_once("src/").map_or(file, |(_, file)| file);
+    Some(format!("{file}:{}", metadata.line()?))
 }
 
 struct Fields {
@@ -312,9 +353,13 @@ mod tests {
     /// What is written of `lines` calls of `log`.
     fn written(lines: usize, log: impl Fn()) -> usize {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let config = LogsConfig {
+        let logs = LogsConfig {
             output_paths: vec![file.path().to_str().unwrap().to_owned()],
             ..LogsConfig::default()
+        };
+        let config = TelemetryConfig {
+            logs,
+            ..TelemetryConfig::default()
         };
         let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
         let subscriber = tracing_subscriber::registry().with(layer(style));
@@ -340,5 +385,49 @@ mod tests {
         Output::open(path.to_str().unwrap()).unwrap();
         let mode = std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o137, 0, "{mode:o}");
+    }
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The line that a configuration makes of an event.
+    fn line(yaml: &str) -> Value {
+        let config: TelemetryConfig = serde_yaml::from_str(yaml).unwrap();
+        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(move || writer.clone())
+            .event_format(Shape(style));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || tracing::info!(answer = 42, "hello"));
+        let bytes = captured.0.lock().unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn json_line_has_resource_and_caller_unless_disabled() {
+        let all = line("{logs: {encoding: json}, resource: {service.name: shop}}");
+        assert_eq!(all["resource"]["service.name"], "shop");
+        assert!(all["resource"]["service.instance.id"].is_string());
+        let caller = all["caller"].as_str().unwrap();
+        assert!(caller.starts_with("telemetry/logs.rs:"), "{caller}");
+        assert_eq!((&all["msg"], &all["answer"]), (&"hello".into(), &42.into()));
+        let less = "{logs: {encoding: json, disable_caller: true, disable_zap_resource: true}}";
+        let less = line(less);
+        assert!(
+            less["resource"].is_null() && less["caller"].is_null(),
+            "{less}"
+        );
     }
 }

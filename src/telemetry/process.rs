@@ -33,7 +33,23 @@ pub(super) fn render(page: &mut String) {
             seconds,
         );
     }
-    if let Some(bytes) = resident_bytes() {
+    for (name, field, help) in [
+        (
+            "otelcol_process_runtime_heap_alloc_bytes",
+            "RssAnon:",
+            "Bytes of anonymous memory that are resident: heaps and stacks",
+        ),
+        (
+            "otelcol_process_runtime_total_sys_memory_bytes",
+            "VmData:",
+            "Bytes of private memory that the process has obtained from the system",
+        ),
+    ] {
+        if let Some(bytes) = status_bytes(field) {
+            line(page, name, "gauge", help, bytes as f64);
+        }
+    }
+    if let Some(bytes) = status_bytes("VmRSS:") {
         let help = "Total physical memory (resident set size) in bytes";
         line(
             page,
@@ -97,11 +113,10 @@ fn cpu_seconds() -> Option<f64> {
     Some(ticks as f64 / 100.0)
 }
 
-fn resident_bytes() -> Option<u64> {
+/// proc(5): a field of `status` that is in KiB.
+fn status_bytes(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }
@@ -120,5 +135,8 @@ mod tests {
         let mut page = String::new();
         render(&mut page);
         assert!(page.contains("\ntributary_process_max_fds "), "{page}");
+        for field in ["VmRSS:", "RssAnon:", "VmData:"] {
+            assert!(status_bytes(field).is_some_and(|bytes| bytes > 100_000));
+        }
     }
 }

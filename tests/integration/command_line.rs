@@ -136,7 +136,7 @@ fn a_file_that_is_not_there_is_named() {
 
 #[test]
 fn bad_usage_exits_with_2() {
-    for arguments in [&["--confg=x"][..], &["frobnicate"], &[], &["validate"]] {
+    for arguments in [&["--confg=x"][..], &["frobnicate"], &["validate"]] {
         let output = run(arguments);
         assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
         assert!(!output.stderr.is_empty());
@@ -184,8 +184,10 @@ fn components_lists_what_is_built_in_with_the_signals() {
             assert!(found.is_some(), "{kind}: {name}");
         }
     }
-    let otlp = &list["receivers"].as_array().unwrap()[1];
-    assert!(otlp["signals"]["profiles"].is_string(), "{otlp}");
+    let receivers = list["receivers"].as_array().unwrap();
+    let find = |name: &str| receivers.iter().find(|receiver| receiver["name"] == name);
+    assert!(find("otlp").unwrap()["signals"]["profiles"].is_string());
+    assert_eq!(find("kafka").is_some(), cfg!(feature = "kafka"));
 }
 
 #[test]
@@ -243,7 +245,10 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
         }
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
         // Examples that write files do so below this directory.
-        let yaml = yaml.replace("/var/tmp/tributary", &data.path().display().to_string());
+        let data = data.path().display().to_string();
+        let yaml = yaml
+            .replace("/var/tmp/tributary", &data)
+            .replace(STATE, &data);
         let collector = Collector::start_with(&yaml, &ports).await;
         let ended = collector.terminate().await;
         assert!(
@@ -253,6 +258,142 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
             ended.status
         );
     }
+}
+
+/// Where the default configuration keeps what it writes.
+const STATE: &str = "${env:XDG_STATE_HOME:-${env:HOME:-/var/tmp}/.local/state}";
+
+/// What `print-config` says with these variables only.
+fn printed(variables: &[(&str, &str)], arguments: &[&str]) -> Value {
+    let mut command = Command::new(BINARY);
+    command.env_clear().envs(variables.iter().copied());
+    let output = command
+        .args(["print-config", "--format=json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(!text(&output.stderr).contains("warning"), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn default_configuration_without_config_is_the_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = root.join("config/otel-collector-config.yaml");
+    let named = printed(&[], &[&format!("--config={}", file.display())]);
+    assert_eq!(printed(&[], &[]), named);
+    let changed = printed(&[], &["--set=exporters.debug.verbosity=normal"]);
+    assert_eq!(changed["exporters"]["debug"]["verbosity"], "normal");
+}
+
+#[test]
+fn default_configuration_forwards_only_with_next_hop() {
+    for (next_hop, exporter) in [
+        (&[][..], "file"),
+        (&[("NEXT_HOP", "rack:4317")], "otlp_grpc"),
+    ] {
+        let config = printed(&[&[("XDG_STATE_HOME", "/state")], next_hop].concat(), &[]);
+        let pipelines = config["service"]["pipelines"].as_object().unwrap();
+        assert_eq!(pipelines.len(), 4);
+        for pipeline in pipelines.values() {
+            let expected = serde_json::json!(["debug", exporter]);
+            assert_eq!(pipeline["exporters"], expected);
+        }
+        let [file, hop] = ["file", "otlp_grpc"].map(|id| &config["exporters"][id]);
+        assert_eq!(file["path"], "/state/tributary/telemetry.jsonl");
+        assert_eq!(hop["sending_queue"]["storage"], "file_storage");
+        assert_eq!(config["exporters"]["debug"]["verbosity"], "basic");
+        if !next_hop.is_empty() {
+            assert_eq!(hop["endpoint"], "rack:4317");
+        }
+    }
+}
+
+#[test]
+fn option_without_effect_is_refused_on_either_side() {
+    for arguments in [
+        &["--config=a.yaml", "components"][..],
+        &["components", "--config=a.yaml"],
+        &["--set=a=b", "schema"],
+        &["--strict", "health"],
+        &["--feature-gates=a", "profiles", "top", "file"],
+        &["--drain-timeout=5", "validate", "--config", GOOD],
+        &["--validate", "print-config", "--config", GOOD],
+    ] {
+        let output = run(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
+    }
+    for arguments in [
+        &["--config", GOOD, "validate"][..],
+        &["validate", "--config", GOOD, "--strict"],
+        &["--strict", "print-config", "--config", GOOD],
+    ] {
+        let output = run(arguments);
+        assert_eq!(code(&output), 0, "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn json_for_scripts_has_what_the_text_has() {
+    let json = |arguments: &[&str], expected: i32| -> Value {
+        let output = run(arguments);
+        assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let listed = json(&["components", "--json"], 0);
+    assert!(listed["receivers"].as_array().unwrap().len() > 1);
+    let good = json(&["validate", "--json", "--config", GOOD], 0);
+    assert_eq!(
+        (&good["valid"], &good["findings"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    let bad = GOOD.replace("[otlp_http]", "[otlp_htpp]");
+    let bad = json(&["validate", "--json", "--config", &bad], 1);
+    assert_eq!(bad["valid"], false);
+    let finding = &bad["findings"][0];
+    assert_eq!(finding["level"], "error");
+    assert_eq!(finding["path"][0], "service");
+    assert!(
+        finding["line"].is_number() && finding["column"].is_number(),
+        "{finding}"
+    );
+    let health = json(&["health", "--json", "http://127.0.0.1:1/"], 1);
+    assert_eq!(health["healthy"], false);
+}
+
+#[test]
+fn printed_configuration_has_values_in_force_and_no_own_defaults() {
+    let config = "yaml:{receivers: {otlp: {protocols: {grpc: , http: }}}, processors: {batch: }, \
+        exporters: {otlp_grpc: {endpoint: 'a:1', sending_queue: {batch: }}, debug: }, \
+        service: {pipelines: {traces: {receivers: [otlp], processors: [batch], exporters: [otlp_grpc, debug]}}}}";
+    let config = printed(&[], &["--config", config]);
+    let exporter = &config["exporters"]["otlp_grpc"];
+    assert_eq!(exporter["retry_on_failure"]["max_elapsed_time"], "5m0s");
+    assert_eq!(exporter["sending_queue"]["sizer"], "requests");
+    assert_eq!(exporter["sending_queue"]["batch"]["sizer"], "items");
+    let text = config.to_string();
+    for own in [
+        "null",
+        "limits",
+        "drop_on_overflow",
+        "send_batch_bytes",
+        "connections",
+        "crl_file",
+    ] {
+        assert!(!text.contains(own), "{own}: {text}");
+    }
+    // What is printed means the same.
+    let again = printed(&[], &["--config", &format!("yaml:{text}")]);
+    assert_eq!(again, config);
+    // An own key is printed once it is not what it would be anyway.
+    let set = "--set=exporters.otlp_grpc.sending_queue.drop_on_overflow=true";
+    let changed = printed(&[], &["--config", &format!("yaml:{text}"), set]);
+    assert_eq!(
+        changed["exporters"]["otlp_grpc"]["sending_queue"]["drop_on_overflow"],
+        true
+    );
 }
 
 /// Arguments that let every server in a part of a configuration listen on a free port.

@@ -277,8 +277,10 @@ fn the_image_exposes_what_its_configuration_listens_on_and_copies_what_the_conte
         .iter()
         .find(|source| source.ends_with(".yaml"))
         .unwrap();
+    // The last stage's, not that of the build, which compiles it in.
     let (_, place) = copied
         .iter()
+        .rev()
         .find_map(|line| line.split_once(&format!("{config} ")))
         .unwrap();
     let command = instruction("CMD").collect::<String>();

@@ -186,6 +186,9 @@ async fn a_second_signal_ends_at_once() {
     client.send(&client.request(Signal::Logs, 5)).await.unwrap();
     collector.signal("TERM");
     collector.wait_for(STOPPING).await;
+    let waiting = "Waiting for items in flight: exporter otlp_grpc (logs): 5. A second signal";
+    let says = |line: &crate::harness::collector::Line| line.message().starts_with(waiting);
+    collector.wait_for_line(waiting, 0, says).await;
     let ended = collector.terminate().await;
     assert_eq!(ended.status.code(), Some(1));
     ended.line("Received a second signal. Ending at once; what was held is lost.");

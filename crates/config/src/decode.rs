@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use super::de::{DecodeError, NodeDeserializer, Place, Secrets, Step, Trouble};
 use super::node::{Content, Node};
 use super::report::{Diagnostic, Level, Report};
+use super::source::Span;
 use super::suggest;
 use super::{Problems, Validate};
 
@@ -44,6 +45,8 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
     let secrets = Secrets::default();
     let mut work = node.clone();
     let mut wrong = Vec::new();
+    // Keys without a value, which were taken out without a word.
+    let mut empty: Vec<Vec<String>> = Vec::new();
     let mut attempts = 0;
     let value = loop {
         attempts += 1;
@@ -62,14 +65,21 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
             // A key without a value leaves the default, as in the Collector. In a list it is a
             // mistake.
             if !in_list(&work, &steps) {
+                empty.push(path);
                 remove(&mut work, &steps);
                 continue;
             }
         }
         let follows = matches!(&error.trouble, Trouble::Missing(key)
-            if follow(&work, &steps).and_then(|parent| parent.child(key)).is_some());
+            if follow(&work, &steps).and_then(|parent| parent.child(key)).is_some()
+                && !empty.iter().any(|empty| is_key(empty, &path, key)));
         if !follows {
-            report.push(explain(&work, &steps, path.clone(), error));
+            let mut diagnostic = explain(&work, &steps, path.clone(), error);
+            let value = follow(&work, &steps).unwrap_or(&work);
+            if let Some(unset) = unset_variable(report, value.span) {
+                diagnostic = diagnostic.help(unset);
+            }
+            report.push(diagnostic);
         }
         wrong.push(path);
         if steps.is_empty() {
@@ -81,6 +91,12 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
         report.add_secret(span);
     }
     (value, wrong)
+}
+
+/// Whether a path is that of a key below another one.
+fn is_key(path: &[String], above: &[String], key: &str) -> bool {
+    path.split_last()
+        .is_some_and(|(last, rest)| last.as_str() == &*key && rest == above)
 }
 
 fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -> Diagnostic {
@@ -186,8 +202,28 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
             .iter()
             .try_fold(node, |node, key| node.child(key));
         let message = unexpanded(value.unwrap_or(node), problem.message.clone());
-        report.push(Diagnostic::new(level, message, Some(span)).path(problem.path.clone()));
+        let within = value.zip(problem.within).and_then(|(value, character)| {
+            let source = report.source(span).filter(|source| !source.inline)?;
+            value.locate_within(character, source.line(span.line)?)
+        });
+        let mut diagnostic = Diagnostic::new(level, message, Some(within.unwrap_or(span)));
+        diagnostic.is_checked = true;
+        if let Some(unset) = value.and_then(|value| unset_variable(report, value.span)) {
+            diagnostic = diagnostic.help(unset);
+        }
+        report.push(diagnostic.path(problem.path.clone()));
     }
+}
+
+/// What was said about a variable that is not set and that makes the value at this place: an endpoint without a host
+/// does not tell.
+fn unset_variable(report: &Report, span: Span) -> Option<String> {
+    let mut warnings = report.diagnostics().iter();
+    let found = warnings.find(|warning| {
+        let is_here = warning.span == Some(span) || warning.repeats.contains(&span);
+        warning.level == Level::Warning && warning.message.contains("is not set") && is_here
+    });
+    found.map(|warning| warning.message.clone())
 }
 
 /// The paths of what was taken out before: its expansion failed.

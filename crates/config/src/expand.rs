@@ -1,10 +1,11 @@
-//! `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${file:PATH}`,
-//! `${yaml:TEXT}`.
+//! `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${env:NAME:+alternative}`,
+//! `${env:NAME:+alternative:-default}`, `${file:PATH}`, `${yaml:TEXT}`.
 //!
 //! It works on the values of the merged tree, one scalar after the other, so positions are those of
 //! the files and no variable can bring in keys it is not asked for. The rules are those of the
 //! Collector (its RFC "env-vars"): `$$` is a dollar sign, `$NAME` is text, expansions nest, and
-//! what an expansion gives is expanded again.
+//! what an expansion gives is expanded again. `:+` is the shell's, and not in the Collector: the
+//! alternative stands if the variable is set and not empty.
 
 mod resolve;
 
@@ -22,10 +23,12 @@ const MAX_DEPTH: usize = 32;
 /// What all expansions of one value may hold together, in bytes.
 const MAX_EXPANDED_SIZE: usize = 16 << 20;
 
-/// Expands every scalar of the tree in place.
-pub fn expand(tree: &mut Node, report: &mut Report) {
+/// Expands every scalar of the tree in place. Returns the defaults and alternatives that the environment did not
+/// choose: what they name is not forgotten, though nothing uses it.
+pub fn expand(tree: &mut Node, report: &mut Report) -> Vec<String> {
     let mut resolver = Resolver::new(report);
     walk(tree, &mut Vec::new(), &mut resolver, 0);
+    resolver.not_taken
 }
 
 fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, depth: usize) {

@@ -113,7 +113,8 @@ impl JsonSchema for ComponentId {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "type": "string",
+            // `true` is a name like others.
+            "type": ["string", "boolean"],
             "description": "The id of a component: `type` or `type/name`.",
             "pattern": "^[a-zA-Z][0-9a-zA-Z_]{0,62}(/.+)?$",
         })

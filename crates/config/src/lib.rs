@@ -1,5 +1,6 @@
 //! From YAML text to typed configuration, with every error at its place.
 
+mod also;
 mod de;
 mod decode;
 mod expand;
@@ -19,6 +20,7 @@ pub mod suggest;
 mod tests;
 pub mod units;
 
+pub use also::Also;
 pub use decode::decode;
 pub use expand::expand;
 pub use id::{ComponentId, InvalidId};
@@ -75,12 +77,22 @@ pub struct Problem {
     pub message: String,
     /// Whether the configuration can still be used.
     pub warning: bool,
+    /// Where in the text at the path it is, in characters from 0, for a text that has a language of its own.
+    pub within: Option<usize>,
 }
 
 impl Problems {
     /// An error at a path such as `&["retry_on_failure", "max_interval"]`.
     pub fn error(&mut self, path: &[&str], message: impl Into<String>) {
         self.push(path, message.into(), false);
+    }
+
+    /// An error within the text at a path, at this character, counted from 0.
+    pub fn error_within(&mut self, path: &[&str], character: usize, message: impl Into<String>) {
+        self.error(path, message);
+        if let Some(problem) = self.found.last_mut() {
+            problem.within = Some(character);
+        }
     }
 
     /// A warning at a path; an error with `--strict`.
@@ -114,6 +126,7 @@ impl Problems {
             path: path.iter().map(|key| (*key).to_owned()).collect(),
             message,
             warning,
+            within: None,
         });
     }
 }

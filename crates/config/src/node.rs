@@ -161,6 +161,30 @@ impl Node {
         node.place()
     }
 
+    /// Where a character of the text that this is stands, by what its source has there; `None` if the text is not
+    /// written out on one line, because of escapes, say, or an expansion.
+    pub fn locate_within(&self, character: usize, line: &str) -> Option<Span> {
+        let Content::Scalar(scalar) = &self.content else {
+            return None;
+        };
+        if self.expanded.is_some() || scalar.text.is_empty() {
+            return None;
+        }
+        let column = usize::try_from(self.span.column).ok()?.checked_sub(1)?;
+        let written: String = line.chars().skip(column).collect();
+        let quote = usize::from(!scalar.plain);
+        let begins = written.char_indices().nth(quote).map(|(at, _)| at)?;
+        if !written.get(begins..)?.starts_with(&scalar.text) {
+            return None;
+        }
+        let offset = u32::try_from(quote + character).ok()?;
+        Some(Span {
+            column: self.span.column.checked_add(offset)?,
+            length: 1,
+            ..self.span
+        })
+    }
+
     /// What the value is, in the words of an error message.
     pub fn kind(&self) -> &'static str {
         match &self.content {

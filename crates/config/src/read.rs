@@ -14,7 +14,7 @@ use super::source::{Source, Span};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later
-    /// ones win.
+    /// ones win. If there is none, the default configuration is read, which is built in.
     pub configs: Vec<String>,
     /// The values of `--set`, in order: `a.b.c=VALUE`, the value being YAML. They win over all
     /// files.
@@ -24,16 +24,18 @@ pub struct Sources {
 /// A larger file is no configuration.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-/// The merged tree; `None` when a source cannot be read.
-pub fn read(sources: &Sources, report: &mut Report) -> Option<Node> {
-    if sources.configs.is_empty() {
-        let message = "no configuration is named";
-        let help = "give at least one `--config`, as in `--config=config.yaml`";
-        report.push(Diagnostic::new(Level::Error, message, None).help(help));
-        return None;
-    }
+/// Returns the merged tree, or `None` if a source cannot be read. `default` is the configuration that is read when
+/// `sources` name none.
+pub fn read(sources: &Sources, default: &str, report: &mut Report) -> Option<Node> {
     let mut trees = Vec::new();
     let mut complete = true;
+    if sources.configs.is_empty() {
+        let message = "no `--config` is given: this is the built-in default configuration";
+        let help = "`collector print-config` shows it; name your own with `--config=FILE`";
+        report.push(Diagnostic::new(Level::Notice, message, None).help(help));
+        let name = "(built-in default)".to_owned();
+        trees.extend(source(name, default.to_owned(), false, report));
+    }
     for location in &sources.configs {
         match config(location, report) {
             Some(tree) => trees.push(tree),

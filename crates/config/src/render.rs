@@ -9,7 +9,7 @@ use super::source::{Source, Span};
 use line::Shown;
 
 /// Everything in the report, in the order of the sources and the positions in them.
-pub(crate) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report, has_colours: bool) -> String {
     let mut diagnostics: Vec<&Diagnostic> = report.diagnostics().iter().collect();
     diagnostics.sort_by_key(|diagnostic| {
         diagnostic
@@ -18,7 +18,7 @@ pub(crate) fn render(report: &Report) -> String {
     });
     let mut out = String::new();
     for diagnostic in diagnostics {
-        render_one(report, diagnostic, &mut out);
+        render_one(report, diagnostic, has_colours, &mut out);
     }
     let counted = [
         count(report.errors(), "error"),
@@ -42,12 +42,18 @@ fn count(number: usize, what: &str) -> Option<String> {
     }
 }
 
-fn render_one(report: &Report, diagnostic: &Diagnostic, out: &mut String) {
-    let level = match diagnostic.level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Notice => "notice",
+fn render_one(report: &Report, diagnostic: &Diagnostic, has_colours: bool, out: &mut String) {
+    // Bold red, yellow and cyan, as compilers have them.
+    let colour = match diagnostic.level {
+        Level::Error => "1;31",
+        Level::Warning => "1;33",
+        Level::Notice => "1;36",
     };
+    let paint = |text: &str| match has_colours {
+        true => format!("\x1b[{colour}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    };
+    let level = paint(diagnostic.level.name());
     let _ = writeln!(out, "{level}: {}", printable(&diagnostic.message));
     let place = diagnostic
         .span
@@ -59,7 +65,8 @@ fn render_one(report: &Report, diagnostic: &Diagnostic, out: &mut String) {
         if let Some(shown) = Shown::new(report, source, span) {
             let _ = writeln!(out, "{gutter} |");
             let _ = writeln!(out, "{} | {}", span.line, shown.text.trim_end());
-            let _ = writeln!(out, "{gutter} | {}{}", shown.indent, shown.carets);
+            let carets = paint(&shown.carets);
+            let _ = writeln!(out, "{gutter} | {}{carets}", shown.indent);
         }
     }
     if !diagnostic.path.is_empty() {

@@ -33,6 +33,17 @@ pub enum Level {
     Notice,
 }
 
+impl Level {
+    /// Its name, as it is printed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Notice => "notice",
+        }
+    }
+}
+
 /// One finding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnostic {
@@ -50,6 +61,8 @@ pub struct Diagnostic {
     pub related: Vec<(Span, String)>,
     /// Where else the same warning applies.
     pub repeats: Vec<Span>,
+    /// Found by a check of what a component was given, beyond keys and types: what no schema knows.
+    pub is_checked: bool,
 }
 
 impl Diagnostic {
@@ -63,6 +76,7 @@ impl Diagnostic {
             help: Vec::new(),
             related: Vec::new(),
             repeats: Vec::new(),
+            is_checked: false,
         }
     }
 
@@ -113,7 +127,30 @@ impl Report {
 
     /// All findings as text, in the order of the files and the positions in them.
     pub fn render(&self) -> String {
-        super::render::render(self)
+        self.render_for(false)
+    }
+
+    /// The same, with the colours of a terminal if it takes them.
+    pub fn render_for(&self, has_colours: bool) -> String {
+        super::render::render(self, has_colours)
+    }
+
+    /// All findings as a list of objects, for scripts.
+    pub fn to_json(&self) -> serde_json::Value {
+        let findings = self.diagnostics.iter().map(|diagnostic| {
+            let source = diagnostic.span.and_then(|span| self.source(span));
+            let span = diagnostic.span.filter(|_| source.is_some());
+            serde_json::json!({
+                "level": diagnostic.level.name(),
+                "message": diagnostic.message,
+                "file": source.map(|source| source.name.as_str()),
+                "line": span.map(|span| span.line),
+                "column": span.map(|span| span.column),
+                "path": diagnostic.path,
+                "help": diagnostic.help,
+            })
+        });
+        findings.collect()
     }
 
     /// Every finding with the text of its place, for logs that machines read.
@@ -166,6 +203,21 @@ impl Report {
             first.repeats.push(span);
         }
         true
+    }
+
+    /// Forgets what was found below a path: it is of a component that does not exist.
+    pub fn forget_below(&mut self, path: &[&str]) {
+        self.diagnostics.retain_mut(|diagnostic| {
+            let below = diagnostic.path.len() > path.len()
+                && diagnostic.path.iter().zip(path).all(|(a, b)| a == b);
+            if !below || diagnostic.repeats.is_empty() {
+                return !below;
+            }
+            // The same is true elsewhere; the path was that of the first place.
+            diagnostic.span = Some(diagnostic.repeats.remove(0));
+            diagnostic.path.clear();
+            true
+        });
     }
 
     /// Runs `read` with `path` in front of the paths of everything it finds.

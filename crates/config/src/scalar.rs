@@ -38,6 +38,15 @@ fn resolve_text(text: &str) -> Resolved {
     if !may_be_value || text.len() > LONGEST_VALUE || text.contains('\n') {
         return Resolved::Text;
     }
+    // The Collector's YAML has underscores between the digits of a number, as in `1_000_000`.
+    if text.contains('_') {
+        let is_signed_digit = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        let digits = text.replace('_', "");
+        return match is_signed_digit(text.trim_start_matches(['+', '-'])) {
+            true if !digits.contains(|c: char| c.is_whitespace()) => resolve_text(&digits),
+            _ => Resolved::Text,
+        };
+    }
     match serde_yaml::from_str(text) {
         Ok(serde_yaml::Value::Null) => Resolved::Null,
         Ok(serde_yaml::Value::Bool(value)) => Resolved::Bool(value),
@@ -70,8 +79,10 @@ mod tests {
         assert_eq!(resolve_text("0o17"), Resolved::Unsigned(15));
         assert_eq!(resolve_text("-12"), Resolved::Signed(-12));
         assert_eq!(resolve_text("1e3"), Resolved::Float(1000.0));
+        assert_eq!(resolve_text("1_000_000"), Resolved::Unsigned(1_000_000));
+        assert_eq!(resolve_text("-1_0.5"), Resolved::Float(-10.5));
         for text in [
-            "yes", "on", "no", "NO", "0123", "1_000", "12:30", "1m30s", "- 1", "t: x",
+            "yes", "on", "no", "NO", "0123", "_1", "1_m", "12:30", "1m30s", "- 1", "t: x",
         ] {
             assert_eq!(resolve_text(text), Resolved::Text, "{text}");
         }

@@ -81,6 +81,29 @@ impl Default for Plain {
     }
 }
 
+#[test]
+fn error_at_an_unset_variable_names_the_variable() {
+    let (_, report) = read::<Sample>("wait: ${TRIBUTARY_UNSET}5");
+    let rendered = report.render();
+    assert!(rendered.contains("no unit"), "{rendered}");
+    let help = "help: the environment variable `TRIBUTARY_UNSET` is not set";
+    assert!(rendered.contains(help), "{rendered}");
+}
+
+#[test]
+fn alternative_stands_for_a_variable_that_is_set() {
+    for (text, expected) in [
+        ("${env:PATH:+[a, b]:-[c]}", &["a", "b"][..]),
+        ("${PATH:+a}", &["a"]),
+        ("${env:TRIBUTARY_UNSET:+[a, b]:-[c]}", &["c"]),
+        ("${env:TRIBUTARY_UNSET:+a}", &[]),
+    ] {
+        let (sample, report) = read::<Sample>(&format!("names: {text}"));
+        assert_eq!(sample.unwrap().names, expected, "{text}");
+        assert_eq!(report.render(), "", "{text}");
+    }
+}
+
 impl Validate for Needy {}
 
 impl Validate for Sample {

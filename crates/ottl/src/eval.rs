@@ -1,5 +1,7 @@
 //! Whether a condition is true of a part of a request.
 
+mod calls;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -10,7 +12,7 @@ use super::{Comparison, Condition, Operand, Test};
 use tributary_otlp::view::{
     AnyValue, Attributes, Data, Event, ExponentialHistogramPoint, HistogramPoint, LogRecord,
     Message, Metric, Number, NumberPoint, Resource, ResourceEntry, ScopeEntry, Span, SummaryPoint,
-    View as _, attribute,
+    View as _, attribute, text_of,
 };
 
 /// The part of a request that is looked at, and what it is in.
@@ -64,6 +66,12 @@ pub enum Undecided {
     NoNumber,
     #[error("divides by zero")]
     ByZero,
+    #[error("looks for a value in something that is no list")]
+    NoList,
+    #[error("reads something as JSON that is no JSON object or list")]
+    NoJson,
+    #[error("takes a part of a text that is not that long")]
+    NoPart,
 }
 
 /// What an operand is at the moment.
@@ -84,6 +92,9 @@ pub(super) enum Value<'a> {
     Other(AnyValue<'a>),
     /// One of which only the text is left.
     Structure(&'a str),
+    List(Vec<Value<'a>>),
+    /// A list or a map that was read from JSON.
+    Made(serde_json::Value),
 }
 
 impl Condition {
@@ -130,6 +141,8 @@ impl Test {
                 let (target, suffix) = (target.value(here)?, suffix.value(here)?);
                 target.plain_text()?.ends_with(suffix.plain_text()?)
             }
+            Test::Is(target, sort) => target.value(here)?.is(*sort),
+            Test::ContainsValue(list, item) => list.value(here)?.contains(&item.value(here)?)?,
             Test::IsRootSpan => {
                 let parent = Span::view(here.item).parent_span_id();
                 parent.iter().all(|byte| *byte == 0)
@@ -159,6 +172,17 @@ impl Operand {
             },
             Operand::Duration(duration) => Value::Duration(*duration),
             Operand::Len(target) => Value::Int(target.value(here)?.len()?),
+            Operand::Truth(test) => Value::Bool(test.eval(here)?),
+            Operand::List(values) => {
+                let values = values.iter().map(|value| value.value(here));
+                Value::List(values.collect::<Result<_, _>>()?)
+            }
+            Operand::Encoded(value) => Value::of(AnyValue::view(Message::new(value))),
+            Operand::Call(function, arguments, keys) => {
+                let arguments = arguments.iter().map(|argument| argument.value(here));
+                let arguments: Vec<_> = arguments.collect::<Result<_, _>>()?;
+                calls::call(*function, &arguments, keys)?
+            }
             Operand::Math(first, rest) => {
                 let mut value = first.value(here)?;
                 for (operator, operand) in rest {
@@ -198,13 +222,16 @@ fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool 
         | (Value::Other(other), Value::Structure(text)) => {
             (other.to_text() == *text).then_some(Ordering::Equal)
         }
+        (left, right) if left.is_made() || right.is_made() => {
+            calls::same_structure(left, right).then_some(Ordering::Equal)
+        }
         _ => None,
     };
     // Ids, lists and maps are equal or not; they have no order.
     match (comparison, order) {
         (Comparison::Equal, order) => order == Some(Ordering::Equal),
         (Comparison::NotEqual, order) => order != Some(Ordering::Equal),
-        (_, _) if matches!(left, Value::Id(_) | Value::Other(_) | Value::Structure(_)) => false,
+        (_, _) if left.has_no_order() => false,
         (Comparison::Less, order) => order == Some(Ordering::Less),
         (Comparison::Greater, order) => order == Some(Ordering::Greater),
         (Comparison::LessOrEqual, order) => order.is_some_and(Ordering::is_le),
@@ -258,6 +285,9 @@ impl<'a> Value<'a> {
             Value::Text(text) => text.len(),
             Value::Other(AnyValue::Array(values)) => values.clone().count(),
             Value::Other(AnyValue::Map(entries)) => entries.clone().count(),
+            Value::List(values) => values.len(),
+            Value::Made(serde_json::Value::Array(values)) => values.len(),
+            Value::Made(serde_json::Value::Object(entries)) => entries.len(),
             _ => return Err(Undecided::NoLength),
         };
         Ok(i64::try_from(length).unwrap_or(i64::MAX))
@@ -276,6 +306,9 @@ impl<'a> Value<'a> {
             Value::Double(value) => AnyValue::Double(value).to_text(),
             Value::Other(value) => value.to_text(),
             Value::Structure(text) => Cow::Borrowed(text),
+            value @ (Value::List(_) | Value::Made(_)) => {
+                Cow::Owned(text_of(&value.proto()).into_owned())
+            }
         })
     }
 }

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use prost::Message as _;
+
 use super::eval::{Undecided, Value};
 use super::path::Depth;
 use super::{Condition, Here, Operand, Test};
@@ -56,7 +58,8 @@ impl Test {
             Test::Compare(left, _, right)
             | Test::HasPrefix(left, right)
             | Test::HasSuffix(left, right) => left.any_depth(is) || right.any_depth(is),
-            Test::IsMatch(target, _) => target.any_depth(is),
+            Test::IsMatch(target, _) | Test::Is(target, _) => target.any_depth(is),
+            Test::ContainsValue(list, item) => list.any_depth(is) || item.any_depth(is),
             // Of spans and metrics.
             Test::IsRootSpan | Test::HasAttribute { .. } => is(Depth::Item),
         }
@@ -84,6 +87,10 @@ impl Test {
             Test::HasPrefix(target, prefix) => Test::HasPrefix(operand(target), operand(prefix)),
             Test::HasSuffix(target, suffix) => Test::HasSuffix(operand(target), operand(suffix)),
             Test::IsMatch(target, pattern) => Test::IsMatch(operand(target), pattern.clone()),
+            Test::Is(target, sort) => Test::Is(operand(target), *sort),
+            Test::ContainsValue(list, item) => {
+                Test::ContainsValue(list.kept(depth, here), operand(item))
+            }
             Test::Constant(_)
             | Test::Undecided(_)
             | Test::IsRootSpan
@@ -105,6 +112,10 @@ impl Operand {
         match self {
             Operand::Path(path) | Operand::Time(path) => is(path.context.depth()),
             Operand::Len(target) => target.any_depth(is),
+            Operand::Truth(test) => test.any_depth(is),
+            Operand::List(values) | Operand::Call(_, values, _) => {
+                values.iter().any(|value| value.any_depth(is))
+            }
             Operand::Math(first, rest) => {
                 first.any_depth(is) || rest.iter().any(|(_, operand)| operand.any_depth(is))
             }
@@ -123,8 +134,30 @@ impl Operand {
             Operand::Len(target) if self.asks_below(depth) => {
                 Operand::Len(Box::new(target.within(depth, here)))
             }
+            Operand::Truth(test) if self.asks_below(depth) => {
+                Operand::Truth(Box::new(test.within(depth, here)))
+            }
+            Operand::List(values) if self.asks_below(depth) => {
+                let values = values.iter().map(|value| value.kept(depth, here));
+                Operand::List(values.collect())
+            }
+            Operand::Call(function, values, keys) if self.asks_below(depth) => {
+                let values = values.iter().map(|value| value.kept(depth, here));
+                Operand::Call(*function, values.collect(), keys.clone())
+            }
             _ => Operand::of(self.value(here)),
         }
+    }
+
+    /// The same, but lists and maps stay what they are: a function looks into them.
+    fn kept(&self, depth: Depth, here: &Here<'_>) -> Operand {
+        if self.asks(depth)
+            && !self.asks_below(depth)
+            && let Ok(value @ Value::Other(_)) = self.value(here)
+        {
+            return Operand::Encoded(value.proto().encode_to_vec().into());
+        }
+        self.within(depth, here)
     }
 
     /// What is known of a value for good.
@@ -143,6 +176,9 @@ impl Operand {
             Ok(Value::Id(id)) => Operand::Id(id.into()),
             Ok(Value::Other(value)) => Operand::Structure(value.to_text().into()),
             Ok(Value::Structure(text)) => Operand::Structure(text.into()),
+            Ok(value @ (Value::List(_) | Value::Made(_))) => {
+                Operand::Encoded(value.proto().encode_to_vec().into())
+            }
         }
     }
 }
@@ -156,7 +192,6 @@ mod tests {
     use opentelemetry_proto::tonic::resource::v1::Resource;
     use opentelemetry_proto::tonic::trace::v1::span::Event;
     use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
-    use prost::Message as _;
 
     use super::super::parse;
     use super::*;
@@ -184,7 +219,7 @@ mod tests {
     }
 
     /// True, false, and neither, of everything that is around a span event.
-    const CONDITIONS: [&str; 22] = [
+    const CONDITIONS: [&str; 28] = [
         r#"resource.attributes["service.name"] == "a" and spanevent.name == "retry""#,
         r#"resource.attributes["service.name"] == "b" or spanevent.name == "retry""#,
         r#"spanevent.name == "other" and resource.attributes["list"][7] == 1"#,
@@ -207,6 +242,12 @@ mod tests {
         r#"span.trace_id == TraceID(0x00000000000000000000000000000001) and spanevent.name == "x""#,
         r#"span.span_id != spanevent.attributes["list"]"#,
         r#"scope.dropped_attributes_count < spanevent.attributes["n"]"#,
+        r#"ContainsValue(resource.attributes["list"], spanevent.attributes["n"] - 1)"#,
+        r#"ContainsValue(resource.attributes["n"], spanevent.name)"#,
+        r#"IsList(resource.attributes["list"]) and spanevent.name == "retry""#,
+        r#"IsMatch(scope.version, "^1") == IsString(spanevent.name)"#,
+        r#"Concat([resource.attributes["prefix"], scope.name], "") == spanevent.name"#,
+        r#"Concat([resource.attributes["list"], spanevent.name], "-") == "[1,2]-retry""#,
     ];
 
     #[test]

@@ -3,7 +3,9 @@
 //! Supported: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, parentheses; `+`, `-`, `*`, `/` on numbers, and the first
 //! two on times and durations; texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, the language's names for numbers
 //! (`SPAN_KIND_SERVER`); the paths in [`path`]; the functions `IsMatch`, `HasPrefix`, `HasSuffix`, `IsRootSpan`,
-//! `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`, `Len`, `TraceID`, `SpanID`, `Duration`. Comparisons follow the language's rules: values of different types
+//! `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`, `IsString`, `IsInt`, `IsDouble`, `IsBool`, `IsMap`, `IsList`,
+//! `ContainsValue`, `Concat`, `ParseJSON`, `Now`, `ToLowerCase`, `ToUpperCase`, `String`, `Int`, `Double`, `Substring`,
+//! `Len`, `TraceID`, `SpanID`, `Duration`. Comparisons follow the language's rules: values of different types
 //! are not equal, whole and other numbers are compared as numbers, and nothing but `nil` equals `nil`. So does arithmetic:
 //! whole numbers stay whole, and what is no number cannot be evaluated. All else is an error that says where.
 
@@ -21,7 +23,7 @@ use self::eval::Undecided;
 pub use self::eval::{Here, ProfileFields, attributes};
 pub use self::known::within;
 pub use self::parser::parse;
-use self::path::{Context, Path};
+use self::path::{Context, Key, Path};
 
 /// Why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +35,15 @@ pub struct Mistake {
 }
 
 impl Mistake {
+    /// How many characters of the condition are before it.
+    pub fn characters(&self, condition: &str) -> usize {
+        let before = condition.get(..self.at).unwrap_or(condition);
+        before.chars().count()
+    }
+
     /// With its place in the condition, for people.
     pub fn in_text(&self, condition: &str) -> String {
-        let before = condition.get(..self.at).unwrap_or(condition);
-        let place = before.chars().count() + 1;
+        let place = self.characters(condition) + 1;
         format!("character {place} of the condition: {}", self.message)
     }
 }
@@ -65,12 +72,42 @@ pub(crate) enum Test {
     IsMatch(Operand, Arc<regex::Regex>),
     HasPrefix(Operand, Operand),
     HasSuffix(Operand, Operand),
+    /// The value is of a kind.
+    Is(Operand, Sort),
+    /// The first one is a list that has the second one.
+    ContainsValue(Operand, Operand),
     IsRootSpan,
     HasAttribute {
         key: String,
         /// A text that the value must be equal to.
         value: Option<String>,
     },
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Text,
+    Int,
+    Double,
+    Bool,
+    Map,
+    List,
+}
+
+/// A function of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// The texts of a list, with a text between them.
+    Concat,
+    ParseJson,
+    Now,
+    ToLowerCase,
+    ToUpperCase,
+    String,
+    Int,
+    Double,
+    Substring,
 }
 
 /// How two values are compared.
@@ -108,6 +145,13 @@ pub(crate) enum Operand {
     Duration(i64),
     /// How long a text is in bytes, or how many entries a list or a map has.
     Len(Box<Operand>),
+    /// A function that is true or false, as a value.
+    Truth(Box<Test>),
+    List(Vec<Operand>),
+    /// A list or a map, as an encoded `AnyValue`.
+    Encoded(Arc<[u8]>),
+    /// A function, what it is given, and what stands in brackets behind it.
+    Call(Function, Vec<Operand>, Vec<Key>),
     /// Operations that bind equally, from left to right.
     Math(Box<Operand>, Vec<(Operator, Operand)>),
 }

@@ -1,5 +1,7 @@
 //! From a text to a condition.
 
+mod calls;
+
 use std::sync::Arc;
 
 use super::lexer::{Kind, Token, tokens};
@@ -136,9 +138,19 @@ impl<'t> Parser<'t> {
             },
             ..,
         ] = self.rest
+            && !calls::is_value(name)
             && let Some(test) = self.function(*at, name)?
         {
-            return Ok(test);
+            let Some(Token {
+                kind: Kind::Compare(comparison),
+                ..
+            }) = self.rest.first()
+            else {
+                return Ok(test);
+            };
+            self.next();
+            let left = Operand::Truth(Box::new(test));
+            return Ok(Test::Compare(left, *comparison, self.operand()?));
         }
         let left = self.operand()?;
         if let Some(Token {
@@ -177,7 +189,7 @@ impl<'t> Parser<'t> {
             )
     }
 
-    /// A function that is true or false; `None` for others.
+    /// A function that is true or false; `None` for those that have a value.
     fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, Mistake> {
         let wrong = |message: &str| Mistake {
             at,
@@ -238,7 +250,16 @@ impl<'t> Parser<'t> {
                 };
                 Test::HasAttribute { key, value }
             }
-            "TraceID" | "SpanID" | "Duration" | "Len" => return Ok(None),
+            "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                Test::Is(self.operand()?, calls::sort(name))
+            }
+            "ContainsValue" => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                let list = self.operand()?;
+                self.expect(',')?;
+                Test::ContainsValue(list, self.operand()?)
+            }
             _ => return Err(wrong(&unsupported(name))),
         };
         self.expect(')')?;
@@ -262,7 +283,7 @@ impl<'t> Parser<'t> {
     fn text_operand(&mut self) -> Result<Operand, Mistake> {
         let at = self.rest.first().map_or(self.end, |token| token.at);
         match self.operand()? {
-            operand @ (Operand::Text(_) | Operand::Path(_)) => Ok(operand),
+            operand @ (Operand::Text(_) | Operand::Path(_) | Operand::Call(..)) => Ok(operand),
             _ => Err(Mistake {
                 at,
                 message: "a text or a path is expected here".to_owned(),
@@ -379,6 +400,15 @@ impl<'t> Parser<'t> {
             Kind::Symbol(name) if name == "Duration" => return self.duration(),
             Kind::Symbol(name) if name == "Len" => return self.length(),
             Kind::Symbol(name) if name == "TraceID" || name == "SpanID" => return self.id(name),
+            Kind::Symbol(name)
+                if self
+                    .rest
+                    .get(1)
+                    .is_some_and(|next| next.kind == Kind::Sign('(')) =>
+            {
+                return self.call(token.at, name);
+            }
+            Kind::Sign('[') => return self.list(),
             Kind::Symbol(name) => match number(name) {
                 Some(number) => Operand::Int(number),
                 None => {
@@ -563,19 +593,11 @@ impl<'t> Parser<'t> {
 /// What to say of a function that is not here.
 fn unsupported(name: &str) -> String {
     let instead = match name {
-        "ToLowerCase" | "ToUpperCase" => "write `IsMatch(x, \"(?i)^text$\")`",
-        "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
-            "values of another type are not equal anyway; for a key that is there write `x != nil`"
-        }
-        "Int" | "Double" | "String" | "Concat" | "Substring" => {
-            "IsMatch reads any value as text, and whole and other numbers compare as numbers"
-        }
-        "ParseJSON" | "ExtractPatterns" => {
-            "write `IsMatch(x, \"pattern\")`, which reads the text as it is"
-        }
+        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which reads the text as it is",
         _ => {
-            "these are: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, Len, \
-             TraceID, SpanID, Duration"
+            "these are: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, IsString, \
+             IsInt, IsDouble, IsBool, IsMap, IsList, ContainsValue, Concat, ParseJSON, Now, ToLowerCase, ToUpperCase, \
+             String, Int, Double, Substring, Len, TraceID, SpanID, Duration"
         }
     };
     format!("the function {name} is not supported; {instead}")

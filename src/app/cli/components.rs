@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::{Failure, Shape, cannot_print, pretty};
 use crate::component::{Entry, Stability};
 use crate::{connectors, exporters, extensions, processors, receivers};
 
@@ -30,8 +31,8 @@ struct Component {
     emits: Vec<&'static str>,
 }
 
-/// As YAML.
-pub(super) fn list() -> String {
+/// As YAML, or as JSON.
+pub(super) fn list(shape: Shape) -> Result<String, Failure> {
     let listing = Listing {
         version: env!("CARGO_PKG_VERSION"),
         receivers: describe(receivers::REGISTRY),
@@ -40,12 +41,16 @@ pub(super) fn list() -> String {
         connectors: describe(connectors::REGISTRY),
         extensions: describe(extensions::REGISTRY),
     };
-    serde_yaml::to_string(&listing).unwrap_or_default()
+    match shape.json {
+        true => pretty(&listing),
+        false => serde_yaml::to_string(&listing).map_err(|error| cannot_print(&error)),
+    }
 }
 
 fn describe<C: ?Sized>(registry: &'static [Entry<C>]) -> Vec<Component> {
     let mut components: Vec<Component> = registry
         .iter()
+        .filter(|entry| entry.is_built_in())
         .map(|entry| Component {
             name: entry.name,
             aliases: entry.aliases,

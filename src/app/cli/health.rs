@@ -1,18 +1,61 @@
 //! `collector health`: whether a running collector does its job.
 
+use serde_json::{Value, json};
+
 use super::fetch::Fetching;
-use super::{Failure, printable};
+use super::{Failure, Shape, pretty, printable};
 
 /// How long an answer may be, in bytes: it has a line for every exporter that is in trouble.
 const LONGEST: u64 = 1 << 20;
 
-/// What the collector's `health_check` answers.
-pub(super) fn ask(url: &str, fetching: &Fetching) -> Result<String, Failure> {
-    match fetching.fetch(url, LONGEST) {
-        Ok(answer) => Ok(printable(String::from_utf8_lossy(&answer).trim_end()) + "\n"),
+/// Returns what the collector's `health_check` answers, and the exit code.
+pub(super) fn ask(url: &str, shape: Shape, fetching: &Fetching) -> Result<(String, u8), Failure> {
+    let answer = fetching.fetch(url, LONGEST);
+    if shape.json {
+        return as_json(url, answer);
+    }
+    match answer {
+        Ok(answer) => {
+            let text = printable(String::from_utf8_lossy(&answer).trim_end());
+            Ok((text + "\n", 0))
+        }
         Err(error) => Err(Failure {
             code: 1,
             text: format!("error: {url}: {error}\n"),
         }),
+    }
+}
+
+/// The answer is JSON itself unless `response_body` says otherwise.
+fn as_json(url: &str, answer: Result<Vec<u8>, String>) -> Result<(String, u8), Failure> {
+    let (healthy, key, value) = match answer {
+        Ok(answer) => {
+            let text = || Value::from(String::from_utf8_lossy(&answer).trim_end());
+            let value = serde_json::from_slice(&answer).unwrap_or_else(|_| text());
+            (true, "answer", value)
+        }
+        Err(error) => (false, "error", error.into()),
+    };
+    let text = pretty(&json!({"url": url, "healthy": healthy, key: value}))?;
+    Ok((text, u8::from(!healthy)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_as_json_keeps_its_structure() {
+        let (text, code) = as_json("http://a/", Ok(br#"{"status": "OK"}"#.to_vec()))
+            .ok()
+            .unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((code, &value["answer"]["status"]), (0, &json!("OK")));
+        let (text, code) = as_json("http://a/", Err("503".to_owned())).ok().unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (code, &value["healthy"], &value["error"]),
+            (1, &json!(false), &json!("503"))
+        );
     }
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::fetch;
+use super::{Shape, fetch};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -29,6 +29,11 @@ pub(super) enum Command {
         /// message by message.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// Treat warnings as errors.
+        #[arg(long)]
+        strict: bool,
+        #[command(flatten)]
+        shape: Shape,
         #[command(flatten)]
         fetching: fetch::Fetching,
     },
@@ -69,6 +74,8 @@ pub(super) enum Command {
         #[command(flatten)]
         table: table::Table,
         #[command(flatten)]
+        shape: Shape,
+        #[command(flatten)]
         reading: load::Reading,
     },
     /// Show what grew and what shrank between two measurements; fail if it grew too much.
@@ -99,9 +106,22 @@ pub(super) struct Outcome {
     pub(super) code: u8,
 }
 
-pub(super) fn run(command: &Command, strict: bool) -> Outcome {
+impl Command {
+    /// Whether it is the one that --strict concerns.
+    pub(super) fn is_check(&self) -> bool {
+        matches!(self, Command::Check { .. })
+    }
+}
+
+/// `is_strict` is what the command line says before the sub-command.
+pub(super) fn run(command: &Command, is_strict: bool) -> Outcome {
     let done = match command {
-        Command::Check { files, fetching } => return check::check_files(files, fetching, strict),
+        Command::Check {
+            files,
+            strict,
+            shape,
+            fetching,
+        } => return check::check_files(files, fetching, is_strict || *strict, *shape),
         Command::Convert {
             file,
             output,
@@ -115,8 +135,9 @@ pub(super) fn run(command: &Command, strict: bool) -> Outcome {
         Command::Top {
             file,
             table,
+            shape,
             reading,
-        } => top::top(file, reading, table),
+        } => top::top(file, reading, table, *shape),
         Command::Diff(arguments) => return diff::compare(arguments),
     };
     match done {

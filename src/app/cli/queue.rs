@@ -6,12 +6,15 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 
+use super::terminal::Progress;
+use super::{Locations, Shape};
 use crate::queue::decode_record;
-use tributary_config::Sources;
+use tributary_config::units;
 use tributary_storage::{Contents, QueueName};
 
 #[derive(Debug, Subcommand)]
@@ -22,6 +25,8 @@ pub(super) enum Command {
         /// A queue's directory, or that of a `file_storage` extension.
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
+        #[command(flatten)]
+        shape: Shape,
     },
     /// Send what a stored queue holds, and remove it there as it is delivered. No collector may use the queue
     /// meanwhile.
@@ -67,10 +72,18 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(command: &Command, sources: &Sources) -> Outcome {
+impl Command {
+    /// Whether it takes a configuration.
+    pub(super) fn reads_configuration(&self) -> bool {
+        matches!(self, Command::Drain(_))
+    }
+}
+
+/// `before` is what the command line says before the sub-command.
+pub(super) fn run(command: &Command, before: &Locations) -> Outcome {
     let done = match command {
-        Command::Inspect { directory } => inspect(directory),
-        Command::Drain(arguments) => drain::run(arguments, sources),
+        Command::Inspect { directory, shape } => inspect(directory, *shape),
+        Command::Drain(arguments) => drain::run(arguments, &arguments.sources(before)),
         Command::Export {
             directory,
             output,
@@ -95,7 +108,7 @@ fn name_of(directory: &Path) -> Result<QueueName, String> {
     })
 }
 
-fn inspect(directory: &Path) -> Result<Outcome, String> {
+fn inspect(directory: &Path, shape: Shape) -> Result<Outcome, String> {
     let queues = match name_of(directory) {
         Ok(name) => vec![(name, directory.to_owned())],
         Err(no_queue) => {
@@ -108,10 +121,14 @@ fn inspect(directory: &Path) -> Result<Outcome, String> {
         }
     };
     let mut outcome = Outcome::default();
+    let mut described = Vec::new();
     for (name, path) in queues {
         match tributary_storage::inspect(&path) {
             Ok(contents) => {
-                outcome.output += &describe(&name, &path, &contents);
+                match shape.json {
+                    true => described.push(to_json(&name, &path, &contents)),
+                    false => outcome.output += &describe(&name, &path, &contents),
+                }
                 if contents.found.lost_records > 0 || !contents.found.damaged.is_empty() {
                     outcome.code = 1;
                 }
@@ -122,7 +139,47 @@ fn inspect(directory: &Path) -> Result<Outcome, String> {
             }
         }
     }
+    if shape.json {
+        let text = serde_json::to_string_pretty(&described).map_err(|error| error.to_string())?;
+        outcome.output = text + "\n";
+    }
     Ok(outcome)
+}
+
+/// When the oldest record was written.
+fn oldest(contents: &Contents) -> Option<Timestamp> {
+    let oldest = contents.found.oldest?;
+    Timestamp::from_millisecond(oldest.try_into().ok()?).ok()
+}
+
+/// How long ago that was.
+fn age(oldest: Timestamp) -> Duration {
+    let seconds = Timestamp::now().duration_since(oldest).as_secs();
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+fn to_json(name: &QueueName, path: &Path, contents: &Contents) -> serde_json::Value {
+    let found = &contents.found;
+    let damaged = found.damaged.iter().map(|(file, offset, bytes)| {
+        serde_json::json!({"file": file.display().to_string(), "offset": offset, "bytes": bytes})
+    });
+    let oldest = oldest(contents);
+    serde_json::json!({
+        "exporter": name.exporter.to_string(),
+        "signal": name.signal.name(),
+        "directory": path.display().to_string(),
+        "records": found.records,
+        "items": found.items,
+        "oldest": oldest.map(|oldest| oldest.to_string()),
+        "oldest_age_seconds": oldest.map(|oldest| age(oldest).as_secs()),
+        "bytes": found.bytes,
+        "files": contents.segments,
+        "damaged": damaged.collect::<Vec<_>>(),
+        "lost_records": found.lost_records,
+        "position_lost": found.position_lost,
+        "cut_bytes": found.cut_bytes,
+        "in_use": contents.in_use,
+    })
 }
 
 fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
@@ -137,10 +194,10 @@ fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
         found.items,
         name.signal.items_name()
     );
-    let oldest = found
-        .oldest
-        .and_then(|oldest| Timestamp::from_millisecond(oldest.try_into().ok()?).ok());
-    let oldest = oldest.map_or_else(String::new, |oldest| format!(", the oldest of {oldest}"));
+    let oldest = oldest(contents).map_or_else(String::new, |oldest| {
+        let age = units::Duration(age(oldest));
+        format!(", the oldest is {age} old (from {oldest})")
+    });
     // Writing to a string does not fail.
     let _ = writeln!(text, "  waiting: {waiting}{oldest}");
     let _ = writeln!(
@@ -191,7 +248,9 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     let (mut records, mut items, mut strange) = (0_u64, 0_u64, 0_u64);
     let waiting = tributary_storage::reader(directory).map_err(|error| error.to_string())?;
     let found = waiting.found;
+    let mut progress = Progress::new("records", Some(found.records as u64));
     for record in waiting.records {
+        progress.add(1);
         let (of_record, data) = record.map_err(|error| error.to_string())?;
         let Some(mut batch) = decode_record(vec![data], of_record) else {
             strange += 1;
@@ -216,6 +275,7 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
         records += 1;
         items += of_record as u64;
     }
+    drop(progress);
     file.flush().map_err(|error| failed(&error))?;
     let mut outcome = Outcome {
         notes: format!(

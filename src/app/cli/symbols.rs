@@ -1,5 +1,6 @@
 //! `collector symbols`: names for the addresses in binaries.
 
+mod json;
 mod upload;
 mod worker;
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::printable;
+use super::{Shape, printable};
 use crate::processors::symbolication::WorkerConfig;
 use tributary_symbols::find::Found;
 use tributary_symbols::find::directories::Directories;
@@ -50,6 +51,8 @@ pub(super) enum Command {
             default_value = "/usr/lib/debug"
         )]
         directories: Vec<PathBuf>,
+        #[command(flatten)]
+        shape: Shape,
     },
     /// Show what a binary offers, how much of its code gets names from it, and what is missing.
     Inspect {
@@ -58,6 +61,8 @@ pub(super) enum Command {
         file: PathBuf,
         #[command(flatten)]
         companions: Companions,
+        #[command(flatten)]
+        shape: Shape,
     },
     /// Upload binaries or debug information to a collector, whose `symbol_upload` extension takes them.
     Upload(upload::Arguments),
@@ -100,8 +105,16 @@ pub(super) fn run(command: &Command) -> Outcome {
             addresses,
             companions,
             directories,
-        } => lookup(file, addresses, companions, directories),
-        Command::Inspect { file, companions } => inspect(file, companions),
+            shape,
+        } => lookup(file, addresses, companions, directories, *shape),
+        Command::Inspect {
+            file,
+            companions,
+            shape: Shape { json: true },
+        } => json::inspect(file, companions),
+        Command::Inspect {
+            file, companions, ..
+        } => inspect(file, companions),
         Command::Upload(arguments) => return upload::upload(arguments),
         Command::Worker(arguments) => return worker::work(arguments),
     };
@@ -159,6 +172,7 @@ fn lookup(
     addresses: &[u64],
     companions: &Companions,
     directories: &[PathBuf],
+    shape: Shape,
 ) -> Done {
     let id = file.to_str().and_then(|text| text.parse::<BuildId>().ok());
     let symbols = match id.filter(|_| !file.exists()) {
@@ -178,6 +192,9 @@ fn lookup(
         }
         None => open(file, companions)?,
     };
+    if shape.json {
+        return json::lookup(&symbols, addresses);
+    }
     let mut text = String::new();
     let mut known = false;
     let (mut cursor, mut names) = (symbols.cursor(), symbols.names());

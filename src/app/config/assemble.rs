@@ -134,6 +134,8 @@ pub(super) struct Facts {
     pub(super) pipelines_span: Span,
     /// Sections that could not be read, so that nothing can be said about what they lack.
     pub(super) unreadable: Vec<Kind>,
+    /// Defaults and alternatives in `${...}` that the environment did not choose.
+    pub(super) not_taken: Vec<String>,
     /// `service` could not be read, so nothing can be said about what is used.
     pub(super) service_broken: bool,
 }
@@ -174,6 +176,7 @@ impl Kind {
 pub(super) fn assemble(
     registries: &Registries,
     tree: &Node,
+    not_taken: Vec<String>,
     report: &mut Report,
 ) -> Option<Config> {
     if tree.is_null() || (tree.pairs().is_empty() && matches!(tree.content, Content::Mapping(_))) {
@@ -193,7 +196,10 @@ pub(super) fn assemble(
             report.push(unknown("section", &pair.name, &SECTIONS, span));
         }
     }
-    let mut facts = Facts::default();
+    let mut facts = Facts {
+        not_taken,
+        ..Facts::default()
+    };
     let section = |kind: Kind| tree.child(kind.section());
     let receivers = components::read(
         Kind::Receiver,

@@ -10,6 +10,9 @@ use crate::app::config::Config;
 use tributary_config::report::Report;
 use tributary_config::{Sources, expand, read, reveal_no_value_of};
 
+/// The configuration that runs without `--config`.
+const DEFAULT: &str = include_str!("../../../config/otel-collector-config.yaml");
+
 /// The outcome of [`load`].
 #[derive(Debug)]
 pub struct Loaded {
@@ -53,9 +56,9 @@ pub fn load(sources: &Sources, strict: bool) -> Loaded {
 pub(super) fn load_with(registries: &Registries, sources: &Sources, strict: bool) -> Loaded {
     reveal_no_value_of(schema);
     let mut report = Report::default();
-    let config = read(sources, &mut report).and_then(|mut tree| {
-        expand(&mut tree, &mut report);
-        assemble::assemble(registries, &tree, &mut report)
+    let config = read(sources, DEFAULT, &mut report).and_then(|mut tree| {
+        let not_taken = expand(&mut tree, &mut report);
+        assemble::assemble(registries, &tree, not_taken, &mut report)
     });
     if strict {
         report.make_strict();

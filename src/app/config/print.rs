@@ -1,5 +1,8 @@
 //! A configuration as it was understood: resolved, with its defaults, secrets masked.
 
+mod effective;
+mod own;
+
 use std::borrow::Cow;
 
 use serde_yaml::{Mapping, Value};
@@ -7,24 +10,33 @@ use serde_yaml::{Mapping, Value};
 use crate::app::config::{Config, Configured, ServiceConfig};
 use crate::component::Settings;
 use crate::pipeline::id::PipelineConfig;
+use own::Pruner;
 use tributary_config::{ComponentId, without_url_secrets};
 
 impl Config {
     /// The whole configuration with everything filled in, to be printed. Loading it again gives the
-    /// same configuration, but for the secrets, which are masked.
+    /// same configuration, but for the secrets, which are masked. Of the keys that the Collector does not have,
+    /// those that have their defaults are left out in components that it has.
     pub fn print(&self) -> Value {
+        let schema = super::schema();
+        let pruner = Pruner::new(&schema);
         let mut root = Mapping::new();
         let mut section = |name: &str, value: Mapping| {
             if !value.is_empty() {
                 root.insert(name.into(), value.into());
             }
         };
-        section("receivers", components(&self.receivers));
-        section("processors", components(&self.processors));
-        section("exporters", components(&self.exporters));
-        section("connectors", components(&self.connectors));
-        section("extensions", components(&self.extensions));
-        section("service", service(&self.service));
+        let name = "receivers";
+        section(name, components(name, &self.receivers, &pruner));
+        let name = "processors";
+        section(name, components(name, &self.processors, &pruner));
+        let name = "exporters";
+        section(name, components(name, &self.exporters, &pruner));
+        let name = "connectors";
+        section(name, components(name, &self.connectors, &pruner));
+        let name = "extensions";
+        section(name, components(name, &self.extensions, &pruner));
+        section("service", service(&self.service, &pruner));
         let mut root = root.into();
         mask_urls(&mut root);
         root
@@ -45,13 +57,22 @@ fn mask_urls(value: &mut Value) {
     }
 }
 
-fn components<C: ?Sized + Settings>(list: &[(ComponentId, Configured<C>)]) -> Mapping {
+fn components<C: ?Sized + Settings>(
+    section: &str,
+    list: &[(ComponentId, Configured<C>)],
+    pruner: &Pruner<'_>,
+) -> Mapping {
     list.iter()
-        .map(|(id, configured)| (id.to_string().into(), configured.config.print()))
+        .map(|(id, configured)| {
+            let mut value = configured.config.print();
+            pruner.component(section, configured.entry.name, &mut value);
+            effective::fill(&mut value);
+            (id.to_string().into(), value)
+        })
         .collect()
 }
 
-fn service(service: &ServiceConfig) -> Mapping {
+fn service(service: &ServiceConfig, pruner: &Pruner<'_>) -> Mapping {
     let mut out = Mapping::new();
     out.insert("extensions".into(), ids(&service.extensions));
     let pipelines: Mapping = service
@@ -60,7 +81,9 @@ fn service(service: &ServiceConfig) -> Mapping {
         .map(|(id, lists)| (id.to_string().into(), pipeline(lists).into()))
         .collect();
     out.insert("pipelines".into(), pipelines.into());
-    out.insert("telemetry".into(), service.telemetry.print());
+    let mut telemetry = service.telemetry.print();
+    pruner.telemetry(&mut telemetry);
+    out.insert("telemetry".into(), telemetry);
     out
 }
 

@@ -1,8 +1,14 @@
 //! The JSON Schema of a configuration file, made from the types that read it.
+//!
+//! The types say which keys there are and of which kinds. How the deserializer of configurations reads these kinds is
+//! added here, for all of them alike, so that an editor and `--validate` agree ([`as_read`]).
+
+#[cfg(test)]
+mod agreement;
 
 use std::collections::BTreeMap;
 
-use schemars::transform::{RecursiveTransform, Transform as _};
+use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
@@ -65,11 +71,11 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
         "title": "Configuration of the collector",
         "type": "object",
         "properties": properties,
-        "required": ["service"],
         "additionalProperties": false,
         "$defs": definitions,
     });
-    RecursiveTransform(allow_references).transform(&mut schema);
+    let named = schema.get("$defs").cloned().unwrap_or_default();
+    RecursiveTransform(AsRead { named }).transform(&mut schema);
     let mut schema = schema.to_value();
     name_definitions(&mut schema);
     schema
@@ -89,7 +95,8 @@ fn name_definitions(schema: &mut Value) {
         for (pattern, component) in patterns {
             let reference = component.pointer("/anyOf/0/$ref").and_then(Value::as_str);
             if let Some(reference) = reference {
-                let name = pattern.trim_start_matches('^').trim_end_matches("(/.+)?$");
+                let name = pattern.strip_prefix(BEFORE_KIND).unwrap_or(pattern);
+                let name = name.strip_suffix(AFTER_KIND).unwrap_or(name);
                 names
                     .entry(reference.to_owned())
                     .or_insert_with(|| format!("{name}_{}", kind.name()));
@@ -132,7 +139,7 @@ fn components<C: ?Sized>(
     generator: &mut SchemaGenerator,
 ) -> Map<String, Value> {
     let mut patterns = Map::new();
-    for entry in registry {
+    for entry in registry.iter().filter(|entry| entry.is_built_in()) {
         let body = (entry.schema)(generator).to_value();
         let names = std::iter::once((&entry.name, false));
         let aliases = entry.aliases.iter().map(|alias| (alias, true));
@@ -144,10 +151,21 @@ fn components<C: ?Sized>(
             if let (true, Some(schema)) = (deprecated, schema.as_object_mut()) {
                 schema.insert("deprecated".to_owned(), true.into());
             }
-            patterns.insert(format!("^{name}(/.+)?$"), schema);
+            patterns.insert(ids_of(name), schema);
         }
     }
     patterns
+}
+
+/// What ids begin with before their kind: blanks around the parts of an id do not count.
+const BEFORE_KIND: &str = "^\\s*";
+
+/// What follows the kind: a name without blanks and symbols.
+const AFTER_KIND: &str = "\\s*(/\\s*[^\\s$+<=>^`|~]+\\s*)?$";
+
+/// The pattern of the ids of components of a kind, or of pipelines of a signal.
+pub(super) fn ids_of(kind: &str) -> String {
+    format!("{BEFORE_KIND}{kind}{AFTER_KIND}")
 }
 
 fn service(generator: &mut SchemaGenerator) -> Value {
@@ -164,50 +182,233 @@ fn service(generator: &mut SchemaGenerator) -> Value {
         })
     };
     let pipeline = json!({
-        "type": "object",
+        "type": ["object", "null"],
         "properties": {
             "receivers": ids("Where its telemetry comes from: receivers and connectors."),
             "processors": ids("What is done to it, in this order."),
             "exporters": ids("Where it goes: exporters and connectors."),
         },
-        "required": ["receivers", "exporters"],
         "additionalProperties": false,
     });
     json!({
         "description": "Which components run, and how.",
-        "type": "object",
+        "type": ["object", "null"],
         "properties": {
             "extensions": ids("The extensions that run, in the order of their start."),
             "pipelines": {
                 "description": "The pipelines: `signal` or `signal/name`.",
-                "type": "object",
-                "patternProperties": {format!("^({signals})(/.+)?$"): pipeline},
+                "type": ["object", "null"],
+                "patternProperties": {ids_of(&format!("({signals})")): pipeline},
                 "additionalProperties": false,
             },
             "telemetry": telemetry,
         },
-        "required": ["pipelines"],
         "additionalProperties": false,
     })
 }
 
-/// A number or a boolean may be written as `${env:NAME}`, which for a schema is text.
-fn allow_references(schema: &mut Schema) {
-    let Some(object) = schema.as_object_mut() else {
+/// Adds how values are read: what `${env:NAME}` may stand for, plain numbers as texts, `a,b` as a list, and a key without a
+/// value as its default.
+struct AsRead {
+    /// The definitions that references lead to.
+    named: Value,
+}
+
+impl Transform for AsRead {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(object) = schema.as_object_mut() {
+            as_read(object, &self.named);
+        }
+    }
+}
+
+fn as_read(object: &mut Map<String, Value>, named: &Value) {
+    defaults_for_nothing(object);
+    widest(object);
+    let types = types(object);
+    let has = |name: &str| types.iter().any(|one| one == name);
+    let is_free = !["enum", "const", "pattern", "format"]
+        .iter()
+        .any(|key| object.contains_key(*key));
+    let mut more: Vec<&str> = Vec::new();
+    if has("string") && is_free {
+        // A text takes whatever is written, `4317` and `true` too.
+        more.extend(["number", "boolean"]);
+    }
+    if has("array") && !has("string") {
+        more.push("string");
+        let texts = match object.get("items").map(|items| texts(items, named)) {
+            Some(Texts::Any) => None,
+            Some(Texts::Like(one)) => Some(format!(r"^(({one})(,({one}))*)?$|\$\{{")),
+            Some(Texts::Of(words)) => {
+                let word = format!("({})", words.join("|"));
+                Some(format!(r"^({word}(,{word})*)?$|\$\{{"))
+            }
+            _ => Some(r"^$|\$\{".to_owned()),
+        };
+        if let Some(texts) = texts {
+            object.insert("pattern".to_owned(), texts.into());
+        }
+    }
+    let is_scalar = ["integer", "number", "boolean"]
+        .iter()
+        .any(|name| has(name));
+    if is_scalar && !has("string") {
+        more.push("string");
+        // `1_000` is a number in the Collector's YAML, and a text for an editor.
+        object.insert("pattern".to_owned(), json!(r"\$\{|^[-+]?[0-9][0-9_.]*$"));
+    }
+    if more.is_empty() {
         return;
-    };
-    let mut types = match object.get("type") {
+    }
+    let mut all = types;
+    for name in more {
+        if !all.iter().any(|one| one == name) {
+            all.push(name.to_owned());
+        }
+    }
+    object.insert("type".to_owned(), json!(all));
+}
+
+/// The types that a schema names.
+fn types(object: &Map<String, Value>) -> Vec<String> {
+    match object.get("type") {
         Some(Value::String(one)) => vec![one.clone()],
         Some(Value::Array(several)) => several
             .iter()
             .filter_map(|one| one.as_str().map(str::to_owned))
             .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The texts that a schema allows.
+enum Texts {
+    None,
+    Any,
+    /// Those that match a pattern as a whole.
+    Like(String),
+    Of(Vec<String>),
+}
+
+/// Which texts a value may be: a list of texts may be written with commas between them.
+fn texts(schema: &Value, named: &Value) -> Texts {
+    let Some(object) = schema.as_object() else {
+        return Texts::None;
+    };
+    let words = |values: Vec<&Value>| {
+        let words = values.into_iter().filter_map(Value::as_str);
+        Texts::Of(words.map(str::to_owned).collect())
+    };
+    if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
+        let name = reference.rsplit('/').next().unwrap_or_default();
+        return named
+            .get(name)
+            .map_or(Texts::None, |schema| texts(schema, named));
+    }
+    if let Some(value) = object.get("const") {
+        return words(vec![value]);
+    }
+    if let Some(values) = object.get("enum").and_then(Value::as_array) {
+        return words(values.iter().collect());
+    }
+    if types(object).iter().any(|one| one == "string") {
+        let pattern = object.get("pattern").and_then(Value::as_str);
+        let whole = pattern.and_then(|pattern| pattern.strip_prefix('^')?.strip_suffix('$'));
+        return whole.map_or(Texts::Any, |whole| Texts::Like(whole.to_owned()));
+    }
+    let mut all = Vec::new();
+    for key in ["anyOf", "oneOf"] {
+        let alternatives = object.get(key).and_then(Value::as_array);
+        for schema in alternatives.into_iter().flatten() {
+            match texts(schema, named) {
+                Texts::Any | Texts::Like(_) => return Texts::Any,
+                Texts::Of(words) => all.extend(words),
+                Texts::None => {}
+            }
+        }
+    }
+    match all.is_empty() {
+        true => Texts::None,
+        false => Texts::Of(all),
+    }
+}
+
+/// The largest numbers that fit: a schema's `format` is a comment for most editors.
+fn widest(object: &mut Map<String, Value>) {
+    let format = object.get("format").and_then(Value::as_str);
+    let (least, most) = match format {
+        Some("uint8") => (0_i64, u64::from(u8::MAX)),
+        Some("uint16") => (0, u64::from(u16::MAX)),
+        Some("uint32") => (0, u64::from(u32::MAX)),
+        Some("uint64" | "uint") => (0, u64::MAX),
+        Some("int32") => (i32::MIN.into(), i32::MAX.unsigned_abs().into()),
+        Some("int64") => (i64::MIN, i64::MAX.unsigned_abs()),
         _ => return,
     };
-    let scalar = |name: &String| matches!(name.as_str(), "integer" | "number" | "boolean");
-    if types.iter().any(scalar) && !types.iter().any(|name| name == "string") {
-        types.push("string".to_owned());
-        object.insert("type".to_owned(), json!(types));
-        object.insert("pattern".to_owned(), json!("\\$\\{"));
+    object.entry("minimum").or_insert(json!(least));
+    object.entry("maximum").or_insert(json!(most));
+}
+
+/// A key without a value has its default, unless it must be given.
+fn defaults_for_nothing(object: &mut Map<String, Value>) {
+    let required: Vec<String> = object
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
+    if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        for (name, property) in properties {
+            if !required.contains(name) {
+                allow_nothing(property);
+            }
+        }
+    }
+    if let Some(others) = object.get_mut("additionalProperties")
+        && others.is_object()
+    {
+        allow_nothing(others);
+    }
+}
+
+/// Lets a schema take null, too.
+fn allow_nothing(schema: &mut Value) {
+    let nothing = json!({"type": "null"});
+    // What is refused whatever it is.
+    if *schema == Value::Bool(false) || schema.get("not").is_some() {
+        *schema = nothing;
+        return;
+    }
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    for key in ["anyOf", "oneOf"] {
+        if let Some(alternatives) = object.get_mut(key).and_then(Value::as_array_mut) {
+            if !alternatives.contains(&nothing) {
+                alternatives.push(nothing);
+            }
+            return;
+        }
+    }
+    let types = types(object);
+    let is_plain =
+        !types.is_empty() && !object.contains_key("enum") && !object.contains_key("const");
+    if is_plain {
+        if !types.iter().any(|one| one == "null") {
+            let mut types = types;
+            types.push("null".to_owned());
+            object.insert("type".to_owned(), json!(types));
+        }
+        return;
+    }
+    let names = ["$ref", "enum", "const", "type", "allOf"];
+    let body: Map<String, Value> = names
+        .iter()
+        .filter_map(|name| object.remove_entry(*name))
+        .collect();
+    if !body.is_empty() {
+        object.insert("anyOf".to_owned(), json!([body, nothing]));
     }
 }

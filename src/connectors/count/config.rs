@@ -59,7 +59,7 @@ pub struct AttributeConfig {
 }
 
 /// The value of an attribute that is missing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DefaultValue {
     /// A whole number.
@@ -68,6 +68,19 @@ pub enum DefaultValue {
     Double(f64),
     /// A text.
     Text(String),
+}
+
+impl JsonSchema for DefaultValue {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "DefaultValue".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A text or a number.",
+            "anyOf": [{"type": "number"}, {"type": "string", "format": "text"}],
+        })
+    }
 }
 
 impl Default for Config {

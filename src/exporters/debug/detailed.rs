@@ -1,44 +1,35 @@
-//! Verbosity `detailed`: everything, in the Collector's layout. What is not set is not printed.
+//! Verbosity `detailed`: everything, in the text of the Collector's debug exporter, but for control characters in what comes
+//! from outside, which are escaped.
 
 use std::fmt::{Display, Result, Write};
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, SeverityNumber};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Exemplar, ExponentialHistogramDataPoint, HistogramDataPoint, Metric,
-    NumberDataPoint, SummaryDataPoint, exemplar,
+    NumberDataPoint, SummaryDataPoint, exemplar, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
 use super::LONGEST;
-use super::normal::{number, severity};
-use super::text::{Attribute, Hex, Nanos, Plain, Strings, Time, enum_name};
+use super::text::{Decimal, Id, Plain, Strings, Timestamp, known_name, typed};
 
 pub(super) fn traces(out: &mut String, request: &ExportTraceServiceRequest) -> Result {
     for (at, data) in request.resource_spans.iter().enumerate() {
         writeln!(out, "ResourceSpans #{at}")?;
-        resource(
-            out,
-            &data.schema_url,
-            data.resource.as_ref(),
-            Strings::default(),
-        )?;
+        let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
+        resource(out, schema_url, from, Strings::default())?;
         for (at, data) in data.scope_spans.iter().enumerate() {
-            writeln!(out, "ScopeSpans #{at}")?;
-            scope(
-                out,
-                &data.schema_url,
-                data.scope.as_ref(),
-                Strings::default(),
-            )?;
+            let (schema_url, from) = (&data.schema_url, data.scope.as_ref());
+            scope(out, "Spans", at, schema_url, from, Strings::default())?;
             for (at, data) in data.spans.iter().enumerate() {
                 writeln!(out, "Span #{at}")?;
                 span(out, data)?;
@@ -51,20 +42,11 @@ pub(super) fn traces(out: &mut String, request: &ExportTraceServiceRequest) -> R
 pub(super) fn metrics(out: &mut String, request: &ExportMetricsServiceRequest) -> Result {
     for (at, data) in request.resource_metrics.iter().enumerate() {
         writeln!(out, "ResourceMetrics #{at}")?;
-        resource(
-            out,
-            &data.schema_url,
-            data.resource.as_ref(),
-            Strings::default(),
-        )?;
+        let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
+        resource(out, schema_url, from, Strings::default())?;
         for (at, data) in data.scope_metrics.iter().enumerate() {
-            writeln!(out, "ScopeMetrics #{at}")?;
-            scope(
-                out,
-                &data.schema_url,
-                data.scope.as_ref(),
-                Strings::default(),
-            )?;
+            let (schema_url, from) = (&data.schema_url, data.scope.as_ref());
+            scope(out, "Metrics", at, schema_url, from, Strings::default())?;
             for (at, data) in data.metrics.iter().enumerate() {
                 writeln!(out, "Metric #{at}")?;
                 metric(out, data)?;
@@ -76,21 +58,12 @@ pub(super) fn metrics(out: &mut String, request: &ExportMetricsServiceRequest) -
 
 pub(super) fn logs(out: &mut String, request: &ExportLogsServiceRequest) -> Result {
     for (at, data) in request.resource_logs.iter().enumerate() {
-        writeln!(out, "ResourceLogs #{at}")?;
-        resource(
-            out,
-            &data.schema_url,
-            data.resource.as_ref(),
-            Strings::default(),
-        )?;
+        writeln!(out, "ResourceLog #{at}")?;
+        let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
+        resource(out, schema_url, from, Strings::default())?;
         for (at, data) in data.scope_logs.iter().enumerate() {
-            writeln!(out, "ScopeLogs #{at}")?;
-            scope(
-                out,
-                &data.schema_url,
-                data.scope.as_ref(),
-                Strings::default(),
-            )?;
+            let (schema_url, from) = (&data.schema_url, data.scope.as_ref());
+            scope(out, "Logs", at, schema_url, from, Strings::default())?;
             for (at, data) in data.log_records.iter().enumerate() {
                 writeln!(out, "LogRecord #{at}")?;
                 log_record(out, data)?;
@@ -100,20 +73,9 @@ pub(super) fn logs(out: &mut String, request: &ExportLogsServiceRequest) -> Resu
     Ok(())
 }
 
-/// An aligned line; none if there is nothing to say.
-pub(super) fn field(out: &mut String, name: &str, value: impl Display) -> Result {
-    match value.to_string() {
-        value if value.is_empty() => Ok(()),
-        value => writeln!(out, "    {name:<15}: {}", value.trim_end()),
-    }
-}
-
-/// An aligned line, unless the number is zero.
-pub(super) fn count(out: &mut String, name: &str, value: u32) -> Result {
-    match value {
-        0 => Ok(()),
-        value => field(out, name, value),
-    }
+/// An aligned line.
+pub(super) fn line(out: &mut String, name: &str, value: impl Display) -> Result {
+    writeln!(out, "    {name:<15}: {value}")
 }
 
 /// Fails when the text is long enough: samples share stacks and attributes, so it has no relation to the size of a request.
@@ -125,18 +87,18 @@ pub(super) fn room(out: &str) -> Result {
 }
 
 /// A titled list, unless it is empty.
-pub(super) fn attributes(
-    out: &mut String,
-    indent: &str,
-    title: &str,
-    attributes: &[Attribute<'_>],
-) -> Result {
-    if !attributes.is_empty() {
-        writeln!(out, "{indent}{title}:")?;
+fn attributes(out: &mut String, title: &str, list: &[KeyValue], strings: Strings<'_>) -> Result {
+    if list.is_empty() {
+        return Ok(());
     }
-    for attribute in attributes {
+    writeln!(out, "{title}:")?;
+    // As deep as the arrow in the title.
+    let indent = title.split_once("->").map_or("", |(indent, _)| indent);
+    for attribute in list {
         room(out)?;
-        writeln!(out, "{indent}     -> {attribute}")?;
+        let value = typed(attribute.value.as_ref(), strings);
+        let key = strings.attribute(attribute).key;
+        writeln!(out, "{indent}     -> {key}: {value}")?;
     }
     Ok(())
 }
@@ -147,348 +109,218 @@ pub(super) fn resource(
     resource: Option<&Resource>,
     strings: Strings<'_>,
 ) -> Result {
-    if !schema_url.is_empty() {
-        writeln!(out, "Resource SchemaURL: {}", Plain(schema_url))?;
-    }
+    writeln!(out, "Resource SchemaURL: {}", Plain(schema_url))?;
     let Some(resource) = resource else {
         return Ok(());
     };
-    attributes(
-        out,
-        "",
-        "Resource attributes",
-        &strings.attributes(&resource.attributes),
-    )?;
-    if resource.dropped_attributes_count > 0 {
-        let dropped = resource.dropped_attributes_count;
-        writeln!(out, "Resource dropped attributes: {dropped}")?;
+    attributes(out, "Resource attributes", &resource.attributes, strings)?;
+    if !resource.entity_refs.is_empty() {
+        writeln!(out, "Resource entity refs:")?;
     }
     for (at, entity) in resource.entity_refs.iter().enumerate() {
-        writeln!(out, "Entity #{at}")?;
-        field(out, "Type", Plain(&entity.r#type))?;
-        field(out, "Schema URL", Plain(&entity.schema_url))?;
-        field(out, "Id keys", Plain(&entity.id_keys.join(", ")))?;
-        field(
-            out,
-            "Description",
-            Plain(&entity.description_keys.join(", ")),
-        )?;
+        writeln!(out, "     -> Entity ref #{at}:")?;
+        writeln!(out, "          -> Type: {}", Plain(&entity.r#type))?;
+        if !entity.schema_url.is_empty() {
+            writeln!(
+                out,
+                "          -> Schema URL: {}",
+                Plain(&entity.schema_url)
+            )?;
+        }
+        for (title, keys) in [
+            ("ID", &entity.id_keys),
+            ("Description", &entity.description_keys),
+        ] {
+            if !keys.is_empty() {
+                writeln!(out, "          -> {title} keys:")?;
+            }
+            for key in keys {
+                writeln!(out, "               -> {}", Plain(key))?;
+            }
+        }
     }
     Ok(())
 }
 
 pub(super) fn scope(
     out: &mut String,
+    kind: &str,
+    at: usize,
     schema_url: &str,
     scope: Option<&InstrumentationScope>,
     strings: Strings<'_>,
 ) -> Result {
-    if !schema_url.is_empty() {
-        writeln!(out, "Scope SchemaURL: {}", Plain(schema_url))?;
-    }
-    let Some(scope) = scope else {
-        return Ok(());
-    };
-    let line = format!("{} {}", Plain(&scope.name), Plain(&scope.version));
-    if !line.trim().is_empty() {
-        writeln!(out, "InstrumentationScope {}", line.trim())?;
-    }
-    attributes(
+    writeln!(out, "Scope{kind} #{at}")?;
+    writeln!(out, "Scope{kind} SchemaURL: {}", Plain(schema_url))?;
+    let (name, version) = scope.map_or(("", ""), |scope| (&scope.name, &scope.version));
+    writeln!(
         out,
-        "",
-        "InstrumentationScope attributes",
-        &strings.attributes(&scope.attributes),
+        "InstrumentationScope {} {}",
+        Plain(name),
+        Plain(version)
     )?;
-    match scope.dropped_attributes_count {
-        0 => Ok(()),
-        dropped => writeln!(out, "InstrumentationScope dropped attributes: {dropped}"),
-    }
+    let list = scope.map_or(&[][..], |scope| &scope.attributes);
+    attributes(out, "InstrumentationScope attributes", list, strings)
 }
 
 fn span(out: &mut String, span: &Span) -> Result {
-    let none = Strings::default();
-    field(out, "Trace ID", Hex(&span.trace_id))?;
-    field(out, "Parent ID", Hex(&span.parent_span_id))?;
-    field(out, "ID", Hex(&span.span_id))?;
-    field(out, "Name", Plain(&span.name))?;
+    line(out, "Trace ID", Id(&span.trace_id))?;
+    line(out, "Parent ID", Id(&span.parent_span_id))?;
+    line(out, "ID", Id(&span.span_id))?;
+    line(out, "Name", Plain(&span.name))?;
     let kind = SpanKind::try_from(span.kind).ok();
-    let kind = enum_name(kind.map(|kind| kind.as_str_name()), "SPAN_KIND_", span.kind);
-    field(out, "Kind", kind)?;
-    field(out, "TraceState", Plain(&span.trace_state))?;
-    field(out, "Start time", Time(span.start_time_unix_nano))?;
-    field(out, "End time", Time(span.end_time_unix_nano))?;
-    let duration = span
-        .end_time_unix_nano
-        .checked_sub(span.start_time_unix_nano);
-    match duration {
-        Some(duration) => field(out, "Duration", Nanos(duration))?,
-        None => field(out, "Duration", "negative: the end is before the start")?,
+    let kind = known_name(kind.map(|kind| kind.as_str_name()), "SPAN_KIND_");
+    line(out, "Kind", kind)?;
+    if !span.trace_state.is_empty() {
+        line(out, "TraceState", Plain(&span.trace_state))?;
     }
-    if let Some(status) = &span.status {
-        let code = StatusCode::try_from(status.code).ok();
-        let code = enum_name(
-            code.map(|code| code.as_str_name()),
-            "STATUS_CODE_",
-            status.code,
-        );
-        field(out, "Status code", code)?;
-        field(out, "Status message", Plain(&status.message))?;
+    line(out, "Start time", Timestamp(span.start_time_unix_nano))?;
+    line(out, "End time", Timestamp(span.end_time_unix_nano))?;
+    let status = span.status.clone().unwrap_or_default();
+    let code = StatusCode::try_from(status.code).ok();
+    let code = known_name(code.map(|code| code.as_str_name()), "STATUS_CODE_");
+    line(out, "Status code", code)?;
+    line(out, "Status message", Plain(&status.message))?;
+    line(out, "DroppedAttributesCount", span.dropped_attributes_count)?;
+    line(out, "DroppedEventsCount", span.dropped_events_count)?;
+    line(out, "DroppedLinksCount", span.dropped_links_count)?;
+    attributes(out, "Attributes", &span.attributes, Strings::default())?;
+    each(out, "Events", "SpanEvent", &span.events, event)?;
+    each(out, "Links", "SpanLink", &span.links, link)
+}
+
+fn event(out: &mut String, event: &Event) -> Result {
+    writeln!(out, "     -> Name: {}", Plain(&event.name))?;
+    writeln!(
+        out,
+        "     -> Timestamp: {}",
+        Timestamp(event.time_unix_nano)
+    )?;
+    let dropped = event.dropped_attributes_count;
+    writeln!(out, "     -> DroppedAttributesCount: {dropped}")?;
+    let title = "     -> Attributes:";
+    attributes(out, title, &event.attributes, Strings::default())
+}
+
+fn link(out: &mut String, link: &Link) -> Result {
+    writeln!(out, "     -> Trace ID: {}", Id(&link.trace_id))?;
+    writeln!(out, "     -> ID: {}", Id(&link.span_id))?;
+    writeln!(out, "     -> TraceState: {}", Plain(&link.trace_state))?;
+    let dropped = link.dropped_attributes_count;
+    writeln!(out, "     -> DroppedAttributesCount: {dropped}")?;
+    let title = "     -> Attributes:";
+    attributes(out, title, &link.attributes, Strings::default())
+}
+
+/// A titled list of things that take several lines each, unless it is empty.
+fn each<T>(
+    out: &mut String,
+    title: &str,
+    name: &str,
+    list: &[T],
+    print: impl Fn(&mut String, &T) -> Result,
+) -> Result {
+    if !list.is_empty() && !title.is_empty() {
+        writeln!(out, "{title}:")?;
     }
-    count(out, "Flags", span.flags)?;
-    count(out, "Lost attributes", span.dropped_attributes_count)?;
-    count(out, "Lost events", span.dropped_events_count)?;
-    count(out, "Lost links", span.dropped_links_count)?;
-    attributes(out, "", "Attributes", &none.attributes(&span.attributes))?;
-    for (at, event) in span.events.iter().enumerate() {
-        writeln!(out, "SpanEvent #{at}")?;
-        field(out, "Name", Plain(&event.name))?;
-        field(out, "Timestamp", Time(event.time_unix_nano))?;
-        count(out, "Lost attributes", event.dropped_attributes_count)?;
-        attributes(
-            out,
-            "    ",
-            "Attributes",
-            &none.attributes(&event.attributes),
-        )?;
-    }
-    for (at, link) in span.links.iter().enumerate() {
-        writeln!(out, "SpanLink #{at}")?;
-        field(out, "Trace ID", Hex(&link.trace_id))?;
-        field(out, "ID", Hex(&link.span_id))?;
-        field(out, "TraceState", Plain(&link.trace_state))?;
-        count(out, "Flags", link.flags)?;
-        count(out, "Lost attributes", link.dropped_attributes_count)?;
-        attributes(
-            out,
-            "    ",
-            "Attributes",
-            &none.attributes(&link.attributes),
-        )?;
+    for (at, one) in list.iter().enumerate() {
+        room(out)?;
+        writeln!(out, "{name} #{at}")?;
+        print(out, one)?;
     }
     Ok(())
 }
 
 fn log_record(out: &mut String, record: &LogRecord) -> Result {
-    field(out, "Observed time", Time(record.observed_time_unix_nano))?;
-    field(out, "Timestamp", Time(record.time_unix_nano))?;
-    field(out, "Severity text", Plain(&record.severity_text))?;
+    let strings = Strings::default();
+    let observed = Timestamp(record.observed_time_unix_nano);
+    writeln!(out, "ObservedTimestamp: {observed}")?;
+    writeln!(out, "Timestamp: {}", Timestamp(record.time_unix_nano))?;
+    writeln!(out, "SeverityText: {}", Plain(&record.severity_text))?;
     let number = record.severity_number;
-    field(
-        out,
-        "Severity",
-        format_args!("{} ({number})", severity(number)),
-    )?;
-    field(out, "Event name", Plain(&record.event_name))?;
-    field(out, "Body", Strings::default().value(record.body.as_ref()))?;
-    field(out, "Trace ID", Hex(&record.trace_id))?;
-    field(out, "Span ID", Hex(&record.span_id))?;
-    count(out, "Flags", record.flags)?;
-    count(out, "Lost attributes", record.dropped_attributes_count)?;
-    attributes(
-        out,
-        "",
-        "Attributes",
-        &Strings::default().attributes(&record.attributes),
-    )
+    let name = SeverityNumber::try_from(number).ok();
+    let name = known_name(name.map(|name| name.as_str_name()), "SEVERITY_NUMBER_");
+    writeln!(out, "SeverityNumber: {name}({number})")?;
+    if !record.event_name.is_empty() {
+        writeln!(out, "EventName: {}", Plain(&record.event_name))?;
+    }
+    writeln!(out, "Body: {}", typed(record.body.as_ref(), strings))?;
+    attributes(out, "Attributes", &record.attributes, strings)?;
+    writeln!(out, "Trace ID: {}", Id(&record.trace_id))?;
+    writeln!(out, "Span ID: {}", Id(&record.span_id))?;
+    writeln!(out, "Flags: {}", record.flags)
 }
 
 fn metric(out: &mut String, metric: &Metric) -> Result {
-    let (kind, temporality, monotonic) = match &metric.data {
-        Some(Data::Gauge(_)) => ("Gauge", None, None),
-        Some(Data::Sum(sum)) => (
-            "Sum",
-            Some(sum.aggregation_temporality),
-            Some(sum.is_monotonic),
-        ),
-        Some(Data::Histogram(data)) => ("Histogram", Some(data.aggregation_temporality), None),
-        Some(Data::ExponentialHistogram(data)) => (
-            "ExponentialHistogram",
-            Some(data.aggregation_temporality),
-            None,
-        ),
-        Some(Data::Summary(_)) => ("Summary", None, None),
-        None => ("none", None, None),
+    let kind = match &metric.data {
+        Some(Data::Gauge(_)) => "Gauge",
+        Some(Data::Sum(_)) => "Sum",
+        Some(Data::Histogram(_)) => "Histogram",
+        Some(Data::ExponentialHistogram(_)) => "ExponentialHistogram",
+        Some(Data::Summary(_)) => "Summary",
+        None => "Empty",
     };
-    field(out, "Name", Plain(&metric.name))?;
-    field(out, "Description", Plain(&metric.description))?;
-    field(out, "Unit", Plain(&metric.unit))?;
-    field(out, "Data type", kind)?;
-    if let Some(monotonic) = monotonic {
-        field(out, "Monotonic", monotonic)?;
-    }
-    if let Some(temporality) = temporality {
-        let name = AggregationTemporality::try_from(temporality).ok();
-        let name = name.map(|name| name.as_str_name());
-        let name = enum_name(name, "AGGREGATION_TEMPORALITY_", temporality);
-        field(out, "Temporality", name)?;
-    }
-    attributes(
-        out,
-        "    ",
-        "Metadata",
-        &Strings::default().attributes(&metric.metadata),
-    )?;
+    writeln!(out, "Descriptor:")?;
+    writeln!(out, "     -> Name: {}", Plain(&metric.name))?;
+    writeln!(out, "     -> Description: {}", Plain(&metric.description))?;
+    writeln!(out, "     -> Unit: {}", Plain(&metric.unit))?;
+    writeln!(out, "     -> DataType: {kind}")?;
+    let title = "     -> Metadata";
+    attributes(out, title, &metric.metadata, Strings::default())?;
     match &metric.data {
-        Some(Data::Gauge(gauge)) => each(out, "NumberDataPoint", &gauge.data_points, number_point),
-        Some(Data::Sum(sum)) => each(out, "NumberDataPoint", &sum.data_points, number_point),
-        Some(Data::Histogram(data)) => each(
-            out,
-            "HistogramDataPoint",
-            &data.data_points,
-            histogram_point,
-        ),
-        Some(Data::ExponentialHistogram(data)) => each(
-            out,
-            "ExponentialHistogramDataPoint",
-            &data.data_points,
-            exponential_point,
-        ),
-        Some(Data::Summary(data)) => {
-            each(out, "SummaryDataPoint", &data.data_points, summary_point)
+        Some(Data::Gauge(data)) => {
+            each(out, "", "NumberDataPoints", &data.data_points, number_point)
         }
+        Some(Data::Sum(data)) => {
+            writeln!(out, "     -> IsMonotonic: {}", data.is_monotonic)?;
+            temporality(out, data.aggregation_temporality)?;
+            each(out, "", "NumberDataPoints", &data.data_points, number_point)
+        }
+        Some(Data::Histogram(data)) => {
+            temporality(out, data.aggregation_temporality)?;
+            let name = "HistogramDataPoints";
+            each(out, "", name, &data.data_points, histogram_point)
+        }
+        Some(Data::ExponentialHistogram(data)) => {
+            temporality(out, data.aggregation_temporality)?;
+            let name = "ExponentialHistogramDataPoints";
+            each(out, "", name, &data.data_points, exponential_point)
+        }
+        Some(Data::Summary(data)) => each(
+            out,
+            "",
+            "SummaryDataPoints",
+            &data.data_points,
+            summary_point,
+        ),
         None => Ok(()),
     }
 }
 
-fn each<T>(
-    out: &mut String,
-    title: &str,
-    points: &[T],
-    print: impl Fn(&mut String, &T) -> Result,
-) -> Result {
-    for (at, point) in points.iter().enumerate() {
-        writeln!(out, "{title} #{at}")?;
-        print(out, point)?;
-    }
-    Ok(())
+fn temporality(out: &mut String, number: i32) -> Result {
+    let name = AggregationTemporality::try_from(number).ok();
+    let name = name.map(|name| name.as_str_name());
+    let name = known_name(name, "AGGREGATION_TEMPORALITY_");
+    writeln!(out, "     -> AggregationTemporality: {name}")
 }
 
-fn times(out: &mut String, start: u64, time: u64, flags: u32) -> Result {
-    if start != 0 {
-        field(out, "Start time", Time(start))?;
-    }
-    field(out, "Timestamp", Time(time))?;
-    count(out, "Flags", flags)
+fn point(out: &mut String, list: &[KeyValue], start: u64, time: u64) -> Result {
+    attributes(out, "Data point attributes", list, Strings::default())?;
+    writeln!(out, "StartTimestamp: {}", Timestamp(start))?;
+    writeln!(out, "Timestamp: {}", Timestamp(time))
 }
 
-fn number_point(out: &mut String, point: &NumberDataPoint) -> Result {
-    times(
-        out,
-        point.start_time_unix_nano,
-        point.time_unix_nano,
-        point.flags,
-    )?;
-    field(out, "Value", number(point))?;
-    attributes(
-        out,
-        "    ",
-        "Attributes",
-        &Strings::default().attributes(&point.attributes),
-    )?;
-    exemplars(out, &point.exemplars)
-}
-
-fn histogram_point(out: &mut String, point: &HistogramDataPoint) -> Result {
-    times(
-        out,
-        point.start_time_unix_nano,
-        point.time_unix_nano,
-        point.flags,
-    )?;
-    summary(out, point.count, point.sum, point.min, point.max)?;
-    for (at, count) in point.bucket_counts.iter().enumerate() {
-        let lower = at
-            .checked_sub(1)
-            .map_or(Some(&f64::NEG_INFINITY), |at| point.explicit_bounds.get(at));
-        let upper = point.explicit_bounds.get(at).unwrap_or(&f64::INFINITY);
-        match lower {
-            Some(lower) => writeln!(out, "    Bucket ({lower}, {upper}]: {count}")?,
-            None => writeln!(out, "    Bucket without bounds: {count}")?,
+fn number_point(out: &mut String, data: &NumberDataPoint) -> Result {
+    let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
+    point(out, &data.attributes, start, time)?;
+    match data.value {
+        Some(number_data_point::Value::AsInt(value)) => writeln!(out, "Value: {value}")?,
+        Some(number_data_point::Value::AsDouble(value)) => {
+            writeln!(out, "Value: {}", Decimal(value))?;
         }
+        None => {}
     }
-    attributes(
-        out,
-        "    ",
-        "Attributes",
-        &Strings::default().attributes(&point.attributes),
-    )?;
-    exemplars(out, &point.exemplars)
-}
-
-fn exponential_point(out: &mut String, point: &ExponentialHistogramDataPoint) -> Result {
-    times(
-        out,
-        point.start_time_unix_nano,
-        point.time_unix_nano,
-        point.flags,
-    )?;
-    summary(out, point.count, point.sum, point.min, point.max)?;
-    field(out, "Scale", point.scale)?;
-    // A bucket reaches from base^index to base^(index + 1), with base = 2^(2^-scale).
-    let bound = |index: i64| (index as f64 * (-f64::from(point.scale)).exp2()).exp2();
-    let filled = |buckets: &Option<Buckets>| -> Vec<(i64, u64)> {
-        let Some(buckets) = buckets else {
-            return Vec::new();
-        };
-        let numbered = (i64::from(buckets.offset)..).zip(buckets.bucket_counts.iter().copied());
-        numbered.filter(|(_, count)| *count > 0).collect()
-    };
-    for (index, count) in filled(&point.negative).into_iter().rev() {
-        writeln!(
-            out,
-            "    Bucket [-{}, -{}): {count}",
-            bound(index + 1),
-            bound(index)
-        )?;
-    }
-    if point.zero_count > 0 {
-        let threshold = point.zero_threshold;
-        writeln!(
-            out,
-            "    Bucket [{}, {threshold}]: {}",
-            // Not `-0` when only zeros are in it.
-            0.0 - threshold,
-            point.zero_count
-        )?;
-    }
-    for (index, count) in filled(&point.positive) {
-        writeln!(
-            out,
-            "    Bucket ({}, {}]: {count}",
-            bound(index),
-            bound(index + 1)
-        )?;
-    }
-    attributes(
-        out,
-        "    ",
-        "Attributes",
-        &Strings::default().attributes(&point.attributes),
-    )?;
-    exemplars(out, &point.exemplars)
-}
-
-fn summary_point(out: &mut String, point: &SummaryDataPoint) -> Result {
-    times(
-        out,
-        point.start_time_unix_nano,
-        point.time_unix_nano,
-        point.flags,
-    )?;
-    summary(out, point.count, Some(point.sum), None, None)?;
-    for quantile in &point.quantile_values {
-        writeln!(
-            out,
-            "    Quantile {}: {}",
-            quantile.quantile, quantile.value
-        )?;
-    }
-    attributes(
-        out,
-        "    ",
-        "Attributes",
-        &Strings::default().attributes(&point.attributes),
-    )
+    each(out, "Exemplars", "Exemplar", &data.exemplars, exemplar)
 }
 
 fn summary(
@@ -498,28 +330,82 @@ fn summary(
     min: Option<f64>,
     max: Option<f64>,
 ) -> Result {
-    field(out, "Count", count)?;
+    writeln!(out, "Count: {count}")?;
     for (name, value) in [("Sum", sum), ("Min", min), ("Max", max)] {
         if let Some(value) = value {
-            field(out, name, value)?;
+            writeln!(out, "{name}: {}", Decimal(value))?;
         }
     }
     Ok(())
 }
 
-fn exemplars(out: &mut String, exemplars: &[Exemplar]) -> Result {
-    for (at, exemplar) in exemplars.iter().enumerate() {
-        writeln!(out, "Exemplar #{at}")?;
-        field(out, "Trace ID", Hex(&exemplar.trace_id))?;
-        field(out, "Span ID", Hex(&exemplar.span_id))?;
-        field(out, "Timestamp", Time(exemplar.time_unix_nano))?;
-        match exemplar.value {
-            Some(exemplar::Value::AsInt(value)) => field(out, "Value", value)?,
-            Some(exemplar::Value::AsDouble(value)) => field(out, "Value", value)?,
-            None => {}
-        }
-        let filtered = Strings::default().attributes(&exemplar.filtered_attributes);
-        attributes(out, "    ", "Filtered attributes", &filtered)?;
+fn histogram_point(out: &mut String, data: &HistogramDataPoint) -> Result {
+    let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
+    point(out, &data.attributes, start, time)?;
+    summary(out, data.count, data.sum, data.min, data.max)?;
+    for (at, bound) in data.explicit_bounds.iter().enumerate() {
+        writeln!(out, "ExplicitBounds #{at}: {}", Decimal(*bound))?;
+    }
+    for (at, count) in data.bucket_counts.iter().enumerate() {
+        writeln!(out, "Buckets #{at}, Count: {count}")?;
+    }
+    each(out, "Exemplars", "Exemplar", &data.exemplars, exemplar)
+}
+
+fn exponential_point(out: &mut String, data: &ExponentialHistogramDataPoint) -> Result {
+    let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
+    point(out, &data.attributes, start, time)?;
+    summary(out, data.count, data.sum, data.min, data.max)?;
+    // A bucket reaches from base^index to base^(index + 1), with base = 2^(2^-scale).
+    let factor = std::f64::consts::LN_2 * (-f64::from(data.scale)).exp2();
+    let bound = |index: i64| (index as f64 * factor).exp();
+    let numbered = |buckets: &Option<Buckets>| -> Vec<(i64, u64)> {
+        let buckets = buckets.as_ref();
+        let offset = buckets.map_or(0, |buckets| buckets.offset);
+        let counts = buckets.map_or(&[][..], |buckets| &buckets.bucket_counts);
+        (i64::from(offset)..).zip(counts.iter().copied()).collect()
+    };
+    for (index, count) in numbered(&data.negative).into_iter().rev() {
+        room(out)?;
+        let (lower, upper) = (Decimal(-bound(index + 1)), Decimal(-bound(index)));
+        writeln!(out, "Bucket [{lower}, {upper}), Count: {count}")?;
+    }
+    if data.zero_count != 0 {
+        writeln!(out, "Bucket [0, 0], Count: {}", data.zero_count)?;
+    }
+    for (index, count) in numbered(&data.positive) {
+        room(out)?;
+        let (lower, upper) = (Decimal(bound(index)), Decimal(bound(index + 1)));
+        writeln!(out, "Bucket ({lower}, {upper}], Count: {count}")?;
+    }
+    each(out, "Exemplars", "Exemplar", &data.exemplars, exemplar)
+}
+
+fn summary_point(out: &mut String, data: &SummaryDataPoint) -> Result {
+    let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
+    point(out, &data.attributes, start, time)?;
+    summary(out, data.count, Some(data.sum), None, None)?;
+    for (at, one) in data.quantile_values.iter().enumerate() {
+        let (quantile, value) = (Decimal(one.quantile), Decimal(one.value));
+        writeln!(
+            out,
+            "QuantileValue #{at}: Quantile {quantile}, Value {value}"
+        )?;
     }
     Ok(())
+}
+
+fn exemplar(out: &mut String, data: &Exemplar) -> Result {
+    writeln!(out, "     -> Trace ID: {}", Id(&data.trace_id))?;
+    writeln!(out, "     -> Span ID: {}", Id(&data.span_id))?;
+    writeln!(out, "     -> Timestamp: {}", Timestamp(data.time_unix_nano))?;
+    match data.value {
+        Some(exemplar::Value::AsInt(value)) => writeln!(out, "     -> Value: {value}")?,
+        Some(exemplar::Value::AsDouble(value)) => {
+            writeln!(out, "     -> Value: {}", Decimal(value))?;
+        }
+        None => {}
+    }
+    let title = "     -> FilteredAttributes";
+    attributes(out, title, &data.filtered_attributes, Strings::default())
 }

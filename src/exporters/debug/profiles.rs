@@ -1,21 +1,21 @@
-//! Profiles in detail, with everything that refers to the dictionary resolved. An index that leads
-//! nowhere is printed as `<invalid index N>`.
+//! Verbosity `resolved`: profiles with everything that refers to the dictionary resolved, as people read them. An index that
+//! leads nowhere is printed as `<invalid index N>`.
 
 use std::cmp::Reverse;
-use std::fmt::{Result, Write};
+use std::fmt::{Display, Result, Write};
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::profiles::v1development::{
     Line, Location, Profile, ProfilesDictionary, Sample,
 };
 
-use super::detailed::{attributes as attribute_list, count, field, resource, room, scope};
+use super::detailed::{resource, room, scope};
 use super::text::{Attribute, Hex, Nanos, Plain, Resolved, Strings, Time};
 
 /// How many samples of a profile are printed, the heaviest first. A profile has thousands.
 const SAMPLES: usize = 10;
 
-pub(super) fn detailed(out: &mut String, request: &ExportProfilesServiceRequest) -> Result {
+pub(super) fn resolved(out: &mut String, request: &ExportProfilesServiceRequest) -> Result {
     let empty = ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&empty);
     let strings = Strings(&dictionary.string_table);
@@ -23,13 +23,41 @@ pub(super) fn detailed(out: &mut String, request: &ExportProfilesServiceRequest)
         writeln!(out, "ResourceProfiles #{at}")?;
         resource(out, &data.schema_url, data.resource.as_ref(), strings)?;
         for (at, data) in data.scope_profiles.iter().enumerate() {
-            writeln!(out, "ScopeProfiles #{at}")?;
-            scope(out, &data.schema_url, data.scope.as_ref(), strings)?;
+            let (schema_url, from) = (&data.schema_url, data.scope.as_ref());
+            scope(out, "Profiles", at, schema_url, from, strings)?;
             for (at, data) in data.profiles.iter().enumerate() {
                 writeln!(out, "Profile #{at}")?;
                 profile(out, dictionary, data)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// An aligned line; none if there is nothing to say.
+fn field(out: &mut String, name: &str, value: impl Display) -> Result {
+    match value.to_string() {
+        value if value.is_empty() => Ok(()),
+        value => writeln!(out, "    {name:<15}: {}", value.trim_end()),
+    }
+}
+
+/// An aligned line, unless the number is zero.
+fn count(out: &mut String, name: &str, value: u32) -> Result {
+    match value {
+        0 => Ok(()),
+        value => field(out, name, value),
+    }
+}
+
+/// The attributes of a profile or a sample, unless there are none.
+fn attribute_list(out: &mut String, attributes: &[Attribute<'_>]) -> Result {
+    if !attributes.is_empty() {
+        writeln!(out, "    Attributes:")?;
+    }
+    for attribute in attributes {
+        room(out)?;
+        writeln!(out, "         -> {attribute}")?;
     }
     Ok(())
 }
@@ -93,7 +121,7 @@ fn profile(out: &mut String, dictionary: &ProfilesDictionary, profile: &Profile)
     }
     count(out, "Lost attributes", profile.dropped_attributes_count)?;
     let own = attributes(dictionary, &profile.attribute_indices);
-    attribute_list(out, "    ", "Attributes", &own)?;
+    attribute_list(out, &own)?;
 
     let total: i128 = profile.samples.iter().map(weight).sum();
     let samples = profile.samples.len();
@@ -162,7 +190,7 @@ fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) ->
         }
     }
     let own = attributes(dictionary, &sample.attribute_indices);
-    attribute_list(out, "    ", "Attributes", &own)?;
+    attribute_list(out, &own)?;
     let Some(stack) = get(&dictionary.stack_table, sample.stack_index) else {
         return field(out, "Stack", Resolved::Invalid(sample.stack_index));
     };

@@ -45,7 +45,7 @@ const METRICS: &str = r#"{"resourceMetrics": [{"scopeMetrics": [{"scope": {"name
         "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": [{
             "asInt": "7", "startTimeUnixNano": "1581452772000000000", "timeUnixNano": "1581452773000000000",
             "attributes": [{"key": "route", "value": {"stringValue": "/"}}, {"key": "code", "value": {"intValue": 200}}],
-            "exemplars": [{"asInt": 1, "traceId": "0a", "spanId": "0b", "timeUnixNano": "1581452772500000000",
+            "exemplars": [{"asInt": 1, "traceId": "0000000000000000000000000000000a", "spanId": "000000000000000b", "timeUnixNano": "1581452772500000000",
                 "filteredAttributes": [{"key": "user", "value": {"stringValue": "u"}}]}]}]}},
     {"name": "load", "gauge": {"dataPoints": [{"asDouble": 0.5}, {"flags": 1}]}},
     {"name": "latency", "unit": "s", "histogram": {"aggregationTemporality": 1, "dataPoints": [{
@@ -105,6 +105,31 @@ const PROFILES: &str = r#"{
     }
 }"#;
 
+/// A request whose dictionary is good, for the Collector refuses others.
+const GOOD_PROFILES: &str = r#"{"resourceProfiles": [{
+        "schemaUrl": "https://opentelemetry.io/schemas/1.30.0",
+        "resource": {"attributes": [{"keyStrindex": 7, "value": {"stringValueStrindex": 4}}]},
+        "scopeProfiles": [{"scope": {"name": "ebpf"}, "profiles": [{
+            "profileId": "000102030405060708090a0b0c0d0e0f", "timeUnixNano": "1581452772000000000",
+            "durationNano": "10000000000", "sampleType": {"typeStrindex": 1, "unitStrindex": 2},
+            "droppedAttributesCount": 2,
+            "samples": [
+                {"stackIndex": 1, "values": ["10000000"], "attributeIndices": [1, 2]},
+                {"stackIndex": 1, "values": ["20000000", "10000000"], "linkIndex": 1},
+                {"timestampsUnixNano": ["1581452772000000009"]}
+            ]}, {}]}]
+    }],
+    "dictionary": {
+        "stringTable": ["", "cpu", "nanoseconds", "main", "checkout", "main.go", "thread.id", "service.name"],
+        "attributeTable": [{}, {"keyStrindex": 6, "value": {"intValue": 42}, "unitStrindex": 2}, {"keyStrindex": 3, "value": {"stringValue": "x"}}],
+        "linkTable": [{}, {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174"}],
+        "mappingTable": [{}, {"memoryStart": "4096", "memoryLimit": "8192", "fileOffset": "1", "filenameStrindex": 5, "attributeIndices": [1]}],
+        "functionTable": [{}, {"nameStrindex": 3, "systemNameStrindex": 4, "filenameStrindex": 5, "startLine": "7"}],
+        "locationTable": [{}, {"mappingIndex": 1, "address": "4097", "lines": [{"functionIndex": 1, "line": "9", "column": "3"}, {}], "attributeIndices": [1, 2]}],
+        "stackTable": [{}, {"locationIndices": [1]}]
+    }
+}"#;
+
 fn request(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => TRACES,
@@ -126,7 +151,7 @@ fn batch(signal: Signal) -> Batch {
 
 #[test]
 fn each_verbosity_prints_each_signal_as_it_should() {
-    use Verbosity::{Detailed, Normal};
+    use Verbosity::{Detailed, Normal, Resolved};
     for (signal, verbosity, expected) in [
         (
             Signal::Traces,
@@ -161,8 +186,8 @@ fn each_verbosity_prints_each_signal_as_it_should() {
         ),
         (
             Signal::Profiles,
-            Detailed,
-            include_str!("golden/profiles_detailed.txt"),
+            Resolved,
+            include_str!("golden/profiles_resolved.txt"),
         ),
     ] {
         let printed = render(&decoded(signal), verbosity);
@@ -172,6 +197,15 @@ fn each_verbosity_prints_each_signal_as_it_should() {
         assert_eq!(printed, expected, "{signal} {verbosity:?}");
     }
     assert_eq!(render(&decoded(Signal::Traces), Verbosity::Basic), "");
+}
+
+/// The text is what the Collector (0.159) printed for the same request over OTLP.
+#[test]
+fn detailed_profiles_are_the_collectors_tables() {
+    let request = json::to_wire(Signal::Profiles, GOOD_PROFILES.as_bytes()).unwrap();
+    let decoded = Decoded::decode(Signal::Profiles, &request).unwrap();
+    let printed = render(&decoded, Verbosity::Detailed);
+    assert_eq!(printed, include_str!("golden/profiles_detailed.txt"));
 }
 
 #[derive(Clone, Default)]
@@ -222,7 +256,7 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
     };
     let encoded = prost::Message::encode_to_vec(&request);
     let request = prost::Message::decode(encoded.as_slice()).unwrap();
-    let text = render(&Decoded::Profiles(request), Verbosity::Detailed);
+    let text = render(&Decoded::Profiles(request), Verbosity::Resolved);
     assert!(text.len() < LONGEST + 200_000, "{}", text.len());
     assert!(text.ends_with("is left out: the text is longer than 64MiB\n"));
 }

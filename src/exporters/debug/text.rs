@@ -6,19 +6,106 @@ use std::fmt::{self, Display, Formatter, Write};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 
+use tributary_otlp::view::text_of;
+
 /// A text with its control characters escaped.
 pub(super) struct Plain<'a>(pub(super) &'a str);
 
 impl Display for Plain<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
-            if character.is_control() {
+            // A tab forges no line.
+            if character.is_control() && character != '\t' {
                 write!(f, "{}", character.escape_default())?;
             } else {
                 f.write_char(character)?;
             }
         }
         Ok(())
+    }
+}
+
+/// An id in hexadecimal digits; nothing if there is none.
+pub(super) struct Id<'a>(pub(super) &'a [u8]);
+
+impl Display for Id<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Hex(self.0).fmt(f),
+        }
+    }
+}
+
+/// A time in nanoseconds since 1970, as Go prints it.
+pub(super) struct Timestamp(pub(super) u64);
+
+impl Display for Timestamp {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // Go's has a sign: what does not fit is before 1970.
+        let nanoseconds = self.0.cast_signed();
+        let (second, fraction) = (
+            nanoseconds.div_euclid(1_000_000_000),
+            nanoseconds.rem_euclid(1_000_000_000),
+        );
+        let time = jiff::Timestamp::from_second(second).map_err(|_| fmt::Error)?;
+        let time = jiff::tz::Offset::UTC.to_datetime(time);
+        let (date, time) = (time.date(), time.time());
+        write!(
+            f,
+            "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+            date.year(),
+            date.month(),
+            date.day(),
+            time.hour(),
+            time.minute(),
+            time.second()
+        )?;
+        if fraction != 0 {
+            let digits = format!("{fraction:09}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str(" +0000 UTC")
+    }
+}
+
+/// A number as Go prints it with `%f`: six digits behind the point.
+pub(super) struct Decimal(pub(super) f64);
+
+impl Display for Decimal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            value if value.is_nan() => f.write_str("NaN"),
+            value => write!(f, "{value:.6}"),
+        }
+    }
+}
+
+/// A value with its type, as the Collector prints it: `Str(text)`.
+pub(super) fn typed(value: Option<&AnyValue>, strings: Strings<'_>) -> String {
+    let any = value.and_then(|value| value.value.as_ref());
+    let kind = match any {
+        None => return "Empty()".to_owned(),
+        Some(Any::StringValueStrindex(index)) => return format!("Str({})", strings.get(*index)),
+        Some(Any::StringValue(_)) => "Str",
+        Some(Any::BoolValue(_)) => "Bool",
+        Some(Any::IntValue(_)) => "Int",
+        Some(Any::DoubleValue(_)) => "Double",
+        Some(Any::ArrayValue(_)) => "Slice",
+        Some(Any::KvlistValue(_)) => "Map",
+        Some(Any::BytesValue(_)) => "Bytes",
+    };
+    let text = value.map(text_of).unwrap_or_default();
+    format!("{kind}({})", Plain(&text))
+}
+
+/// The name of an enum value without what all names of the enum begin with; nothing if OTLP has none for it.
+pub(super) fn known_name(name: Option<&'static str>, prefix: &str) -> String {
+    match name {
+        Some(name) => enum_name(Some(name), prefix, 0),
+        None => String::new(),
     }
 }
 
@@ -319,7 +406,30 @@ mod tests {
     fn control_characters_cannot_forge_lines() {
         assert_eq!(
             Plain("a\nb\u{1b}[31m\t\u{e9}").to_string(),
-            "a\\nb\\u{1b}[31m\\t\u{e9}"
+            "a\\nb\\u{1b}[31m\t\u{e9}"
         );
+    }
+
+    #[test]
+    fn values_are_printed_as_go_prints_them() {
+        for (nanoseconds, text) in [
+            (0, "1970-01-01 00:00:00 +0000 UTC"),
+            (
+                1_581_452_772_012_500_000,
+                "2020-02-11 20:26:12.0125 +0000 UTC",
+            ),
+            (u64::MAX, "1969-12-31 23:59:59.999999999 +0000 UTC"),
+        ] {
+            assert_eq!(Timestamp(nanoseconds).to_string(), text);
+        }
+        for (number, text) in [
+            (1.5, "1.500000"),
+            (-0.1, "-0.100000"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(Decimal(number).to_string(), text);
+        }
+        assert_eq!(Id(&[0; 16]).to_string(), "");
     }
 }

@@ -84,6 +84,7 @@ pub enum Format {
 /// How a request is compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Compression {
     /// It is not.
     #[default]

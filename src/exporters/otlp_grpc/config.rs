@@ -61,6 +61,7 @@ pub struct Config {
 /// A codec of gRPC requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Compression {
     /// RFC 1952.
     #[default]

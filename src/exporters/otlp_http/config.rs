@@ -89,6 +89,7 @@ pub enum Encoding {
 /// A codec of HTTP requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Compression {
     /// RFC 1952.
     #[default]

@@ -212,7 +212,7 @@ pub(super) const SERVICE_ATTRIBUTES: [&str; 3] =
 
 /// Whether `pattern` stands for `text`. The last `*` takes as little as it can and more when the rest does not fit, so
 /// the time is at most the product of both lengths.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut from) = (0, 0);

@@ -32,13 +32,16 @@ pub struct Config {
     /// `lz4` or `none`. With `lz4` what waits is compressed: as long as not more than 10 MiB do, what is written is about to be
     /// sent and deleted. Default: `lz4`.
     pub compression: Compression,
+    /// Accepted for files of the Collector, without an effect: what is damaged is always skipped, and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recreate: Option<bool>,
     /// Accepted for files of the Collector, without an effect: segments are deleted as they are read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionConfig>,
 }
 
 /// When what was taken in is forced to the disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
     /// Before it is acknowledged.
@@ -91,6 +94,17 @@ pub struct CompactionConfig {
     pub cleanup_on_start: Option<bool>,
 }
 
+/// As the Collector's booleans, where they say the same.
+impl Serialize for Fsync {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Fsync::Always => serializer.serialize_bool(true),
+            Fsync::Interval => serializer.serialize_str("interval"),
+            Fsync::Never => serializer.serialize_bool(false),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Fsync {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(FsyncVisitor)
@@ -131,6 +145,7 @@ impl Default for Config {
             fsync: Fsync::default(),
             fsync_interval: Duration::secs(1),
             compression: Compression::default(),
+            recreate: None,
             compaction: None,
         }
     }
@@ -189,6 +204,12 @@ impl Validate for Config {
                 "must be above 0; to force everything to the disk at once, set `fsync: always`",
             );
         }
+        if self.recreate == Some(true) {
+            problems.warning(
+                &["recreate"],
+                "has no effect: a damaged part of a queue is skipped, and the rest of it is delivered; remove it",
+            );
+        }
         if self.compaction.is_some() {
             problems.warning(
                 &["compaction"],
@@ -223,12 +244,13 @@ mod tests {
         );
         assert_eq!(
             problems(
-                "{directory: '', directory_permissions: '9', fsync_interval: 0s, compaction: {on_start: true}}"
+                "{directory: '', directory_permissions: '9', fsync_interval: 0s, recreate: true, compaction: {on_start: true}}"
             ),
             [
                 "directory_permissions",
                 "directory",
                 "fsync_interval",
+                "recreate",
                 "compaction"
             ]
         );

@@ -54,6 +54,7 @@ pub struct ActionConfig {
 /// The kinds of actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&["INSERT", "UPDATE", "UPSERT", "DELETE", "HASH", "EXTRACT", "CONVERT"]))]
 pub enum ActionKind {
     /// Sets the attribute where it is missing.
     #[serde(alias = "INSERT")]

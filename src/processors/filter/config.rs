@@ -55,13 +55,55 @@ pub enum ErrorMode {
 }
 
 /// A condition, or several.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ConditionEntry {
     /// A condition.
     Text(String),
     /// Several, with settings.
     Group(ConditionGroup),
+}
+
+impl<'de> Deserialize<'de> for ConditionEntry {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> serde::de::Visitor<'de> for EntryVisitor {
+    type Value = ConditionEntry;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a condition, or a mapping with `conditions`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ConditionEntry, E> {
+        Ok(ConditionEntry::Text(text.to_owned()))
+    }
+
+    // Texts without quotes; what they lack of a condition is said with its place.
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ConditionEntry, E> {
+        Ok(ConditionEntry::Text(value.to_string()))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ConditionEntry, E> {
+        Ok(ConditionEntry::Text(value.to_string()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ConditionEntry, E> {
+        Ok(ConditionEntry::Text(value.to_string()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ConditionEntry, E> {
+        Ok(ConditionEntry::Text(value.to_string()))
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<ConditionEntry, A::Error> {
+        let map = serde::de::value::MapAccessDeserializer::new(map);
+        ConditionGroup::deserialize(map).map(ConditionEntry::Group)
+    }
 }
 
 /// Several conditions, with settings.

@@ -7,7 +7,7 @@ use tributary_config::Problems;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
-use tributary_ottl::{Condition, Here, parse};
+use tributary_ottl::{Condition, Here, Mistake, parse};
 
 /// What is asked.
 #[derive(Debug, Default)]
@@ -59,7 +59,9 @@ impl Rules {
             .iter()
             .filter(|written| written.signal == signal)
         {
-            let condition = written.parse().map_err(BuildError)?;
+            let condition = written.parse();
+            let condition =
+                condition.map_err(|mistake| BuildError(mistake.in_text(written.text)))?;
             let depth = condition.context.depth() as usize;
             if let Some(conditions) = rules.conditions.0.get_mut(depth) {
                 conditions.push((condition, written.error_mode));
@@ -126,8 +128,8 @@ struct Written<'c> {
 }
 
 impl Written<'_> {
-    fn parse(&self) -> Result<Condition, String> {
-        parse(self.text, self.signal, self.context).map_err(|mistake| mistake.in_text(self.text))
+    fn parse(&self) -> Result<Condition, Mistake> {
+        parse(self.text, self.signal, self.context)
     }
 }
 
@@ -333,9 +335,10 @@ fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
 /// Reports everything that is wrong.
 pub(super) fn validate(config: &Config, problems: &mut Problems) {
     for written in written(config) {
-        if let Err(message) = written.parse() {
+        if let Err(mistake) = written.parse() {
             let path: Vec<&str> = written.path.iter().map(String::as_str).collect();
-            problems.error(&path, message);
+            let character = mistake.characters(written.text);
+            problems.error_within(&path, character, mistake.in_text(written.text));
         }
     }
     for (key, properties) in properties(config) {

@@ -568,6 +568,56 @@ fn arithmetic_is_that_of_the_language() {
         ("span.attributes[\"list\"][2] == nil", true),
         ("span.attributes[\"missing\"][7] == nil", true),
         ("span.attributes[\"map\"][\"a\"] == \"b\"", true),
+        // As the Collector's filter decides (contrib 0.159).
+        ("IsMatch(span.attributes[\"path\"], \"pay\") == true", true),
+        (
+            "false == IsMatch(span.attributes[\"path\"], \"pay\")",
+            false,
+        ),
+        ("IsString(span.attributes[\"path\"])", true),
+        ("IsString(span.attributes[\"missing\"])", false),
+        ("IsString(span.attributes[\"bytes\"])", false),
+        (
+            "IsInt(span.kind) and IsDouble(span.attributes[\"ratio\"])",
+            true,
+        ),
+        (
+            "IsMap(span.attributes[\"map\"]) and IsList(span.attributes[\"list\"])",
+            true,
+        ),
+        (
+            "IsMap(span.attributes[\"list\"]) == IsBool(span.name)",
+            true,
+        ),
+        ("ContainsValue(span.attributes[\"list\"], 1)", true),
+        (
+            "ContainsValue([\"a\", span.attributes[\"path\"]], \"a\")",
+            true,
+        ),
+        ("ContainsValue([\"b\"], \"a\")", false),
+        (
+            "Concat([span.attributes[\"path\"], 3, span.attributes[\"missing\"]], \"-\") == \"/pay-3-<nil>\"",
+            true,
+        ),
+        (
+            "ParseJSON(\"{\\\"a\\\": [1, {\\\"b\\\": \\\"c\\\"}]}\")[\"a\"][1][\"b\"] == \"c\"",
+            true,
+        ),
+        ("ParseJSON(\"{\\\"a\\\": 1}\")[\"a\"] == 1", true),
+        (
+            "IsList(ParseJSON(\"[1]\")) and Len(String(ParseJSON(\"[1]\"))) == 3",
+            true,
+        ),
+        ("Now() - span.start_time > Duration(\"1h\")", true),
+        ("ToUpperCase(span.attributes[\"path\"]) == \"/PAY\"", true),
+        (
+            "Substring(span.attributes[\"path\"], 1, 3) == \"pay\"",
+            true,
+        ),
+        (
+            "Int(\"12\") == 12 and Int(\"x\") == nil and Double(\"0.5\") == 0.5",
+            true,
+        ),
     ] {
         let condition = format!("{condition} and span.kind != 9");
         assert_eq!(drops(&condition).unwrap(), dropped, "{condition}");
@@ -594,6 +644,18 @@ fn arithmetic_is_that_of_the_language() {
         ("span.attributes[\"list\"][3] == nil", "that long"),
         ("span.attributes[\"list\"][\"a\"] == nil", "no keys"),
         ("span.attributes[\"map\"][0] == nil", "no list"),
+        ("ContainsValue(span.attributes[\"map\"], 1)", "no list"),
+        ("ContainsValue(span.attributes[\"missing\"], 1)", "no list"),
+        ("ParseJSON(span.attributes[\"path\"]) == nil", "no JSON"),
+        ("ParseJSON(\"{}\")[\"a\"] == span.name", "no keys"),
+        (
+            "ToLowerCase(span.attributes[\"missing\"]) == nil",
+            "no text",
+        ),
+        (
+            "Substring(span.attributes[\"path\"], 2, 9) == nil",
+            "that long",
+        ),
     ] {
         let nack = drops(condition).unwrap_err();
         assert!(nack.reason.contains(why), "{condition}: {}", nack.reason);
@@ -644,7 +706,13 @@ fn what_is_not_supported_is_told_with_its_place() {
         ("Len(span.name)", 15, "comparison"),
         ("HasPrefix(span.name)", 20, "`,`"),
         ("HasSuffix(span.name, 1)", 22, "text"),
-        ("Concat(span.name) == \"a\"", 1, "Concat"),
+        ("Concat(span.name) == \"a\"", 8, "`[`"),
+        (
+            "ExtractPatterns(span.name, \"a\") == \"a\"",
+            1,
+            "ExtractPatterns",
+        ),
+        ("IsString(span.name) == ", 24, "expected"),
         (
             "span.end_time - -Duration(\"1s\") > span.start_time",
             33,

@@ -10,7 +10,7 @@ use tributary_otlp::sieve::{Sieve, Sieved, sieve};
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
 use tributary_otlp::{Requests, Signal};
 use tributary_ottl::path::{Context, Depth};
-use tributary_ottl::{Condition, Here, parse, within};
+use tributary_ottl::{Condition, Here, Mistake, parse, within};
 
 /// Conditions, of which one must be true. Without any, all records are counted.
 #[derive(Debug, Default)]
@@ -106,9 +106,8 @@ impl Conditions {
 ///
 /// # Errors
 /// What is wrong with it, with its place in the text.
-pub(super) fn condition(text: &str) -> Result<Condition, String> {
-    let parsed = parse(text, Signal::Logs, Some(Context::Log));
-    parsed.map_err(|mistake| mistake.in_text(text))
+pub(super) fn condition(text: &str) -> Result<Condition, Mistake> {
+    parse(text, Signal::Logs, Some(Context::Log))
 }
 
 /// A walk through a request that leaves what is counted, or the rest.

@@ -132,6 +132,7 @@ fn hash_function<'de, D: Deserializer<'de>>(
 /// How much the summary says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Verbosity {
     /// Keys and their number.
     Debug,

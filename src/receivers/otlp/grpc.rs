@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::intake::{Format, Intake};
 use crate::pipeline::batch::{Code, Nack};
+use crate::pipeline::calls::CallMetrics;
 use crate::serving::body::Reader;
 use crate::serving::encoding::{Encoding, GRPC_NAMES};
 use crate::serving::refusal::{Refusal, percent_encode, too_busy};
@@ -25,6 +26,7 @@ use tributary_otlp::Signal;
 pub(super) struct Grpc {
     pub(super) intake: Intake,
     pub(super) guard: Option<Guard>,
+    pub(super) calls: CallMetrics,
 }
 
 impl Handler for Grpc {
@@ -58,6 +60,8 @@ impl Handler for Grpc {
                 return refused(nack);
             }
         };
+        let signal = route(request.uri().path()).ok();
+        let began = Instant::now();
         let export = self.export(request, peer);
         let result = match deadline {
             None => export.await,
@@ -70,6 +74,10 @@ impl Handler for Grpc {
                 })
             }),
         };
+        if let Some(signal) = signal {
+            let code = result.as_ref().map_or_else(|nack| nack.code, |()| Code::Ok);
+            self.calls.ended(signal, code, began.elapsed());
+        }
         match result {
             Ok(()) => accepted(),
             Err(nack) => {

@@ -11,6 +11,8 @@ pub(super) struct Resolver<'a> {
     report: &'a mut Report,
     at: At,
     expansions: usize,
+    /// Texts of references that the environment did not choose.
+    pub(super) not_taken: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
@@ -19,6 +21,7 @@ impl<'a> Resolver<'a> {
             report,
             at: (Span::default(), Vec::new()),
             expansions: 0,
+            not_taken: Vec::new(),
         }
     }
 
@@ -53,7 +56,7 @@ impl<'a> Resolver<'a> {
                 let help = "fetch it to a file first, and use `${file:PATH}`";
                 Err(self.fail(Diagnostic::error(message, self.at.0).help(help)))
             }
-            Some((scheme, rest)) if !rest.starts_with('-') => {
+            Some((scheme, rest)) if !rest.starts_with(['-', '+']) => {
                 let message = format!("unknown scheme `{scheme}:` in `${{...}}`");
                 let help = "known: `${env:NAME}`, `${file:PATH}`, `${yaml:TEXT}`; for the text itself \
                             write `$${`";
@@ -64,10 +67,11 @@ impl<'a> Resolver<'a> {
     }
 
     fn variable(&mut self, reference: &str) -> Result<Node, Failed> {
-        let (name, default) = match reference.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (reference, None),
-        };
+        let Reference {
+            name,
+            alternative,
+            default,
+        } = Reference::parse(reference);
         if !is_name(name) {
             let message = format!(
                 "`{}` is not the name of an environment variable",
@@ -77,20 +81,32 @@ impl<'a> Resolver<'a> {
                         write `$${`";
             return Err(self.fail(Diagnostic::error(message, self.at.0).help(help)));
         }
-        let text = match (std::env::var(name), default) {
-            (Ok(text), _) => text,
-            (Err(std::env::VarError::NotUnicode(_)), _) => {
+        let value = match std::env::var(name) {
+            Ok(text) => Some(text),
+            Err(std::env::VarError::NotPresent) => None,
+            Err(std::env::VarError::NotUnicode(_)) => {
                 let message = format!("the environment variable `{name}` is not UTF-8");
                 return Err(self.error(&message));
             }
-            (Err(std::env::VarError::NotPresent), Some(default)) => default.to_owned(),
-            (Err(std::env::VarError::NotPresent), None) => {
-                self.warn(
-                    &format!("the environment variable `{name}` is not set: this counts as empty"),
-                    &format!("set it, or give a default as in `${{env:{name}:-value}}`"),
-                );
-                return Ok(Node::null(self.at.0));
+        };
+        let (taken, not_taken) = match (alternative, value) {
+            (Some(alternative), Some(text)) if !text.is_empty() => {
+                (Some(alternative.to_owned()), default)
             }
+            (Some(alternative), _) => {
+                let default = default.unwrap_or_default();
+                (Some(default.to_owned()), Some(alternative))
+            }
+            (None, Some(text)) => (Some(text), default),
+            (None, None) => (default.map(str::to_owned), None),
+        };
+        self.not_taken.extend(not_taken.map(str::to_owned));
+        let Some(text) = taken else {
+            self.warn(
+                &format!("the environment variable `{name}` is not set: this counts as empty"),
+                &format!("set it, or give a default as in `${{env:{name}:-value}}`"),
+            );
+            return Ok(Node::null(self.at.0));
         };
         Ok(self.typed(text))
     }
@@ -124,7 +140,11 @@ impl<'a> Resolver<'a> {
             inline: false,
             hidden: false,
         });
-        match parse::parse(&text, source, self.report) {
+        let path: Vec<&str> = self.at.1.iter().map(String::as_str).collect();
+        let parsed = self
+            .report
+            .within(&path, |report| parse::parse(&text, source, report));
+        match parsed {
             Some(mut parsed) => {
                 parsed.expanded = Some(text);
                 Ok(parsed)
@@ -146,6 +166,36 @@ impl<'a> Resolver<'a> {
     fn fail(&mut self, diagnostic: Diagnostic) -> Failed {
         self.report.push(found(diagnostic, &self.at.1));
         Failed
+    }
+}
+
+/// The parts of `NAME`, `NAME:-DEFAULT`, `NAME:+ALTERNATIVE` and `NAME:+ALTERNATIVE:-DEFAULT`.
+struct Reference<'a> {
+    name: &'a str,
+    /// The value if the variable is set and not empty, instead of the variable's own.
+    alternative: Option<&'a str>,
+    default: Option<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    fn parse(text: &'a str) -> Self {
+        let split = |text: &'a str| match text.split_once(":-") {
+            Some((before, default)) => (before, Some(default)),
+            None => (text, None),
+        };
+        let (before, default) = split(text);
+        match before.split_once(":+") {
+            Some((name, alternative)) => Reference {
+                name,
+                alternative: Some(alternative),
+                default,
+            },
+            None => Reference {
+                name: before,
+                alternative: None,
+                default,
+            },
+        }
     }
 }
 

@@ -114,6 +114,17 @@ impl Visitor<'_> for ByteSizeVisitor {
         Ok(ByteSize(bytes))
     }
 
+    /// `1e6` is a whole number, however it is written.
+    fn visit_f64<E: de::Error>(self, bytes: f64) -> Result<ByteSize, E> {
+        // 2^53: from there on a float skips whole numbers.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        if bytes.fract() != 0.0 || !(0.0..EXACT).contains(&bytes) {
+            return Err(E::invalid_value(de::Unexpected::Float(bytes), &self));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded above
+        Ok(ByteSize(bytes as u64))
+    }
+
     fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
         u64::try_from(bytes).map(ByteSize).map_err(|_| {
             E::custom(format!(

@@ -97,6 +97,14 @@ impl<'de> Visitor<'de> for HeadersVisitor {
         f.write_str("a mapping of names to values, or a list of `{name, value}`")
     }
 
+    /// An empty list, as texts with commas between them.
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Headers, E> {
+        match text {
+            "" => Ok(Headers::default()),
+            _ => Err(E::invalid_type(de::Unexpected::Other("text"), &self)),
+        }
+    }
+
     fn visit_unit<E: de::Error>(self) -> Result<Headers, E> {
         Ok(Headers::default())
     }
@@ -140,7 +148,13 @@ impl JsonSchema for Headers {
                 {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
                 {"type": "array", "items": {
                     "type": "object",
-                    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+                    "properties": {
+                        "name": {
+                            "type": ["string", "number", "boolean"],
+                            "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+                        },
+                        "value": {"type": "string"},
+                    },
                     "required": ["name"],
                     "additionalProperties": false,
                 }},

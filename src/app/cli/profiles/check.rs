@@ -5,15 +5,30 @@ use std::path::{Path, PathBuf};
 
 use super::input::{self, Kind};
 use super::{Outcome, fetch, load};
+use crate::app::cli::Shape;
+use crate::app::cli::terminal::Progress;
 use tributary_profiles::check;
 use tributary_profiles::check::{FINDINGS_PER_RULE, Report, Severity};
+use tributary_profiles::pprof;
 
-pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict: bool) -> Outcome {
+pub(super) fn check_files(
+    files: &[PathBuf],
+    fetching: &fetch::Fetching,
+    strict: bool,
+    shape: Shape,
+) -> Outcome {
     let mut good = true;
     let mut text = String::new();
+    let mut described = Vec::new();
+    let mut progress = Progress::new("files", Some(files.len() as u64));
     for file in files {
         let name = file.display();
-        match check_file(file, fetching) {
+        let checked = check_file(file, fetching);
+        progress.add(1);
+        if shape.json {
+            described.push(to_json(&name.to_string(), &checked));
+        }
+        match checked {
             Ok(checked) => {
                 let bad = if strict {
                     !checked.is_clean()
@@ -32,6 +47,10 @@ pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict:
             }
         }
     }
+    drop(progress);
+    if shape.json {
+        text = serde_json::to_string_pretty(&described).unwrap_or_default() + "\n";
+    }
     Outcome {
         output: text.into_bytes(),
         notes: String::new(),
@@ -39,9 +58,25 @@ pub(super) fn check_files(files: &[PathBuf], fetching: &fetch::Fetching, strict:
     }
 }
 
+fn to_json(name: &str, checked: &Result<Checked, String>) -> serde_json::Value {
+    match checked {
+        Ok(checked) => serde_json::json!({
+            "file": name,
+            "errors": checked.errors,
+            "warnings": checked.warnings,
+            "profiles": checked.profiles,
+            "samples": checked.samples,
+            "findings": checked.findings,
+        }),
+        Err(error) => serde_json::json!({"file": name, "error": error}),
+    }
+}
+
 #[derive(Default)]
 struct Checked {
     lines: Vec<String>,
+    /// The same for scripts, without the counts of those that are not listed.
+    findings: Vec<serde_json::Value>,
     errors: usize,
     warnings: usize,
     profiles: usize,
@@ -78,6 +113,13 @@ impl Checked {
                 Severity::Warning => "warning",
             };
             self.lines.push(format!("{word}: {message}{finding}"));
+            self.findings.push(serde_json::json!({
+                "level": word,
+                "message": message.trim_end_matches(": "),
+                "path": finding.path,
+                "detail": finding.detail,
+                "rule": finding.rule.name(),
+            }));
         }
         for (rule, count) in report.counts() {
             if *count > FINDINGS_PER_RULE {
@@ -109,7 +151,12 @@ fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String
             _ => format!("message {}: ", at + 1),
         };
         let request = input::decode(bytes).map_err(|error| match kind {
-            Kind::Pprof if load::is_pprof(bytes) => PPROF.to_owned(),
+            Kind::Pprof => match load::check_pprof(bytes) {
+                Ok(()) => PPROF.to_owned(),
+                // It is pprof's old text, or another tool's file, and that says so.
+                Err(why) if pprof::foreign(bytes).is_some() => why,
+                Err(_) => format!("{place}{error}"),
+            },
             Kind::Folded => TEXT.to_owned(),
             _ => format!("{place}{error}"),
         })?;

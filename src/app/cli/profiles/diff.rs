@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::{FAILED, GOOD, GREW, Outcome, fetch, load, output, table};
-use crate::app::cli::printable;
+use crate::app::cli::{Shape, printable};
 use tributary_profiles::diff::{Change, Diff, Row, Scales, diff};
 use tributary_profiles::top;
 use tributary_profiles::top::Top;
@@ -43,6 +43,8 @@ pub(in crate::app::cli) struct Comparison {
     normalize: bool,
     #[command(flatten)]
     table: table::Table,
+    #[command(flatten)]
+    shape: Shape,
     #[command(flatten)]
     reading: load::Reading,
 }
@@ -115,11 +117,55 @@ impl Comparison {
         let diff = diff(&before.top, &after.top, scales);
         let mut text = self.heading(&before, &after, diff.total);
         self.rows(&mut text, &first.1, &diff);
+        let mut verdict = String::new();
         let grew = match self.fail_above {
-            Some(limit) => self.judge(&mut text, &first.1, &diff, limit)?,
+            Some(limit) => self.judge(&mut verdict, &first.1, &diff, limit)?,
             None => false,
         };
+        match self.shape.json {
+            true => text = self.as_json(first, &diff, grew, &verdict)?,
+            false => text += &verdict,
+        }
         Ok((text, before.notes + &after.notes, grew))
+    }
+
+    /// The tables for scripts: values in the profile's own unit, what changed most first.
+    fn as_json(
+        &self,
+        sample_type: &(String, String),
+        diff: &Diff,
+        grew: bool,
+        verdict: &str,
+    ) -> Result<String, String> {
+        let change =
+            |change: Change| serde_json::json!({"before": change.before, "after": change.after});
+        let column = self.column();
+        let difference = |row: &Row| column.of(row).difference();
+        let large = |row: &&Row| row.cumulative.share(diff.total) >= self.min_share;
+        let rows = diff.rows.iter().filter(large);
+        let mut rows: Vec<&Row> = rows.filter(|row| difference(row) != 0.0).collect();
+        rows.sort_by(|a, b| {
+            let by = difference(b).abs().total_cmp(&difference(a).abs());
+            by.then_with(|| a.name.cmp(&b.name))
+        });
+        let shown = rows.iter().take(self.table.shown(rows.len()));
+        let shown = shown.map(|row| {
+            serde_json::json!({"name": row.name, "flat": change(row.flat), "cum": change(row.cumulative)})
+        });
+        let failed = verdict
+            .lines()
+            .filter_map(|line| line.strip_prefix("FAILED: "));
+        let value = serde_json::json!({
+            "type": sample_type.0,
+            "unit": sample_type.1,
+            "total": change(diff.total),
+            "changed": rows.len(),
+            "rows": shown.collect::<Vec<_>>(),
+            "passed": self.fail_above.map(|_| !grew),
+            "failed": failed.collect::<Vec<_>>(),
+        });
+        let text = serde_json::to_string_pretty(&value).map_err(|error| error.to_string())?;
+        Ok(text + "\n")
     }
 
     fn side(&self, place: &Path, sample_type: Option<&str>) -> Result<Side, String> {

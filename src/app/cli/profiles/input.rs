@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn cut_off_pprof_file_is_called_a_pprof_file() {
-        let file = include_bytes!("../../../tests/profiles/cpu.pb.gz");
+        let file = include_bytes!("../../../../tests/profiles/cpu.pb.gz");
         let file = decompressed(file).unwrap();
         // The first sample type has a key and a length.
         for end in 3..file.len() {

@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::fetch;
 use super::input::{self, Kind, LIMIT};
 use super::labels;
+use crate::app::cli::terminal::Progress;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 use tributary_otlp::json;
@@ -99,7 +100,9 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     let mut first = None;
     let mut main = None;
     let mut defaults = Defaults::default();
+    let mut progress = Progress::new("files", Some(files.len() as u64));
     for file in files {
+        progress.add(1);
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
         let bytes = input::read(file, &reading.fetching).map_err(failed)?;
@@ -250,8 +253,8 @@ fn read_pprof(
     read(bytes, reader, &options, &mut permit).map_err(|error| error.to_string())
 }
 
-/// Whether these decompressed bytes can be read as a pprof file.
-pub(super) fn is_pprof(bytes: &[u8]) -> bool {
+/// Reads decompressed bytes as a pprof file, to know why they are none.
+pub(super) fn check_pprof(bytes: &[u8]) -> Result<(), String> {
     let (mut reader, mut dictionary) = (Reader::new(), Dictionary::new());
     let read = read_pprof(
         &mut reader,
@@ -259,7 +262,7 @@ pub(super) fn is_pprof(bytes: &[u8]) -> bool {
         &Reading::default(),
         |bytes, reader, options, permit| reader.read(bytes, options, permit, &mut dictionary, None),
     );
-    read.is_ok()
+    read.map(|_| ())
 }
 
 /// The encoded requests of a file.

@@ -80,7 +80,12 @@ pub(super) fn scaled(value: i64, unit: &str) -> String {
         return "0".to_owned();
     }
     let amount = value as f64 * base;
-    let scale = scales.iter().find(|(size, _)| amount.abs() >= *size);
+    // Two decimals of a minute are more than half a second: minutes and hours begin at ten, where that is little.
+    let fits = |size: f64, name: &str| match name {
+        "hrs" | "mins" => amount.abs() >= 10.0 * size,
+        _ => amount.abs() >= size,
+    };
+    let scale = scales.iter().find(|(size, name)| fits(*size, name));
     match scale {
         Some((size, name)) => {
             let number = format!("{:.2}", amount / size);
@@ -99,6 +104,8 @@ mod tests {
     fn values_are_shown_in_the_unit_that_suits_them() {
         assert_eq!(scaled(1_500_000_000, "nanoseconds"), "1.5s");
         assert_eq!(scaled(20, "milliseconds"), "20ms");
+        assert_eq!(scaled(240_290, "milliseconds"), "240.29s");
+        assert_eq!(scaled(660, "seconds"), "11mins");
         assert_eq!(scaled(-2048, "bytes"), "-2kB");
         assert_eq!(scaled(0, "bytes"), "0");
         assert_eq!(scaled(512, "bytes"), "512B");

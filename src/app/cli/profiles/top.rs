@@ -4,16 +4,41 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Done, load, output, table};
-use crate::app::cli::printable;
+use crate::app::cli::{Shape, printable};
 use tributary_profiles::top;
+use tributary_profiles::top::Top;
 
-pub(super) fn top(file: &Path, reading: &load::Reading, table: &table::Table) -> Done {
+/// The table for scripts: values in the profile's own unit.
+fn as_json(top: &Top, table: &table::Table) -> Result<String, String> {
+    let rows = top.rows.iter().take(table.shown(top.rows.len()));
+    let rows = rows
+        .map(|row| serde_json::json!({"name": row.name, "flat": row.flat, "cum": row.cumulative}));
+    let value = serde_json::json!({
+        "type": top.sample_type.0,
+        "unit": top.sample_type.1,
+        "total": top.total,
+        "functions": top.rows.len(),
+        "rows": rows.collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_string_pretty(&value).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
+pub(super) fn top(
+    file: &Path,
+    reading: &load::Reading,
+    table: &table::Table,
+    shape: Shape,
+) -> Done {
     let loaded = load::load(file, reading)?;
     let kind = output::kind(&loaded, table.sample_type.as_deref())?;
     let top = top::top(&loaded.profiles, kind, &table.selection());
     let mut notes = loaded.notes;
     for note in &top.notes {
         let _ = writeln!(notes, "{}: note: {}", file.display(), printable(note));
+    }
+    if shape.json {
+        return Ok((as_json(&top, table)?.into_bytes(), notes));
     }
     let (name, unit) = (&top.sample_type.0, top.sample_type.1.as_str());
     let show = |value: i64| table.show(value, unit);

@@ -7,6 +7,8 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::{Outcome, name_of};
+use crate::app::cli::Locations;
+use crate::app::cli::terminal::Progress;
 use crate::app::config::Config;
 use crate::component::{Extensions, Host, Terminal};
 use crate::pipeline::health::Health;
@@ -40,6 +42,18 @@ pub(in crate::app::cli) struct Arguments {
     /// The exporter to send it through, with its TLS and credentials, from the configuration that `--config` names.
     #[arg(long, value_name = "ID")]
     exporter: Option<ComponentId>,
+    #[command(flatten)]
+    locations: Locations,
+}
+
+impl Arguments {
+    /// The configuration, by the options before the sub-command and those behind it.
+    pub(super) fn sources(&self, before: &Locations) -> Sources {
+        Sources {
+            configs: [&before.config[..], &self.locations.config].concat(),
+            sets: [&before.set[..], &self.locations.set].concat(),
+        }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, String> {
@@ -58,7 +72,9 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
         lease.take_over();
         let before = lease.log().usage();
         let mut sent = Sent::default();
-        let outcome = send_all(&lease, terminal, name.signal, &mut sent).await;
+        let mut progress = Progress::new("records", Some(before.records));
+        let outcome = send_all(&lease, terminal, name.signal, &mut sent, &mut progress).await;
+        drop(progress);
         let left = lease.log().usage();
         lease.close();
         outcome?;
@@ -175,20 +191,27 @@ async fn send_all(
     terminal: Terminal,
     signal: Signal,
     sent: &mut Sent,
+    progress: &mut Progress,
 ) -> Result<(), String> {
     let Terminal { inputs, component } = terminal;
     let consumer = inputs
         .get(signal)
         .ok_or_else(|| format!("the exporter does not take {signal}"))?;
-    let outcome = send_each(lease, consumer.as_ref(), sent).await;
+    let outcome = send_each(lease, consumer.as_ref(), sent, progress).await;
     Component::shutdown(component, Instant::now() + LAST).await;
     outcome
 }
 
-async fn send_each(lease: &Lease, consumer: &dyn Consumer, sent: &mut Sent) -> Result<(), String> {
+async fn send_each(
+    lease: &Lease,
+    consumer: &dyn Consumer,
+    sent: &mut Sent,
+    progress: &mut Progress,
+) -> Result<(), String> {
     // Waiting for the disk holds up nobody else here.
     while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
         for record in records {
+            progress.add(1);
             let Some(batch) = decode_record(record.parts, record.items) else {
                 sent.refused = Some("it is not what this program writes".to_owned());
                 continue;

@@ -77,6 +77,7 @@ fn one<C: ?Sized + Validate>(
         emits: entry.and_then(|entry| entry.emits),
     });
     let Some(entry) = entry else {
+        report.forget_below(&[kind.section(), &pair.name]);
         report.push(unknown_type(kind, registry, id.kind(), span));
         return None;
     };

@@ -18,6 +18,13 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         if kind == Kind::Extension && facts.needs.iter().any(needed) {
             continue;
         }
+        if facts
+            .not_taken
+            .iter()
+            .any(|text| names(text, &id.to_string()))
+        {
+            continue;
+        }
         let (message, help) = match kind {
             Kind::Extension => (
                 format!("the extension `{id}` is defined and does not run"),
@@ -37,4 +44,10 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
                 .help(help),
         );
     }
+}
+
+/// Whether a list of ids, as it stands in a `${...}`, has this one.
+fn names(list: &str, id: &str) -> bool {
+    list.split([',', '[', ']', '"', '\'', ' ', '\n'])
+        .any(|word| word == id)
 }

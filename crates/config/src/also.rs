@@ -1,0 +1,22 @@
+//! Further spellings of the variants of an enum, for JSON Schema.
+
+use schemars::Schema;
+use schemars::transform::Transform;
+use serde_json::{Value, json};
+
+/// Other spellings that an enum takes, for its schema: they are no names of variants.
+#[derive(Debug, Clone)]
+pub struct Also(pub &'static [&'static str]);
+
+impl Transform for Also {
+    fn transform(&mut self, schema: &mut Schema) {
+        let Some(object) = schema.as_object_mut() else {
+            return;
+        };
+        if let Some(Value::Array(values)) = object.get_mut("enum") {
+            values.extend(self.0.iter().map(|word| Value::from(*word)));
+        } else if let Some(Value::Array(alternatives)) = object.get_mut("oneOf") {
+            alternatives.extend(self.0.iter().map(|word| json!({"const": word})));
+        }
+    }
+}

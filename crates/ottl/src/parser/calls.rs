@@ -1,0 +1,106 @@
+//! Functions that have a value, and lists.
+
+use super::{Kind, Mistake, Operand, Parser, unsupported};
+use crate::{Function, Sort};
+
+/// The functions with a value that `call` reads, by their names.
+const FUNCTIONS: [(&str, Function); 9] = [
+    ("Concat", Function::Concat),
+    ("ParseJSON", Function::ParseJson),
+    ("Now", Function::Now),
+    ("ToLowerCase", Function::ToLowerCase),
+    ("ToUpperCase", Function::ToUpperCase),
+    ("String", Function::String),
+    ("Int", Function::Int),
+    ("Double", Function::Double),
+    ("Substring", Function::Substring),
+];
+
+fn function(name: &str) -> Option<Function> {
+    let mut functions = FUNCTIONS.iter();
+    let found = functions.find(|(known, _)| *known == name);
+    found.map(|(_, function)| *function)
+}
+
+/// Whether a function has a value that is not just true or false.
+pub(super) fn is_value(name: &str) -> bool {
+    matches!(name, "TraceID" | "SpanID" | "Duration" | "Len") || function(name).is_some()
+}
+
+/// What a function such as `IsString` asks for.
+pub(super) fn sort(name: &str) -> Sort {
+    match name {
+        "IsInt" => Sort::Int,
+        "IsDouble" => Sort::Double,
+        "IsBool" => Sort::Bool,
+        "IsMap" => Sort::Map,
+        "IsList" => Sort::List,
+        _ => Sort::Text,
+    }
+}
+
+impl Parser<'_> {
+    /// A function that is used as a value.
+    pub(super) fn call(&mut self, at: usize, name: &str) -> Result<Operand, Mistake> {
+        self.enter()?;
+        let operand = match function(name) {
+            Some(function) => {
+                self.next();
+                self.expect('(')?;
+                let arguments = self.arguments(function)?;
+                self.expect(')')?;
+                // Not of attributes: a position may come first.
+                let keys = self.keys(super::Field::Body)?;
+                Operand::Call(function, arguments, keys)
+            }
+            None => match self.function(at, name)? {
+                Some(test) => Operand::Truth(Box::new(test)),
+                None => {
+                    let message = unsupported(name);
+                    return Err(Mistake { at, message });
+                }
+            },
+        };
+        self.depth -= 1;
+        Ok(operand)
+    }
+
+    fn arguments(&mut self, function: Function) -> Result<Vec<Operand>, Mistake> {
+        let mut arguments = Vec::new();
+        match function {
+            Function::Now => {}
+            Function::Concat => {
+                arguments.push(self.list()?);
+                self.expect(',')?;
+                arguments.push(self.text_operand()?);
+            }
+            Function::Substring => {
+                arguments.push(self.text_operand()?);
+                for _ in 0..2 {
+                    self.expect(',')?;
+                    arguments.push(self.operand()?);
+                }
+            }
+            Function::ParseJson | Function::ToLowerCase | Function::ToUpperCase => {
+                arguments.push(self.text_operand()?);
+            }
+            Function::String | Function::Int | Function::Double => arguments.push(self.operand()?),
+        }
+        Ok(arguments)
+    }
+
+    /// Values in brackets.
+    pub(super) fn list(&mut self) -> Result<Operand, Mistake> {
+        self.enter()?;
+        self.expect('[')?;
+        let mut values = Vec::new();
+        while !self.takes(&Kind::Sign(']')) {
+            if !values.is_empty() {
+                self.expect(',')?;
+            }
+            values.push(self.operand()?);
+        }
+        self.depth -= 1;
+        Ok(Operand::List(values))
+    }
+}

@@ -1,0 +1,98 @@
+//! Durations of gRPC calls, under the names and labels of the Collector's instrumentation.
+
+use std::time::Duration;
+
+use metrics::{Histogram, histogram};
+
+use crate::pipeline::batch::Code;
+use tributary_otlp::Signal;
+
+/// One side of OTLP's calls.
+#[derive(Clone)]
+pub struct CallMetrics {
+    name: &'static str,
+    /// Calls that went well, by signal. Others are looked up as they come.
+    good: [Histogram; 4],
+    address: Option<(String, String)>,
+}
+
+impl CallMetrics {
+    /// The handles of a receiver: `rpc_server_call_duration`.
+    pub fn of_server() -> Self {
+        CallMetrics::new("rpc_server_call_duration", None)
+    }
+
+    /// The handles of an exporter to this host and port: `rpc_client_call_duration`.
+    pub fn of_client(host: &str, port: u16) -> Self {
+        let address = (host.to_owned(), port.to_string());
+        CallMetrics::new("rpc_client_call_duration", Some(address))
+    }
+
+    fn new(name: &'static str, address: Option<(String, String)>) -> Self {
+        let good = Signal::ALL.map(|signal| handle(name, address.as_ref(), signal, Code::Ok));
+        CallMetrics {
+            name,
+            good,
+            address,
+        }
+    }
+
+    /// A call took so long and ended so.
+    pub fn ended(&self, signal: Signal, code: Code, time: Duration) {
+        let seconds = time.as_secs_f64();
+        match code {
+            Code::Ok => self.good[signal.index()].record(seconds),
+            code => handle(self.name, self.address.as_ref(), signal, code).record(seconds),
+        }
+    }
+}
+
+fn handle(
+    name: &'static str,
+    address: Option<&(String, String)>,
+    signal: Signal,
+    code: Code,
+) -> Histogram {
+    let method = match signal {
+        Signal::Traces => "trace.v1.TraceService",
+        Signal::Metrics => "metrics.v1.MetricsService",
+        Signal::Logs => "logs.v1.LogsService",
+        Signal::Profiles => "profiles.v1development.ProfilesService",
+    };
+    let mut labels = vec![
+        (
+            "rpc_method",
+            format!("opentelemetry.proto.collector.{method}/Export"),
+        ),
+        ("rpc_response_status_code", status_name(code).to_owned()),
+        ("rpc_system_name", "grpc".to_owned()),
+    ];
+    if let Some((host, port)) = address {
+        labels.push(("server_address", host.clone()));
+        labels.push(("server_port", port.clone()));
+    }
+    histogram!(name, &labels)
+}
+
+/// A status as gRPC spells it.
+fn status_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
