@@ -27,3 +27,4 @@ pub mod exposition;
 pub(crate) mod help;
 pub mod logs;
 mod process;
+pub(crate) mod terminal;

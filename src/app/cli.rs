@@ -7,7 +7,6 @@ mod health;
 mod profiles;
 mod queue;
 mod symbols;
-pub(crate) mod terminal;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -18,6 +17,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::config::Config;
 use crate::app::service::Options;
+use crate::telemetry::terminal;
 use tributary_config::Sources;
 
 /// The arguments make no sense: what clap exits with, too.

@@ -14,7 +14,6 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::app::cli::terminal;
 use crate::app::config::Config;
 use crate::app::graph::{Graph, describe};
 use crate::app::{allocator, code_pages};
@@ -24,6 +23,7 @@ use crate::pipeline::health::{Health, Phase};
 use crate::telemetry::endpoint::MetricsEndpoint;
 use crate::telemetry::exposition::Exposition;
 use crate::telemetry::logs::Logs;
+use crate::telemetry::terminal;
 use tributary_config::{Level, Report, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;

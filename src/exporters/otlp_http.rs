@@ -2,7 +2,7 @@
 
 mod config;
 
-pub use config::{Compression, Config, Encoding};
+pub use config::{Config, Encoding};
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -28,7 +28,6 @@ mod tests;
 mod text;
 mod value;
 
-pub(crate) use self::config::matches;
 pub use self::config::{Config, ResourceConversion, ResourceLabels, Strategy};
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use tributary_otlp::Signal;
 
 /// One side of OTLP's calls.
 #[derive(Clone)]
-pub struct CallMetrics {
+pub(crate) struct CallMetrics {
     name: &'static str,
     /// Calls that went well, by signal. Others are looked up as they come.
     good: [Histogram; 4],
@@ -18,12 +18,12 @@ pub struct CallMetrics {
 
 impl CallMetrics {
     /// The handles of a receiver: `rpc_server_call_duration`.
-    pub fn of_server() -> Self {
+    pub(crate) fn of_server() -> Self {
         CallMetrics::new("rpc_server_call_duration", None)
     }
 
     /// The handles of an exporter to this host and port: `rpc_client_call_duration`.
-    pub fn of_client(host: &str, port: u16) -> Self {
+    pub(crate) fn of_client(host: &str, port: u16) -> Self {
         let address = (host.to_owned(), port.to_string());
         CallMetrics::new("rpc_client_call_duration", Some(address))
     }
@@ -38,7 +38,7 @@ impl CallMetrics {
     }
 
     /// A call took so long and ended so.
-    pub fn ended(&self, signal: Signal, code: Code, time: Duration) {
+    pub(crate) fn ended(&self, signal: Signal, code: Code, time: Duration) {
         let seconds = time.as_secs_f64();
         match code {
             Code::Ok => self.good[signal.index()].record(seconds),

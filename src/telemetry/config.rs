@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
 use crate::component::auth::Auth;
-use crate::exporters::prometheus::matches;
+use tributary_config::Unread;
 use tributary_config::units::{Duration, Endpoint, Section};
+use tributary_config::wildcard::matches;
 use tributary_config::{ExtensionUse, Problems, Validate};
 use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
@@ -101,26 +102,6 @@ pub struct TracesConfig {
     /// How trace context is passed on. Only an empty list is taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub propagators: Vec<String>,
-}
-
-/// Something that is not read, because it is refused as a whole.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Unread;
-
-impl<'de> Deserialize<'de> for Unread {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Unread)
-    }
-}
-
-impl JsonSchema for Unread {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Unread".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!(false)
-    }
 }
 
 /// How severe a log line must be.

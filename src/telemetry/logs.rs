@@ -20,9 +20,9 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::app::cli::terminal;
 use crate::component::identity::resource;
 use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
+use crate::telemetry::terminal;
 
 /// Changes how the process logs, when a reload brings a new configuration.
 pub struct Logs {
@@ -349,6 +349,7 @@ impl Visit for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::config::LogsConfig;
 
     /// What is written of `lines` calls of `log`.
     fn written(lines: usize, log: impl Fn()) -> usize {

@@ -129,7 +129,6 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn linux_tells_everything() {
         assert!(cpu_seconds().is_some());
-        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
         let _file = std::fs::File::open("/proc/self/stat").unwrap();
         assert!(open_descriptors().is_some_and(|open| open > 3));
         let mut page = String::new();

@@ -2,6 +2,7 @@
 
 pub mod compress;
 pub mod decompress;
+pub mod http;
 
 /// A codec of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ mod expand;
 mod id;
 mod merge;
 pub mod node;
-mod parse;
+pub mod parse;
 pub mod re2;
 mod read;
 mod render;
@@ -19,6 +19,8 @@ pub mod suggest;
 #[cfg(test)]
 mod tests;
 pub mod units;
+mod unread;
+pub mod wildcard;
 
 pub use also::Also;
 pub use decode::decode;
@@ -31,6 +33,7 @@ pub use report::Report;
 pub use sensitive::{reveal_no_value_of, without_url_secrets};
 pub use suggest::closest;
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
+pub use unread::Unread;
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_COPIED_NODES: usize = 100_000;
 
 /// Parses one source. What is wrong goes to the report; there is no tree after a syntax error.
-pub(crate) fn parse(text: &str, source: u32, report: &mut Report) -> Option<Node> {
+pub fn parse(text: &str, source: u32, report: &mut Report) -> Option<Node> {
     parse_at(text, Origin::Source(source), report)
 }
 

@@ -33,7 +33,7 @@ const MAPS: [&str; 1] = ["Headers"];
 static SCHEMA: OnceLock<fn() -> Value> = OnceLock::new();
 
 /// Makes every key with a secret type in this JSON Schema a key whose value is never shown. Until it is called, only
-/// [`WORDS`] tell; the first call counts.
+/// words such as `password` and `token` tell; the first call counts.
 pub fn reveal_no_value_of(schema: fn() -> Value) {
     let _ = SCHEMA.set(schema);
 }
@@ -248,19 +248,26 @@ pub fn without_url_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Registers a schema with a key of each kind.
+#[cfg(test)]
+pub(crate) fn reveal_schema_of_tests() {
+    reveal_no_value_of(|| {
+        serde_json::json!({"properties": {
+            "key_pem": {"$ref": "#/$defs/Secret"},
+            "hmac_key": {"$ref": "#/$defs/Secret"},
+            "headers": {"anyOf": [{"$ref": "#/$defs/Headers"}]},
+            "name": {"type": "string"},
+        }})
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_secret_type_makes_its_key_sensitive() {
-        reveal_no_value_of(|| {
-            serde_json::json!({"properties": {
-                "key_pem": {"$ref": "#/$defs/Secret"},
-                "headers": {"anyOf": [{"$ref": "#/$defs/Headers"}]},
-                "name": {"type": "string"},
-            }})
-        });
+        reveal_schema_of_tests();
         for key in [
             "hmac_key", "key_pem", "password", "token", "hmac-key", "HMAC_KEY", "hmac_kee",
         ] {

@@ -38,9 +38,13 @@ struct Clients {
 /// What the clients of one address hold of all listeners.
 #[derive(Debug, Default)]
 pub struct Network {
+    /// Open connections.
     pub connections: AtomicUsize,
+    /// Open HTTP/2 requests beyond the free ones of each connection.
     pub requests: AtomicUsize,
+    /// Bytes of large frames of which a part has arrived.
     pub frames: AtomicUsize,
+    /// Bytes of large answers that are not sent.
     pub answers: AtomicUsize,
 }
 
@@ -51,6 +55,7 @@ pub struct Seat {
     network: IpAddr,
     /// Identifies the listener.
     listener: usize,
+    /// Time of acceptance.
     pub opened: Instant,
     /// Requests whose handler is running.
     pub busy: AtomicUsize,
@@ -58,6 +63,7 @@ pub struct Seat {
     pub last_request: AtomicU64,
     /// Whether the client has proved who it is.
     pub is_known: AtomicBool,
+    /// Whether the connection has been told to end.
     pub is_vacated: AtomicBool,
     /// Cancelled when the connection has to end.
     leave: CancellationToken,
@@ -205,7 +211,8 @@ impl Beside {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(test)]
+    /// Client networks that hold anything.
+    #[cfg(any(test, feature = "testing"))]
     pub fn networks(&self) -> usize {
         self.clients().networks.len()
     }

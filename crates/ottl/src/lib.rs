@@ -86,7 +86,7 @@ pub(crate) enum Test {
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub(crate) enum Sort {
     Text,
     Int,
     Double,
@@ -97,7 +97,7 @@ pub enum Sort {
 
 /// A function of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
+pub(crate) enum Function {
     /// The texts of a list, with a text between them.
     Concat,
     ParseJson,

@@ -57,7 +57,7 @@ pub mod table;
 pub mod testing;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing_requests;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 mod testing_subjects;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,15 @@
 //! Requests for tests: made of few words, so that much is equal, with duplicates and orphans, but without errors.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "helpers for tests of this crate and others: a panic is a finding"
+)]
+
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{

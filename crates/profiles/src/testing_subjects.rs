@@ -4,7 +4,7 @@ use super::dictionary::{Attribute, Dictionary, SampleKey};
 use super::id::LocationId;
 
 /// What a sample is about, wherever binaries are in memory.
-pub fn about(dictionary: &Dictionary, key: SampleKey) -> String {
+pub(crate) fn about(dictionary: &Dictionary, key: SampleKey) -> String {
     let attribute = |attribute: Attribute| {
         let [key, unit] = [attribute.key, attribute.unit].map(|id| dictionary.text(id));
         format!(

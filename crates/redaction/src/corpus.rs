@@ -28,7 +28,7 @@ fn check_docs(name: &str, table: &str, wrong: &str) {
     // Tests that write their tables at once would undo each other's.
     static DOCS: Mutex<()> = Mutex::new(());
     let _alone = DOCS.lock().unwrap_or_else(PoisonError::into_inner);
-    let docs = repository("docs/redaction.md");
+    let docs = repository("../../docs/redaction.md");
     let text = std::fs::read_to_string(&docs).unwrap();
     let [begin, end] = marks(name);
     let (head, rest) = text.split_once(&begin).unwrap();

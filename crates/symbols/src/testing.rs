@@ -1,5 +1,15 @@
 //! Binaries for tests: small ELF files with symbols.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "helpers for tests of this crate and others: a panic is a finding"
+)]
+
 use std::fs::File;
 use std::path::Path;
 

@@ -315,8 +315,14 @@ exporters:
         );
         pipelines = ["traces", "metrics", "logs", "profiles"]
             .map(|signal| {
-                let prometheus = if signal == "metrics" { "prometheus, " } else { "" };
-                format!("    {signal}: {{exporters: [otlp_grpc, otlp_http, parquet, {prometheus}debug]}}\n")
+                let more = match signal {
+                    "metrics" => "prometheus, profile_metrics, ",
+                    "logs" => "",
+                    _ => "profile_metrics, ",
+                };
+                format!(
+                    "    {signal}: {{exporters: [otlp_grpc, otlp_http, parquet, {more}debug]}}\n"
+                )
             })
             .concat();
         pipelines = format!("  pipelines:\n{pipelines}");

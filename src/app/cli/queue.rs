@@ -11,9 +11,9 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::terminal::Progress;
 use super::{Locations, Shape};
 use crate::queue::decode_record;
+use crate::telemetry::terminal::Progress;
 use tributary_config::units;
 use tributary_storage::{Contents, QueueName};
 

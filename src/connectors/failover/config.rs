@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pipeline::id::PipelineId;
 use crate::queue::QueueConfig;
-use crate::telemetry::config::Unread;
+use tributary_config::Unread;
 use tributary_config::units::Duration;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::protocol::Protocol;
 use crate::queue::{QueueConfig, RetryConfig};
-use crate::telemetry::config::Unread;
+use tributary_config::Unread;
 use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::discovery::is_targets_file;

@@ -9,6 +9,7 @@ use prost::Message;
 
 use super::*;
 use crate::queue::Sender;
+use tributary_compression::http::Compression;
 use tributary_net::client::test_server::{
     Answer, TestServer, answer, certificates, header_map as pairs,
 };

@@ -9,6 +9,7 @@ use crate::component::auth;
 use crate::component::auth::Auth;
 use crate::serving::{TCP, validate_socket};
 use tributary_config::units::Duration;
+use tributary_config::wildcard::matches;
 use tributary_config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
 use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
@@ -209,36 +210,6 @@ impl Validate for Config {
 /// What `job` and `instance` are made of.
 pub(super) const SERVICE_ATTRIBUTES: [&str; 3] =
     ["service.name", "service.namespace", "service.instance.id"];
-
-/// Whether `pattern` stands for `text`. The last `*` takes as little as it can and more when the rest does not fit, so
-/// the time is at most the product of both lengths.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut from) = (0, 0);
-    let mut star = None;
-    while from < text.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(c) if *c == '?' || *c == text[from] => {
-                at += 1;
-                from += 1;
-            }
-            _ => {
-                let Some((star_at, taken)) = star else {
-                    return false;
-                };
-                star = Some((star_at, taken + 1));
-                at = star_at + 1;
-                from = taken + 1;
-            }
-        }
-    }
-    pattern.iter().skip(at).all(|c| *c == '*')
-}
 
 #[cfg(test)]
 mod tests {

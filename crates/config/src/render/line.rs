@@ -300,6 +300,7 @@ mod tests {
 
     #[test]
     fn text_that_is_no_yaml_shows_no_secret_of_any_type() {
+        crate::sensitive::reveal_schema_of_tests();
         for (text, line, expected) in [
             (
                 "redaction:\n  hmac_key: \"hunter2\n",

@@ -1,5 +1,15 @@
 //! A server for the tests of exporters: HTTP/1.1 or HTTP/2 on a loopback port, answering as told.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "helpers for tests of this crate and others: a panic is a finding"
+)]
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,5 +1,15 @@
 //! What tests of exporter and receiver need: brokers inside this process, and what is in their topics.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "helpers for tests of this crate and others: a panic is a finding"
+)]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -819,7 +819,7 @@ mod tests {
         let begin = |network: &Option<Arc<Network>>| gate.begin_request(network.as_deref());
         assert_eq!([(); 3].map(|()| begin(&one)), [true, true, false]);
         assert_eq!([(); 3].map(|()| begin(&other)), [true, true, false]);
-        gate.end_request(one.as_deref());
+        gate.end_request(one.as_deref(), Duration::ZERO);
         assert!(!begin(&other) && begin(&one));
     }
 

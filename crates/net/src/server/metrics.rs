@@ -8,11 +8,11 @@ use crate::tls::reason::Reason;
 
 /// Counts the TLS handshakes of a server that failed, by reason.
 #[derive(Clone)]
-pub struct HandshakeFailures([Counter; Reason::ALL.len()]);
+pub(super) struct HandshakeFailures([Counter; Reason::ALL.len()]);
 
 impl HandshakeFailures {
     /// The handles of one server.
-    pub fn new(owner: &Owner) -> Self {
+    pub(super) fn new(owner: &Owner) -> Self {
         HandshakeFailures(Reason::ALL.map(|reason| {
             let labels = owner.labels_and("reason", reason.name());
             counter!("tributary_tls_handshake_failures", &labels)
@@ -20,13 +20,13 @@ impl HandshakeFailures {
     }
 
     /// A TLS handshake failed.
-    pub fn count(&self, reason: Reason) {
+    pub(super) fn count(&self, reason: Reason) {
         self.0[reason as usize].increment(1);
     }
 }
 
 /// Counts the connections, requests and refusals of a server.
-pub struct ServerMetrics {
+pub(super) struct ServerMetrics {
     limited: [Counter; Limit::ALL.len()],
     /// `tributary_server_connections`, open now.
     pub connections: Gauge,
@@ -38,7 +38,7 @@ pub struct ServerMetrics {
 
 impl ServerMetrics {
     /// The handles of one server.
-    pub fn new(owner: &Owner) -> Self {
+    pub(super) fn new(owner: &Owner) -> Self {
         let labels = owner.labels();
         ServerMetrics {
             limited: Limit::ALL.map(|limit| {
@@ -52,7 +52,7 @@ impl ServerMetrics {
     }
 
     /// A connection or a request was refused or cut because of this limit.
-    pub fn limited(&self, limit: Limit) {
+    pub(super) fn limited(&self, limit: Limit) {
         self.limited[limit as usize].increment(1);
     }
 }

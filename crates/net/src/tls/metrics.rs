@@ -6,7 +6,7 @@ use crate::Owner;
 
 /// Counts reloads of TLS files and connections that they ended, for one TLS section.
 #[derive(Clone)]
-pub struct TlsMetrics {
+pub(super) struct TlsMetrics {
     succeeded: Counter,
     failed: Counter,
     distrusted: Counter,
@@ -14,7 +14,7 @@ pub struct TlsMetrics {
 
 impl TlsMetrics {
     /// The handles of one server or client.
-    pub fn new(owner: &Owner) -> Self {
+    pub(super) fn new(owner: &Owner) -> Self {
         let reloads = |outcome| {
             counter!(
                 "tributary_tls_reloads",
@@ -29,7 +29,7 @@ impl TlsMetrics {
     }
 
     /// Files had changed, and could be used or not.
-    pub fn reloaded(&self, successfully: bool) {
+    pub(super) fn reloaded(&self, successfully: bool) {
         match successfully {
             true => self.succeeded.increment(1),
             false => self.failed.increment(1),
@@ -37,7 +37,7 @@ impl TlsMetrics {
     }
 
     /// A connection was closed because its client is no longer trusted.
-    pub fn distrusted(&self) {
+    pub(super) fn distrusted(&self) {
         self.distrusted.increment(1);
     }
 }

@@ -208,7 +208,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value as OTLP has it.
-    pub fn proto(&self) -> proto::AnyValue {
+    pub(crate) fn proto(&self) -> proto::AnyValue {
         let value = match self {
             Value::Nil | Value::Time(_) | Value::Duration(_) => None,
             Value::Bool(value) => Some(Proto::BoolValue(*value)),

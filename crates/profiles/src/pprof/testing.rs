@@ -1,6 +1,16 @@
 //! pprof files for tests, and a reading of them that shares nothing with the reader: what `profile.proto` says, and
 //! what pprof makes of labels.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    reason = "helpers for tests of this crate and others: a panic is a finding"
+)]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::input::{self, Kind};
 use super::{Outcome, fetch, load};
 use crate::app::cli::Shape;
-use crate::app::cli::terminal::Progress;
+use crate::telemetry::terminal::Progress;
 use tributary_profiles::check;
 use tributary_profiles::check::{FINDINGS_PER_RULE, Report, Severity};
 use tributary_profiles::pprof;

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::{Outcome, name_of};
 use crate::app::cli::Locations;
-use crate::app::cli::terminal::Progress;
 use crate::app::config::Config;
 use crate::component::{Extensions, Host, Terminal};
 use crate::pipeline::health::Health;
 use crate::pipeline::{Component, Consumer};
 use crate::queue::decode_record;
+use crate::telemetry::terminal::Progress;
 use tributary_config::{ComponentId, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
 use crate::component::auth::Auth;
-use crate::exporters::otlp_http::Compression;
 use tributary_compression::compress::CompressionParams;
+use tributary_compression::http::Compression;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{ClientOptions, host_of, parse_url};

@@ -435,7 +435,7 @@ async fn identity_is_the_name_that_was_allowed() {
         };
         let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
         let source = crate::tls::rotation::RotatingServer::new(&server, &[], owner).unwrap();
-        let identity = crate::server::TlsSource::identity(&source, &certificate);
+        let identity = crate::tls::TlsSource::identity(&source, &certificate);
         assert_eq!(identity.as_deref(), Some(expected));
     }
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A line on the terminal that says how far long work has come. Elsewhere there is none.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     what: &'static str,
     total: Option<u64>,
     done: u64,
@@ -28,7 +28,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins. `what` are the things that are counted, as in `files`.
-    pub(super) fn new(what: &'static str, total: Option<u64>) -> Self {
+    pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         Progress {
             what,
             total,
@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// So many more are done.
-    pub(super) fn add(&mut self, done: u64) {
+    pub(crate) fn add(&mut self, done: u64) {
         self.done += done;
         if !self.is_terminal || Instant::now() < self.next {
             return;
