@@ -22,7 +22,8 @@ pub(crate) struct Senders {
     acknowledged: usize,
 }
 
-/// A sender waiting for the outcome of one piece of its batch. `None` stands for an outcome of refusal.
+/// A sender waiting for the outcome of one piece of its batch. A waiter that is dropped before [`tell`](Self::tell)
+/// refuses the whole batch.
 struct Waiter(Option<Arc<Waiting>>);
 
 /// A sender waiting for the outcome of all pieces of its batch.
