@@ -27,7 +27,7 @@
 //! # Where to start reading
 //!
 //! [`Logs::open`] opens a log and returns a [`Lease`], through which an exporter reads. `writer` is the writer thread,
-//! `read` the reader, `recovery` the start after a crash, and [`inspect`] the read-only view for operators.
+//! `read` the reader, `recovery` the start after a crash, and [`inspect()`] the read-only view for operators.
 
 mod acknowledged;
 mod block;

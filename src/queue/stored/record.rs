@@ -171,7 +171,7 @@ mod tests {
         let record = encode(&mut batch(), &["tenant".to_owned()]);
         let whole = data(&record);
         let bytes = whole.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
-        // In the original parts, as it is read from a file, and in single bytes.
+        // In the original parts, in one part (as it is read from a file), and in single bytes.
         for parts in [record.parts.clone(), vec![whole.clone()], bytes.collect()] {
             let mut back = decode(parts, record.items).unwrap();
             assert_eq!(

@@ -24,7 +24,8 @@ use crate::tls::rotation::RotatingClient;
 const PER_ADDRESS: Duration = Duration::from_secs(5);
 /// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Maximum offset of a closing message in the first bytes from a server.
+/// Length in bytes of the searched beginning of a server's first bytes: long enough for SETTINGS and the text of a
+/// GOAWAY.
 const SETTINGS_AND_GOAWAY: usize = 128;
 
 /// Connector for one host and port.
