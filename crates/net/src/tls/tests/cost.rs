@@ -9,7 +9,7 @@ use super::refusals::Authority;
 use crate::tls::certificate;
 use crate::tls::notes;
 
-/// Performs one handshake in memory. Returns the CPU time of the server.
+/// Performs one handshake in memory. Returns its kind, and the time that the server worked.
 fn handshake(
     client: &Arc<rustls::ClientConfig>,
     server: &Arc<rustls::ServerConfig>,

@@ -535,7 +535,7 @@ async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
     assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 10], "an alert and no reset");
 }
 
-/// Performs a handshake and sends a byte each way. Returns the kind of handshake on the server.
+/// Performs a handshake and sends a byte each way. Returns the kind of handshake and the identity on the server.
 async fn again(
     client: &Arc<rustls::ClientConfig>,
     server: &Arc<rustls::ServerConfig>,
