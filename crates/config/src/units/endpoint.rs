@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where to listen or connect: `host:port`. An empty host means all interfaces when listening.
+/// Address to listen on or connect to: `host:port`. An empty host means all interfaces when listening.
 // Any text is accepted here, because the valid form depends on the use. Endpoints in `Validate::listens_on` are checked
 // with `check` when they are decoded, and clients may accept a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
