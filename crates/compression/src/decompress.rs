@@ -319,7 +319,7 @@ fn snappy_block(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressE
 
 fn snappy_framed(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     if input.is_empty() {
-        return Ok(()); // What encoders write when nothing was written to them.
+        return Ok(()); // The output of encoders for empty input.
     }
     if !is_framed_snappy(input) {
         return Err(corrupt("the body is not a framed snappy stream"));

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lines in full per window. The Collector's logger uses the same value.
+/// Lines in full per window, as in the Collector's logger.
 const LINES: u64 = 10;
-/// Length of a window. The Collector's logger uses ten lines per window.
+/// Length of a window, as in the Collector's logger.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Rate limiter of one kind of line.

@@ -13,11 +13,10 @@ use serde_json::Value;
 
 use crate::de::SECTION;
 
-/// A part of a configuration that may be absent.
+/// A section of a configuration that may be absent.
 ///
-/// Present but empty means on with its defaults. `enabled: false` inside it means absent, whatever
-/// else it says (what it says must still be right); `enabled: true` changes nothing. The Collector
-/// calls this an optional section.
+/// A present but empty section is enabled with its defaults. `enabled: false` inside the section disables it; its
+/// other keys must still be valid. `enabled: true` changes nothing. The Collector calls this an optional section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section<T>(pub Option<T>);
 

@@ -3,14 +3,21 @@
 //!
 //! Nothing is copied. The clock is read when there is something to wait for, not per frame.
 //!
-//! As of h2 0.4 and hyper 1.12, the libraries already end a connection for: 200 streams reset before they were
-//! processed, 1024 streams reset because of client errors, six CONTINUATION frames in a block, a hundred empty DATA
-//! frames, many small unread DATA frames, and a header list far above its limit (HPACK bombs). They also read no frame
-//! while the answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written.
+//! As of h2 0.4 and hyper 1.12, the libraries already end a connection for:
 //!
-//! The libraries do not limit: PING, SETTINGS, PRIORITY and WINDOW_UPDATE frames, refused streams, and resets of
-//! processed streams; any time on HTTP/2; responses for which the client opens no window; the total memory of partly
-//! received frames and of requests with unsent responses; unsolicited PING ACKs, which h2 logs.
+//! * 200 streams reset before they were processed, or 1024 streams reset because of client errors;
+//! * six CONTINUATION frames in a block, a hundred empty DATA frames, or many small unread DATA frames;
+//! * a header list far above its limit (HPACK bombs).
+//!
+//! They also read no frame while the answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written.
+//!
+//! The libraries do not limit:
+//!
+//! * PING, SETTINGS, PRIORITY and WINDOW_UPDATE frames, refused streams, and resets of processed streams;
+//! * any time on HTTP/2;
+//! * responses for which the client opens no window;
+//! * the total memory of partly received frames and of requests with unsent responses;
+//! * unsolicited PING ACKs, which h2 logs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

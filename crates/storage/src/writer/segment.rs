@@ -217,8 +217,8 @@ impl Writer {
         active.is_some_and(|mut active| active.output.truncate(active.len).is_ok())
     }
 
-    /// Keeps the file of a finished segment for the next one. This is done only if the reader keeps up, since a backlog
-    /// needs the space, and only with fsync, which is what benefits. Returns whether the file is kept.
+    /// Keeps the file of a finished segment for the next one, which makes fsync cheaper. A file is kept only if fsync is
+    /// used and the reader keeps up, since a backlog needs the space. Returns whether the file is kept.
     pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
         let keeps_up = self.shared.lock().segments.len() <= 1;
         let largest = options.segment_bytes.max(options.busy_segment_bytes);
