@@ -436,8 +436,8 @@ impl SendingQueue {
             stored.stop();
             self.batcher.clear();
         }
-        // Without consumers that could still pass on more batches, the sender must not wait for more. All consumers may
-        // be waiting for it.
+        // In these cases all remaining batches are in flight, and all consumers may be waiting for the sender. So the
+        // sender must not wait for more.
         if self.config.is_none() || self.stored.is_some() {
             self.delivery.sender.settle(Settle::Ending);
         }
